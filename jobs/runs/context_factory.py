@@ -29,7 +29,8 @@ from jobs.cluster.topic_plan import delete_leftovers, leftovers
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, note, warn
-from jobs.runs.environment import environment_of, packages_of_extensions
+from jobs.runs.environment import environment_of
+from jobs.runs.options import RunOptions
 from jobs.spark.session import close_session, local_session
 from jobs.trials.canaries import open_canaries
 from jobs.trials.context import RunContext, Session, TrialHistory, TrialNumbering
@@ -68,38 +69,51 @@ def open_session(
 
 
 @dataclass(frozen=True)
+class RunOrder:
+    """The settings of a run that are the same in every job.
+
+    Attributes:
+        reporter: shows the run's events.
+        options: the options of the command line.
+        run_id: the id of the run in tables and topics.
+        resumes: whether the run may have begun before.
+        sweep_case: the case of a sweep that the run measures; empty for any other run.
+    """
+
+    reporter: Reporter
+    options: RunOptions
+    run_id: str
+    resumes: bool = False
+    sweep_case: SweepCase = field(default_factory=SweepCase)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run's files."""
+        return self.options.out.absolute() / self.run_id
+
+
+@dataclass(frozen=True)
 class ContextFactory:
     """Opens the context of one side of a run.
 
     Attributes:
-        folder: the run's folder, for logs.
-        tables: path or catalog name of the Delta tables.
-        slots: tasks that share a trial's load; None for one per core of a local session,
-            or for all slots of another session.
-        resumes: whether the run continues an earlier part.
+        order: the settings of the whole run; its id is in the mark of the side's topics.
+        run_id: the id of the side in tables and topics.
+        reporter: the reporter of the side.
         session: a session shared with another side; None to open one.
         cluster: an open cluster shared with another side; None to open one.
         locks: takes the cluster's lock before any load; None for a run without locks.
-        sweep_case: the case of a sweep that the run measures.
         numbering: the numbering of the trials; the sides of a comparison share it.
-        until_s: the time that no load may pass; None for none [s since the epoch].
-        owner: id of the whole run, in the mark of its topics; `run_id` where it has one side.
     """
 
     config: Configuration
-    reporter: Reporter
+    order: RunOrder
     run_id: str
-    folder: Path
-    tables: str
-    slots: int | None = None
-    resumes: bool = False
+    reporter: Reporter
     session: Session | None = None
     cluster: OpenCluster | None = None
     locks: RunLocks | None = None
-    sweep_case: SweepCase = field(default_factory=SweepCase)
     numbering: TrialNumbering = field(default_factory=TrialNumbering)
-    until_s: float | None = None
-    owner: str = ""
 
     def open(self, stack: ExitStack) -> RunContext:
         """Open the cluster, the session, the metrics and the tables; the stack closes them.
@@ -118,8 +132,8 @@ class ContextFactory:
             nonlocal session
             if session is None:
                 self._phase("starting Spark")
-                log = self.folder / "spark.log"
-                session = open_session(stack, self.slots, log, workload.slots_least)
+                log, slots = self.order.folder / "spark.log", self.order.options.slots
+                session = open_session(stack, slots, log, workload.slots_least)
             return session
 
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack, open_spark)
@@ -135,12 +149,12 @@ class ContextFactory:
         config = fitted(config, given)
         workload = config.workload
         # An earlier part of a resumed run may have left a topic, which must not be used again.
-        name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
+        name = f"{self.run_id}-{secrets.token_hex(2)}" if self.order.resumes else self.run_id
         topics = Topics(
             opened.admin,
             name,
             prefix=config.cluster.name_prefix,
-            owner=self.owner or self.run_id,
+            owner=self.order.run_id,
             is_locked=self.locks is not None,
             given=given,
             release=opened.info.api_version,
@@ -154,14 +168,16 @@ class ContextFactory:
         context = fitting._context(opened, topics, stack, lock, open_spark())
         if lock is not None:
             lock.require()
-            if self.resumes:  # with the lock held, no other process uses the run's topics
+            if self.order.resumes:  # with the lock held, no other process uses the run's topics
                 self._delete_leftovers(opened)
         return context
 
     def _given(self, opened: OpenCluster) -> tuple[GivenTopic, ...]:
         """The topics of `cluster.topics`, checked and stated."""
         cluster, written = self.config.cluster, opened.last_load.written
-        given = given_topics(opened.admin, cluster, self.resumes or {*cluster.topics} <= written)
+        given = given_topics(
+            opened.admin, cluster, self.order.resumes or {*cluster.topics} <= written
+        )
         written.update(cluster.topics)
         for text in notes(self.config, given):
             note(self.reporter, text)
@@ -173,7 +189,7 @@ class ContextFactory:
         """Delete what a killed earlier part of this run left on the cluster."""
         admin = opened.admin
         try:
-            prefix, owner = self.config.cluster.name_prefix, self.owner or self.run_id
+            prefix, owner = self.config.cluster.name_prefix, self.order.run_id
             begin = f"{prefix}{self.run_id}-"
             own = [
                 each
@@ -209,7 +225,7 @@ class ContextFactory:
     ) -> RunContext:
         config, workload = self.config, self.config.workload
         spark, addresses = session.spark, opened.info.addresses
-        tables = session.tables(self.tables)
+        tables = session.tables(self.order.options.tables_or_default)
         stack.callback(tables.close)
         ready = self._require_ready(session, opened)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
@@ -227,7 +243,7 @@ class ContextFactory:
             self.reporter,
             lambda: None if lock is None else lock.lost,
             lambda: None if lock is None else lock.doubt,
-            self.until_s,
+            self.order.options.until_s,
         )
         if guards.limits.canary_p99_ms_max and not config.cluster.is_exclusive:
             guards.canaries = open_canaries(
@@ -245,7 +261,7 @@ class ContextFactory:
             guards.require_or_warn(
                 "--no-lock leaves the lock of the cluster to other runs; omit --no-lock"
             )
-        if self.resumes:
+        if self.order.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)
         polls = take_first_polls(source, hosts)
         interval_s = workload.trial.sample_interval_s
@@ -282,22 +298,13 @@ class ContextFactory:
             hosts=hosts,
             tables=tables,
             environment={
-                **environment_of(
-                    spark,
-                    source.nodes,
-                    opened.admin,
-                    opened.info,
-                    workload.topic,
-                    is_given=bool(config.cluster.topics),
-                ),
-                **opened.environment,
+                **environment_of(spark, source.nodes, opened, config),
                 **ready.environment,
-                **packages_of_extensions(config),
             },
             caveats=caveats,
             canaries=guards.canaries,
             sample_interval_min_s=least_s,
-            sweep_case=self.sweep_case,
+            sweep_case=self.order.sweep_case,
             history=TrialHistory(self.numbering),
             broker_outage=opened.outage(self.reporter),
             open_metrics_without=lambda offline: open_metrics(
@@ -314,7 +321,7 @@ class ContextFactory:
             cluster,
             workload,
             opened.info.addresses,
-            self.slots,
+            self.order.options.slots,
             opened.network_namespace,
         )
         require_ready(report.findings)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, TopicSize
+from jobs.cluster.admin import AdminError, TopicSize
+from jobs.cluster.opening import OpenCluster
 from jobs.cluster.sources import changed_properties, features
 from jobs.cluster.topic_plan import Assignment
 from jobs.cluster.topic_set import REFUSED_ASSIGNMENTS
@@ -24,7 +25,6 @@ from metrics.common.extensions import CLIENTS, SOURCES, version_of
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 from metrics.tables.rows import SERIES, merge_facts
-from metrics.traffic.pattern import TopicOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,10 +47,8 @@ _GIT_PATIENCE_S = 5.0
 def environment_of(
     spark: SparkSession,
     nodes: Mapping[int, NodeInfo],
-    admin: KafkaAdmin,
-    info: ClusterInfo,
-    topic: TopicOptions,
-    is_given: bool = False,
+    opened: OpenCluster,
+    config: Configuration,
 ) -> dict[str, str]:
     """The versions, properties, cores and memory of a run, as names and texts without secrets.
 
@@ -58,15 +56,17 @@ def environment_of(
 
     Args:
         nodes: the facts of brokers and controllers, by node id.
-        topic: the topic options of the workload, for the properties that such a topic would have.
-        is_given: whether these are the properties of a topic of `cluster.topics`.
+        config: the configuration of the run; its topic options show the properties that a topic
+            would have, or those of the topics of `cluster.topics`.
     """
     return {
         **_of_redline(),
         "spark.version": spark.version,
         "spark.master": spark.conf.get("spark.master", "") or "",
         **facts_of_nodes(nodes),
-        **_of_cluster(admin, info, topic, is_given),
+        **_of_cluster(opened, config),
+        **opened.environment,
+        **packages_of_extensions(config),
     }
 
 
@@ -145,10 +145,8 @@ def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
     }
 
 
-def _of_cluster(
-    admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions, is_given: bool
-) -> dict[str, str]:
-    ids = info.broker_ids
+def _of_cluster(opened: OpenCluster, config: Configuration) -> dict[str, str]:
+    admin, topic, ids = opened.admin, config.workload.topic, opened.info.broker_ids
     replicas = {0: ids[: topic.replication_factor]}
 
     def of_brokers() -> dict[str, str]:
@@ -165,7 +163,7 @@ def _of_cluster(
     def of_topic() -> dict[str, str]:
         would_have: Mapping[str, object]
         try:
-            would_have = topic.config if is_given else probe_topic(replicas)
+            would_have = topic.config if config.cluster.topics else probe_topic(replicas)
         except AdminError as error:
             if error.cause not in REFUSED_ASSIGNMENTS:
                 raise
@@ -176,7 +174,7 @@ def _of_cluster(
         return {f"cluster.{name}": level for name, level in features(admin).items()}
 
     return {
-        "cluster.id": info.cluster_id,
+        "cluster.id": opened.info.cluster_id,
         "cluster.brokers": str(len(ids)),
         **_or_unreadable("cluster.metadata.version", of_features),
         **_or_unreadable("broker.config", of_brokers),

@@ -13,7 +13,8 @@ from jobs.cluster.owner_topic import OWNER_TOPIC
 from jobs.config import Configuration
 from jobs.console.events import Plan, PlanShown, Reporter
 from jobs.live.followers import reporter_of
-from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import Body, execute, new_run_id
 from jobs.runs.options import RunOptions
 from jobs.spark.compatibility import require_supported_spark
 from jobs.trials.context import Session
@@ -89,14 +90,9 @@ def launch(
             check()
         order = RunOrder(
             reporter,
-            options.out.absolute(),
-            options.tables_or_default,
+            options,
             run_id or new_run_id(time.time()),
-            options.slots,
             resumes,
-            options.locks,
-            options.json_file,
-            until_s=options.until_s,
         )
         return execute(body, order, session=session)
 

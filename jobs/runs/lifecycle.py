@@ -24,7 +24,7 @@ from jobs.cluster.lock import RunLocks, holder_text
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, RunStarted, warn
-from jobs.runs.context_factory import ContextFactory
+from jobs.runs.context_factory import ContextFactory, RunOrder
 from jobs.runs.estimate import caveat_of
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from jobs.runs.resumption import config_text
@@ -34,47 +34,12 @@ from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session, TrialNumbering
 from metrics.common.errors import RedlineError
 from metrics.reporting.files import open_to_append
-from metrics.tables.rows import SweepCase
 from metrics.tables.schema import RunRow
 from metrics.trial.canary import CanaryWindow
 from metrics.units import iso_utc
 
 COMPACTION = "redline-compact"
 """The group of the Spark jobs that merge the tables' small files."""
-
-
-@dataclass(frozen=True)
-class RunOrder:
-    """The settings of a run that are the same in every job.
-
-    Attributes:
-        reporter: shows the run's events.
-        out: the folder that contains the run's own folder.
-        tables: path or catalog name of the Delta tables.
-        run_id: the id of the run in tables and topics, see `new_run_id`.
-        slots: tasks that share the load; None for as many as Spark can run at once.
-        resumes: whether the run may have begun before.
-        locks: whether the run takes the clusters' locks, see `jobs.cluster.lock`.
-        json_file: a further file for the answer; None without one.
-        sweep_case: the case of a sweep that the run measures; empty for any other run.
-        until_s: the time that no load may pass; None for none [s since the epoch].
-    """
-
-    reporter: Reporter
-    out: Path
-    tables: str
-    run_id: str
-    slots: int | None = None
-    resumes: bool = False
-    locks: bool = True
-    json_file: Path | None = None
-    sweep_case: SweepCase = field(default_factory=SweepCase)
-    until_s: float | None = None
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run's files."""
-        return self.out / self.run_id
 
 
 @dataclass
@@ -219,7 +184,7 @@ def execute(
     """
     run = RunState(order)
     with run_lock(order.folder, run.driver) as has_lock, _logged_to(order.folder / "run.log"):
-        if not (has_lock or order.locks):
+        if not (has_lock or order.options.locks):
             text = "this file system has no locks, which detect a second driver of the run"
             warn(order.reporter, f"{order.folder}: {text}; start the run only once")
         return _execute(body, run, cluster, session)
@@ -312,24 +277,18 @@ def _open(
     session: Session | None,
 ) -> None:
     order = run.order
-    locks = RunLocks(run.driver) if order.locks else None
+    locks = RunLocks(run.driver) if order.options.locks else None
     for name, config in body.configurations.items():
         first = run.context if run.contexts else None
         run.contexts[name] = ContextFactory(
             config,
-            body.reporter_of(name, order.reporter),
+            order,
             f"{order.run_id}-{name}" if name else order.run_id,
-            order.folder,
-            order.tables,
-            order.slots,
-            order.resumes,
+            body.reporter_of(name, order.reporter),
             first.session if first else session,
             first.cluster if first and body.shares_brokers else cluster,
             locks,
-            order.sweep_case,
             first.history.numbering if first else TrialNumbering(),
-            order.until_s,
-            order.run_id,
         ).open(stack)
 
 

@@ -474,7 +474,13 @@ def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> N
         summary = replace(summary, impact=impact_of(made, run.canaries_after))
     settings = json.loads(config_text(config))
     files = write_results(
-        summary, order.folder, order.tables, made, settings, series, order.json_file
+        summary,
+        order.folder,
+        order.options.tables_or_default,
+        made,
+        settings,
+        series,
+        order.options.json_file,
     )
     took_s = time.time() - run.started_s
     order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))

@@ -25,8 +25,10 @@ import click
 from jobs.config import Configuration, load
 from jobs.console.events import Plan
 from jobs.console.printing import make_reporter
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import Body, RunOrder, RunState, execute, new_run_id
+from jobs.runs.lifecycle import Body, RunState, execute, new_run_id
+from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from jobs.trials.holding import Holder
 from metrics.columns import Column, as_document
@@ -242,7 +244,7 @@ def record(condition: Condition) -> dict[str, Any]:
     body = LadderRun(config, condition.first)
     with tempfile.TemporaryDirectory(prefix="redline-ladders-") as name, make_reporter() as shown:
         out = Path(name)
-        order = RunOrder(shown, out, str(out / "tables"), new_run_id(time.time()))
+        order = RunOrder(shown, RunOptions(out), new_run_id(time.time()))
         execute(body, order)
     return {
         "name": condition.name,

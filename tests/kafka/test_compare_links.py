@@ -13,7 +13,9 @@ from jobs.campaigns.compare.body import ComparisonRun
 from jobs.campaigns.compare.sides import load_sides
 from jobs.config.link import Link
 from jobs.console.events import RecordingReporter
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.testbed.planted_devices import link_problem
 from metrics.common.errors import RegressionError
 from metrics.comparing.effects import Side
@@ -39,7 +41,7 @@ SHORT = (
 def compared(folder: Path, a: str, b: str, effort: Effort, *overrides: str) -> dict[str, Any]:
     """The document compare.json of a comparison in which B is the worse side."""
     sides = load_sides({Side.A: a, Side.B: b}, "testbed", "1kB", "default", [*SHORT, *overrides])
-    order = RunOrder(RecordingReporter(), folder, str(folder / "tables"), "links")
+    order = RunOrder(RecordingReporter(), RunOptions(folder), "links")
     assert execute(ComparisonRun(sides, effort, 0.05), order) == RegressionError.exit_code
     document: dict[str, Any] = json.loads((order.folder / "compare.json").read_text())
     return document

@@ -15,7 +15,9 @@ from jobs.cluster.connect import connect
 from jobs.config.source import yaml_text
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.effects import Conclusion, Side
@@ -57,7 +59,7 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     reporter = RecordingReporter()
     tables = str(tmp_path / "tables")
     effort = Effort(pairs=3, steady_pairs=0)
-    order = RunOrder(reporter, tmp_path, tables, "pairs")
+    order = RunOrder(reporter, RunOptions(tmp_path, tables), "pairs")
     # The time ends when the load is found, so there is no answer, and a message says so.
     with pytest.raises(NoConclusionError, match="too few pairs"):
         execute(ComparisonRun(sides, effort, 0.05, budget_s=0.1), order)

@@ -13,9 +13,11 @@ from kafka.admin import ConfigResourceType
 
 from jobs.config import Configuration, load
 from jobs.console.events import Event, RecordingReporter, TrialFinished, TrialStarted
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import line_of
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from jobs.runs.options import RunOptions
 from jobs.runs.resumption import replay
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
@@ -101,7 +103,7 @@ class InterveningReporter(RecordingReporter):
 
 def measured(config: Configuration, reporter: InterveningReporter, folder: Path) -> dict[str, Any]:
     """Make a run, and return its only boundary from summary.json."""
-    order = RunOrder(reporter, folder, str(folder / "tables"), "held")
+    order = RunOrder(reporter, RunOptions(folder), "held")
     assert execute(LimitRun(config), order) == 0
     (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
     log.warning("%s", {name: point[name] for name in ("np_sustained", "confirmed_s", "notes")})

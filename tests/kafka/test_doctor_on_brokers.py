@@ -23,8 +23,10 @@ from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
 from jobs.features.doctor import examination
 from jobs.features.doctor.examination import Examination, ExaminationScope
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
 from jobs.testbed.places import free_ports
@@ -130,7 +132,7 @@ def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Pat
         connect([f"127.0.0.1:{testbed.brokers[1].port}"]) as superuser,
     ):
         file = written(testbed, tmp_path)
-        order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lacking")
+        order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "lacking")
         with pytest.raises(ConfigError, match="lacks the permission to delete; expected the ACL"):
             execute(LimitRun(load(str(file), "demo", "default", everything)), order)
         for resource, operation in GRANTED:

@@ -14,7 +14,7 @@ import pytest
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.sources import open_metrics
-from jobs.config import Cluster
+from jobs.config import Cluster, load
 from jobs.config.metrics_registry import load_rules
 from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
@@ -209,9 +209,9 @@ def test_a_run_keeps_the_environment_for_comparisons(
 ) -> None:
     controller = kafka_testbed.controller
     jmx = {**kafka_testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    topic = WORKLOAD.topic
+    config = replace(load("testbed", "demo", "default"), workload=WORKLOAD)
     with closing(open_jmx(jmx, spark._jvm, DEADLINE_S)) as source:
-        found = environment_of(spark, source.nodes, opened.admin, opened.info, topic)
+        found = environment_of(spark, source.nodes, opened, config)
     expected = {
         "broker.version": kafka_testbed.kafka_version,
         "controller.version": kafka_testbed.kafka_version,

@@ -16,8 +16,10 @@ from click.testing import CliRunner
 from jobs.config import load
 from jobs.console.events import RecordingReporter
 from jobs.headroom import headroom
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from tests.support.neighbors import Neighbor, steady
@@ -66,7 +68,7 @@ def test_headroom_is_that_of_the_planted_limit(spark: SparkSession, tmp_path: Pa
     with bed as testbed:
         cluster = str(cluster_file(testbed.folder))
         config = load(cluster, "calibrated", "default", OPTIONS)
-        order = RunOrder(RecordingReporter(), out, str(out / "tables"), "limit")
+        order = RunOrder(RecordingReporter(), RunOptions(out), "limit")
         assert execute(LimitRun(config), order) == 0
         (summary,) = out.glob("*/summary.json")
         (point,) = json.loads(summary.read_text())["boundaries"]

@@ -17,8 +17,10 @@ import pytest
 from jobs.cluster.connect import connect
 from jobs.config import Configuration, load
 from jobs.console.events import RecordingReporter
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from jobs.runs.options import RunOptions
 from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
@@ -144,7 +146,7 @@ def judged_with_java(
 def test_java_producers_get_the_same_verdicts_at_the_limit_and_at_the_first_overload(
     testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "wire")
+    order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "wire")
     assert execute(LimitRun(config), order) == 0
     (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
     sustained, overloaded = point["np_sustained"], point["np_overloaded"]

@@ -19,8 +19,10 @@ from jobs.cluster.opening import open_cluster
 from jobs.config import load
 from jobs.config.link import Link
 from jobs.console.events import RecordingReporter
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.testbed.commands import link_lines
 from jobs.testbed.delay_line import read_counts, round_trip_s
 from jobs.testbed.handle import Testbed
@@ -103,7 +105,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
         assert isinstance(testbed, Testbed)
         check_link(testbed)
         before = read_counts(line_counts_of(testbed))
-        order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "far")
+        order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "far")
         run = FixedLoadRun(config.in_full, FixedLoad(1_000, 4))
         assert execute(run, order, opened) == 0
 

@@ -13,8 +13,10 @@ from jobs.campaigns.nightly.body import NightRun
 from jobs.config import load
 from jobs.config.suite import configuration_of, load_suite
 from jobs.console.events import RecordingReporter
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
 from metrics.tables.store import TableStore
@@ -71,7 +73,7 @@ def test_a_mix_follows_a_profile_and_its_skewed_part_prefers_the_first_partition
     config = load(cluster, workload, "default", SHORT).in_full
     size = config.workload.message_bytes[0]
     run = FixedLoadRun(config, FixedLoad(size, 100, duration_s=4.0 * WINDOWS, profile=STEP))
-    order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "mixed")
+    order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "mixed")
     execute(run, order)
 
     assert [each.pattern.load for each in run.trials] == [100] * WINDOWS
@@ -83,7 +85,7 @@ def test_a_mix_follows_a_profile_and_its_skewed_part_prefers_the_first_partition
         whole = trial.evidence.client.counts
         assert whole.acked_records == sum(own.counts.acked_records for own in parts.values())
     _assert_skew(run.trials)
-    kept = TableStore(spark, order.tables).parts("mixed").collect()
+    kept = TableStore(spark, order.options.tables_or_default).parts("mixed").collect()
     assert {(row.trial, row.part) for row in kept} == {
         (number, name) for number in range(1, WINDOWS + 1) for name in PER_S
     }
@@ -112,7 +114,7 @@ def test_a_night_holds_a_mix_at_a_scale(
     suite = load_suite(str(file))
     config = configuration_of(suite, str(cluster_file(kafka_testbed.folder)), SHORT)
     tables = str(tmp_path / "tables")
-    order = RunOrder(RecordingReporter(), tmp_path, tables, "mixed-n1")
+    order = RunOrder(RecordingReporter(), RunOptions(tmp_path, tables), "mixed-n1")
     assert execute(NightRun(suite, config, "n1"), order) == 0
 
     (case,) = json.loads((order.folder / "nightly.json").read_text())["cases"]

@@ -14,8 +14,10 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import RecordingReporter, TrialFinished
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from jobs.runs.options import RunOptions
 from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
 from metrics.trial.trial import ALL_BROKERS, CATCHING_UP, offline_state
@@ -97,7 +99,7 @@ def test_the_other_brokers_are_searched_and_the_broker_catches_up_under_load(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     config = load("calibrated", "calibrated", "default", PLANTED)
-    order = RunOrder(LoggingReporter(), tmp_path, str(tmp_path / "tables"), "offline")
+    order = RunOrder(LoggingReporter(), RunOptions(tmp_path), "offline")
     assert execute(LimitRun(config), order) == 0
     points = json.loads((order.folder / "summary.json").read_text())["boundaries"]
     for point in points:

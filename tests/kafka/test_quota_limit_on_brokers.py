@@ -13,8 +13,10 @@ import pytest
 from jobs.cluster.connect import connect
 from jobs.config import Configuration, load
 from jobs.console.events import Event, RecordingReporter, TrialFinished
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from tests.support.loaded_brokers import quota
@@ -66,7 +68,7 @@ class LoggingReporter(RecordingReporter):
 def test_find_limit_finds_the_quota_that_all_producers_share(
     testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    order = RunOrder(LoggingReporter(), tmp_path, str(tmp_path / "tables"), "quota")
+    order = RunOrder(LoggingReporter(), RunOptions(tmp_path), "quota")
     with (
         connect(testbed.bootstrap_servers) as admin,
         quota(admin, "producer_byte_rate", PLANTED_BYTES_PER_S, kind="user"),

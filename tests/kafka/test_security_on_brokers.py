@@ -35,8 +35,10 @@ from jobs.config.source import parse_map, yaml_text
 from jobs.config.tokens import RenewedToken
 from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
 from jobs.testbed.listeners import (
@@ -425,7 +427,7 @@ def test_no_secret_is_in_processes_and_files_of_a_run(
     (tmp_path / "brokers.yaml").write_text(yaml_text(cluster))
     config = load(str(tmp_path / "brokers.yaml"), "1kB", "default", SHORT).in_full
     looking = Looking()
-    order = RunOrder(looking, tmp_path, str(tmp_path / "tables"), "looked-at")
+    order = RunOrder(looking, RunOptions(tmp_path), "looked-at")
     # Other tests may disturb the measurement, which does not matter here.
     with suppress(NoConclusionError):
         execute(FixedLoadRun(config, FixedLoad(1_000, 2)), order)

@@ -19,7 +19,9 @@ from jobs.campaigns.nightly.body import NightRun
 from jobs.config.suite import Case, Suite, configuration_of
 from jobs.console.events import Plan, RecordingReporter
 from jobs.runs import lifecycle
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
@@ -120,7 +122,9 @@ def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> int:
     """Run a night to its end, and return the exit code."""
     suite = cluster.suite
     run_id = f"{suite.name}-{name}"
-    order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
+    order = RunOrder(
+        RecordingReporter(), RunOptions(tmp_path / "out", "unused"), run_id, resumes=True
+    )
     plan = {"suite": suite, "config": configuration_of(suite), "night": name, **changes}
     return execute(NightRun(**plan), order)
 

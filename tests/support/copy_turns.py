@@ -22,8 +22,10 @@ from pathlib import Path
 from jobs.cluster.connect import connect
 from jobs.config import Configuration, Workload, load
 from jobs.console.events import RecordingReporter
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import RunOrder, RunState, execute
+from jobs.runs.lifecycle import RunState, execute
+from jobs.runs.options import RunOptions
 from jobs.trials.holding import Holder
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of
@@ -197,7 +199,7 @@ def main(arguments: Sequence[str]) -> None:
     data = {int(broker): Path(folder) for broker, folder in json.loads(folders).items()}
     logs = Logs(configs[0].cluster.bootstrap_servers or (), data, originals.split(","))
     body = Turns(configs, logs)
-    order = RunOrder(RecordingReporter(), Path(out), str(Path(out) / "tables"), "copy")
+    order = RunOrder(RecordingReporter(), RunOptions(Path(out)), "copy")
     assert execute(body, order) == 0
     say(json.dumps([asdict(each) for each in body.turns]))
 

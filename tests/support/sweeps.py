@@ -9,7 +9,9 @@ from pathlib import Path
 from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import Sweep, load_sweep
 from jobs.console.events import Reporter
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
@@ -50,5 +52,5 @@ def sweeping(
     sweep: Sweep, folder: Path, reporter: Reporter, budget_s: float | None = None
 ) -> Sweeping:
     """The sweep `s1`, with its tables in the same folder."""
-    order = RunOrder(reporter, folder, str(folder / "tables"), "s1", resumes=True)
+    order = RunOrder(reporter, RunOptions(folder), "s1", resumes=True)
     return Sweeping(SweepRun(sweep, budget_s), order)

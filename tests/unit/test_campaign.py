@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once, order_of, shuffled
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, RecordingReporter, Table
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import TimeBudget
-from jobs.runs.lifecycle import RunOrder, RunState, execute
+from jobs.runs.lifecycle import RunState, execute
+from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import GuardStopError, NoConclusionError
 from metrics.comparing.effects import Side
@@ -82,10 +83,13 @@ class Letters(Campaign[str]):
         )  # fmt: skip
 
 
-def run_of(campaign: Letters, folder: Path, **changes: Any) -> RecordingReporter:
+def run_of(
+    campaign: Letters, folder: Path, *, resumes: bool = False, json_file: Path | None = None
+) -> RecordingReporter:
     """The reporter of an executed campaign."""
     reporter = RecordingReporter()
-    execute(campaign, RunOrder(reporter, folder, "tables", "id", **changes))
+    options = RunOptions(folder, "tables", json_file=json_file)
+    execute(campaign, RunOrder(reporter, options, "id", resumes))
     return reporter
 
 

@@ -14,8 +14,10 @@ import pytest
 from jobs.config import Configuration
 from jobs.config.loading import load
 from jobs.console.events import Notice, Plan, RecordingReporter
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import plan_of
-from jobs.runs.lifecycle import COMPACTION, Body, RunOrder, RunState, execute
+from jobs.runs.lifecycle import COMPACTION, Body, RunState, execute
+from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import (
     ConfigError,
@@ -111,7 +113,9 @@ class Case:
             "jobs.runs.lifecycle.run_interruptibly", lambda _spark, _group, action: action()
         )
         try:
-            self.code = execute(self.job, RunOrder(self.reporter, folder, "unused", "r"))
+            self.code = execute(
+                self.job, RunOrder(self.reporter, RunOptions(folder, "unused"), "r")
+            )
         except BaseException as error:  # noqa: BLE001 - what the command would end by
             self.code = error
         return self

@@ -26,7 +26,9 @@ from jobs.campaigns.nightly.body import (
 from jobs.config.suite import configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
-from jobs.runs.lifecycle import RunOrder, RunState, execute
+from jobs.runs.context_factory import RunOrder
+from jobs.runs.lifecycle import RunState, execute
+from jobs.runs.options import RunOptions
 from jobs.runs.resumption import config_text
 from jobs.traffic import traffic
 from jobs.trials.context import TrialHistory
@@ -174,7 +176,9 @@ def test_a_night_that_cannot_begin_writes_its_files_unless_another_has_begun(
 
     monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", refuse)
     junit, run_id = tmp_path / "j.xml", f"{SUITE.name}-n1"
-    order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
+    order = RunOrder(
+        RecordingReporter(), RunOptions(tmp_path / "out", "unused"), run_id, resumes=True
+    )
 
     def try_it() -> None:
         body = NightRun(SUITE, configuration_of(SUITE), "n1", None, junit)

@@ -17,9 +17,9 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.topic_plan import begun_s
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
-from jobs.runs.context_factory import open_session
+from jobs.runs.context_factory import RunOrder, open_session
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, caveat_of
-from jobs.runs.lifecycle import Body, RunOrder, RunState, execute
+from jobs.runs.lifecycle import Body, RunState, execute
 from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.context import Session
@@ -147,8 +147,9 @@ class SweepRun(Campaign[SweepCase]):
             return
         order.reporter.report(PhaseStarted("starting Spark"))
         least = max(case.config.workload.slots_least for case in self.sweep.cases)
-        self._session = open_session(self._stack, order.slots, order.folder / "spark.log", least)
-        self._stack.callback(self._session.tables(order.tables).close)
+        log, options = order.folder / "spark.log", order.options
+        self._session = open_session(self._stack, options.slots, log, least)
+        self._stack.callback(self._session.tables(options.tables_or_default).close)
 
     def _folders(self, run: RunState, turn: Turn[SweepCase]) -> list[Path]:
         """The folders of this turn's runs, the first try first."""
@@ -170,16 +171,12 @@ class SweepRun(Campaign[SweepCase]):
         """Execute a run, and take over its results, also those without an answer."""
         order, case, tries = run.order, turn.case, len(self._folders(run, turn))
         name = f"{order.run_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
-        experiment = self.sweep.experiment.name
+        experiment, tables = self.sweep.experiment.name, order.options.tables_or_default
         own = RunOrder(
             order.reporter,
-            order.folder,
-            order.tables,
+            replace(order.options, out=order.folder, tables=tables, json_file=None),
             name,
-            order.slots,
-            locks=order.locks,
             sweep_case=RecordedCase(order.run_id, experiment, case.name, turn.repeat, case.shown),
-            until_s=order.until_s,
         )
         unanswered: NoConclusionError | None = None
         try:
