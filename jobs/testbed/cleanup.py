@@ -13,6 +13,8 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,8 +28,8 @@ from jobs.testbed.model import ProcessRecord, State, Status
 from jobs.testbed.places import (
     FAILED,
     FAILED_KEPT,
+    NodeFiles,
     disk_bytes,
-    node_files,
     read_state,
     testbed_dirs,
     write_state,
@@ -41,30 +43,22 @@ log = logging.getLogger(__name__)
 _END_DEADLINE_S = 10.0
 
 
-def has_testbed_id(process: psutil.Process, testbed_id: str) -> bool:
-    """Whether the process has the testbed's id on its command line or in its environment.
-
-    Raises:
-        psutil.NoSuchProcess, psutil.AccessDenied: it has ended, or belongs to another user.
-    """
-    if f"{MARKER}{testbed_id}" in process.cmdline():
-        return True
-    return process.environ().get(TESTBED_VARIABLE) == testbed_id
+def _own_processes(is_wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+    """The processes of this user that still run and meet a condition."""
+    mine = psutil.Process().uids().real
+    found = []
+    for process in psutil.process_iter():
+        # It may have ended meanwhile, or be another user's.
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            is_running = process.status() != psutil.STATUS_ZOMBIE
+            if is_running and process.uids().real == mine and is_wanted(process):
+                found.append(process)
+    return found
 
 
 def inheriting_processes(testbed_id: str) -> list[psutil.Process]:
     """The executors and Python workers that Spark started for a testbed."""
-    mine = psutil.Process().uids().real
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.uids().real == mine:
-                variables = process.environ()
-                if variables.get(TESTBED_VARIABLE) == testbed_id:
-                    found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended, or another user's
-            continue
-    return found
+    return _own_processes(lambda each: each.environ().get(TESTBED_VARIABLE) == testbed_id)
 
 
 def end_processes(processes: list[psutil.Process]) -> None:
@@ -140,25 +134,17 @@ def node_processes(state: State) -> list[psutil.Process]:
     created = {record.pid: record.created_s for record in state.processes}
     starter = state.supervisor or state.owner
     since_s = starter.created_s if starter else 0.0
-    mine = psutil.Process().uids().real
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != mine:
-                continue
-            if not has_testbed_id(process, state.spec.id):
-                continue
-            born_s = created_s(process.pid)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or another user's
-            continue
-        expected_s = created.get(process.pid)
+
+    def is_ours(process: psutil.Process) -> bool:
+        is_marked = f"{MARKER}{state.spec.id}" in process.cmdline()
+        if not is_marked and process.environ().get(TESTBED_VARIABLE) != state.spec.id:
+            return False
+        born_s, expected_s = created_s(process.pid), created.get(process.pid)
         if expected_s is None:
-            is_ours = born_s >= since_s - _SAME_TIME_S
-        else:
-            is_ours = abs(born_s - expected_s) <= _SAME_TIME_S
-        if is_ours:
-            found.append(process)
-    return found
+            return born_s >= since_s - _SAME_TIME_S
+        return abs(born_s - expected_s) <= _SAME_TIME_S
+
+    return _own_processes(is_ours)
 
 
 def sweep(root: Path) -> list[CleanupReport]:
@@ -194,7 +180,7 @@ def clean_up(folder: Path, state: State) -> CleanupReport:
 def keep_logs(folder: Path, state: State) -> Path:
     """Move the folder of a failed testbed, without data and keys; return the new folder."""
     for node in state.members:
-        shutil.rmtree(node_files(node).data, ignore_errors=True)
+        shutil.rmtree(NodeFiles(node).data, ignore_errors=True)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     write_state(folder, state)
     failed = folder.parent / FAILED

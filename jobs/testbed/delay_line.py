@@ -25,6 +25,7 @@ from typing import Any
 
 from jobs.config.link import Link
 from jobs.engine.network.namespaces import inside
+from metrics.columns import restored
 from metrics.common.errors import ConfigError
 
 SLOT_S_MIN = 0.01
@@ -153,31 +154,21 @@ class DelayLineOptions:
 
     Attributes:
         brokers, generator: descriptors of the two devices.
-        delay_s, jitter_s: delay one way and its jitter [s].
-        loss: share of lost packets [ratio].
-        held_bytes: maximum size of the delayed packets in each direction [B].
-        mtu: largest packet [B].
-        seed: seed of loss and jitter.
+        link: the link.
         counts: file for the packet counts.
     """
 
     brokers: int
     generator: int
-    delay_s: float
-    jitter_s: float
-    loss: float
-    held_bytes: int
-    mtu: int
-    seed: int
+    link: Link
     counts: str
 
     def direction(self, name: str) -> Direction:
         """One direction, with random numbers of its own."""
-        varying = VaryingDelay(self.delay_s, self.jitter_s, self._rng(name, "delay"))
-        return Direction(varying, self.loss, self._rng(name, "loss"), self.held_bytes)
-
-    def _rng(self, name: str, what: str) -> random.Random:
-        return random.Random(f"{self.seed} {name} {what}")
+        link = self.link
+        delays, losses = (random.Random(f"{link.seed} {name} {for_}") for for_ in ("delay", "loss"))
+        varying = VaryingDelay(link.delay_s, link.jitter_s, delays)
+        return Direction(varying, link.loss_share, losses, link.held_bytes)
 
 
 class DelayLine:
@@ -233,7 +224,7 @@ class DelayLine:
             if not way.has_room:
                 return
             try:
-                packet = os.read(source, self._options.mtu)
+                packet = os.read(source, self._options.link.mtu)
             except BlockingIOError:  # no more packets
                 return
             way.take(packet, now_s)
@@ -255,7 +246,7 @@ class DelayLine:
 def main(options: str) -> None:
     """Run the delay line of these options until the process is killed."""
     os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-    DelayLine(DelayLineOptions(**json.loads(options))).run()
+    DelayLine(restored(DelayLineOptions, json.loads(options))).run()
 
 
 _TRIES = 3
@@ -271,17 +262,8 @@ def line_command(link: Link, tuns: Sequence[int], counts: Path, marker: str) -> 
         counts: file for its packet counts.
         marker: argument that marks the process as the testbed's.
     """
-    order = DelayLineOptions(
-        brokers=tuns[0],
-        generator=tuns[1],
-        delay_s=link.delay_s,
-        jitter_s=link.jitter_s,
-        loss=link.loss_share,
-        held_bytes=link.held_bytes,
-        mtu=link.mtu,
-        seed=link.seed,
-        counts=str(counts),
-    )
+    brokers, generator = tuns
+    order = DelayLineOptions(brokers, generator, link, str(counts))
     module = "jobs.testbed.delay_line"
     return [sys.executable, "-m", module, json.dumps(asdict(order)), marker]
 

@@ -19,7 +19,7 @@ from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.launcher import start
 from jobs.testbed.model import HOST, available_cores, require_cores
 from jobs.testbed.places import default_root, folder_behind, free_ports, node_pids
-from jobs.testbed.planted_devices import DEVICE, require_link, require_planted_disk
+from jobs.testbed.planted_devices import DEVICE, require_devices
 from jobs.testbed.profile import profile_of
 
 JVM_OVERHEAD_BYTES = 350_000_000
@@ -42,8 +42,7 @@ def require_startable(options: TestbedOptions) -> None:
     """
     profile, given = profile_of(options), options.properties
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
-    require_link(profile.link)
-    require_planted_disk(profile.disk)
+    require_devices(profile.link, profile.disk)
     require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 
@@ -69,7 +68,7 @@ def check_link(options: TestbedOptions) -> str | None:
     link = profile_of(options).link
     if link is None:
         return None
-    require_link(link)
+    require_devices(link, None)
     return f"{link.words()} can be made"
 
 
@@ -82,7 +81,7 @@ def check_disk(options: TestbedOptions) -> str | None:
     disk = profile_of(options).disk
     if disk is None:
         return None
-    require_planted_disk(disk)
+    require_devices(None, disk)
     return f"{disk.words()}; they can be made"
 
 

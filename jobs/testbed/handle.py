@@ -20,7 +20,7 @@ from jobs.config.cluster import stated_environment
 from jobs.config.security import Security
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import root_lock, sweep
-from jobs.testbed.listeners import USER, SecurityFiles, client_security
+from jobs.testbed.listeners import USER, SecurityFiles, security_part
 from jobs.testbed.model import (
     Node,
     NodeRole,
@@ -29,7 +29,7 @@ from jobs.testbed.model import (
     TestbedStateError,
     error_of_kind,
 )
-from jobs.testbed.places import SUPERVISOR_LOG, node_files, node_pids, read_state
+from jobs.testbed.places import SUPERVISOR_LOG, NodeFiles, node_pids, read_state
 from jobs.testbed.processes import tail_text
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.access import JmxAccess
@@ -169,10 +169,9 @@ class Testbed:
     @property
     def environment(self) -> dict[str, str]:
         """Facts that a run records of these brokers: stated handler times, the link, the disks."""
-        handler_ms = {int(i): ms for i, ms in self._state.spec.produce_handler_ms.items()}
-        disk = self._state.spec.disk
-        facts = {} if disk is None else disk.facts
-        return stated_environment(handler_ms, self.link_facts, self.broker_ids, facts)
+        spec = self._state.spec
+        facts = {} if spec.disk is None else spec.disk.facts
+        return stated_environment(spec.produce_handler_ms, self.link_facts, self.broker_ids, facts)
 
     def client_security(
         self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"
@@ -186,7 +185,7 @@ class Testbed:
         """
         usual = next(iter(self._state.spec.security), "PLAINTEXT")
         files = SecurityFiles(self._folder)
-        return client_security(files, protocol or usual, mechanism)
+        return Security.model_validate(security_part(files, protocol or usual, mechanism))
 
     @property
     def jmx_access(self) -> JmxAccess | None:
@@ -254,7 +253,7 @@ class Testbed:
         Raises:
             ConfigError: the operating system does not support this.
         """
-        return forget(node_files(node).data for node in self.brokers.values())
+        return forget(NodeFiles(node).data for node in self.brokers.values())
 
     def detach(self) -> None:
         """Let the testbed run on after this process; `redline testbed down` stops it."""

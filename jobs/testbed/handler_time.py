@@ -13,8 +13,6 @@ is part of a request's own time. Janino compiles the source, hence its plain sty
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from jobs.testbed.model import Spec
 from metrics.judging.thresholds import Indicators
 from metrics.planning.planted import HANDLERS_DEFAULT, HANDLERS_PROPERTY, HandlerTime
@@ -31,29 +29,17 @@ SOURCE = java_source(__package__, NAME).replace("@PROPERTY@", HANDLER_TIME_PROPE
 AUTHORIZER_PROPERTY = "authorizer.class.name"
 
 
-def handler_count(broker_properties: Mapping[str, str]) -> int:
-    """The number of request handlers of a broker with these properties."""
-    return int(broker_properties.get(HANDLERS_PROPERTY, HANDLERS_DEFAULT))
-
-
 def handler_time_properties(spec: Spec, node_id: int) -> dict[str, str]:
     """The properties of a broker whose authorizer waits the stated time; empty without one."""
-    stated_ms = spec.produce_handler_ms.get(str(node_id))
+    stated_ms = spec.produce_handler_ms.get(node_id)
     if stated_ms is None:
         return {}
     return {AUTHORIZER_PROPERTY: NAME, HANDLER_TIME_PROPERTY: str(round(stated_ms * 1e6))}
 
 
-def cluster_keys(spec: Spec) -> dict[str, object]:
-    """The keys of a cluster file that state the handler times; empty without stated times."""
-    if not spec.produce_handler_ms:
-        return {}
-    return {"planted_handler_ms": {int(i): ms for i, ms in spec.produce_handler_ms.items()}}
-
-
 def limit_lines(spec: Spec) -> list[str]:
     """The planted limit of each broker, for people; empty without stated times."""
-    handlers = handler_count(spec.broker_properties)
+    handlers = int(spec.broker_properties.get(HANDLERS_PROPERTY, HANDLERS_DEFAULT))
     idle_min = Indicators().request_handler_idle_min
     lines = []
     for broker, stated_ms in spec.produce_handler_ms.items():

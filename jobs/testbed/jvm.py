@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 from jobs.setup.places import read_options, write_options
 from jobs.testbed.listeners import SecurityFiles, scram_arguments
 from jobs.testbed.model import Node, NodeRole, Spec
-from jobs.testbed.places import NodeFiles, log4j2_configuration, node_files
+from jobs.testbed.places import NodeFiles
 from metrics.reporting.files import write_private
 
 MARKER = "-Dredline.testbed="
@@ -39,7 +40,7 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         write_archive_to: file for the classes that the JVM has loaded at its exit; only the
             controller writes it, never a broker under measurement.
     """
-    paths = node_files(node)
+    paths = NodeFiles(node)
     return [
         spec.java,
         f"-Xms{spec.heap_mb}m",
@@ -51,9 +52,9 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         f"{MARKER}{spec.id}",
         *_common(paths.log),
         *jmx_options(node, SecurityFiles(paths.folder.parent) if spec.jmx_secured else None),
-        *spec.node_jvm_options.get(str(node.node_id), ()),
+        *spec.node_jvm_options.get(node.node_id, ()),
         "-cp",
-        ":".join(_jars_of(spec, node)),
+        ":".join(spec.broker_jars.get(node.node_id, spec.jars)),
         ZOOKEEPER_CLASS if node.role is NodeRole.ZOOKEEPER else SERVER_CLASS,
         str(paths.properties),
     ]
@@ -64,7 +65,7 @@ def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
 
     The JVM runs for half a second, so it uses the quick compiler and one collector thread.
     """
-    paths = node_files(node)
+    paths = NodeFiles(node)
     arguments = ["-t", cluster_id, "-c", str(paths.properties)]
     if len(spec.releases) > 1:  # as in a rolling upgrade, until all nodes have the new release
         arguments += ["--release-version", ".".join(spec.releases[0].split(".")[:2])]
@@ -98,29 +99,24 @@ def jmx_options(node: Node, security: SecurityFiles | None = None) -> list[str]:
     refuses every peer of another machine.
     """
     prefix = "-Dcom.sun.management.jmxremote"
-    return [
+    options = [
         f"{prefix}.port={node.jmx_port}",
         f"{prefix}.rmi.port={node.jmx_port}",
         f"{prefix}.host={node.host}",
         f"-Djava.rmi.server.hostname={node.host}",
-        *(_open_jmx(prefix) if security is None else _closed_jmx(prefix, security)),
     ]
-
-
-def _open_jmx(prefix: str) -> list[str]:
-    return [f"{prefix}.authenticate=false", f"{prefix}.ssl=false"]
-
-
-def _closed_jmx(prefix: str, files: SecurityFiles) -> list[str]:
+    if security is None:
+        return [*options, f"{prefix}.authenticate=false", f"{prefix}.ssl=false"]
     return [
+        *options,
         f"{prefix}.authenticate=true",
-        f"{prefix}.password.file={files.jmx_password}",
+        f"{prefix}.password.file={security.jmx_password}",
         # Several JVMs read the file; hashing would make each of them rewrite it.
         f"{prefix}.password.toHashes=false",
-        f"{prefix}.access.file={files.jmx_access}",
+        f"{prefix}.access.file={security.jmx_access}",
         f"{prefix}.ssl=true",
         f"{prefix}.registry.ssl=true",
-        f"{prefix}.ssl.config.file={files.jmx_tls}",
+        f"{prefix}.ssl.config.file={security.jmx_tls}",
     ]
 
 
@@ -135,20 +131,16 @@ def _common(log: Path) -> list[str]:
     return [
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",
-        f"-Dlog4j2.configurationFile={log4j2_configuration()}",
+        f"-Dlog4j2.configurationFile={files('conf') / 'testbed' / 'log4j2.properties'}",
         f"-Dredline.log={log}",
     ]
-
-
-def _jars_of(spec: Spec, node: Node) -> tuple[str, ...]:
-    return spec.broker_jars.get(str(node.node_id), spec.jars)
 
 
 def _class_archive_options(spec: Spec, node: Node, write_to: Path | None) -> list[str]:
     if write_to is not None:
         return write_options(write_to)
     # The archive is that of Kafka's classes on one class path.
-    is_usable = node.role is not NodeRole.ZOOKEEPER and str(node.node_id) not in spec.broker_jars
+    is_usable = node.role is not NodeRole.ZOOKEEPER and node.node_id not in spec.broker_jars
     if spec.class_archive is None or not is_usable:
         return []
     return read_options(Path(spec.class_archive))

@@ -23,7 +23,7 @@ from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
-from jobs.testbed.handler_time import NAME, SOURCE, cluster_keys
+from jobs.testbed.handler_time import NAME, SOURCE
 from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.listeners import SCRAM_MECHANISMS, SecurityFiles, security_part
 from jobs.testbed.model import (
@@ -43,7 +43,7 @@ from jobs.testbed.places import (
     testbed_dirs,
     write_state,
 )
-from jobs.testbed.planted_devices import require_link, require_planted_disk
+from jobs.testbed.planted_devices import require_devices
 from jobs.testbed.profile import Profile, adapt, load_profile
 from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home, submit_properties
 from metrics.common.errors import ConfigError
@@ -74,7 +74,8 @@ def cluster_text(folder: Path, state: State) -> str:
     }
     if spec.security:
         cluster["security"] = security_part(files, spec.security[0], SCRAM_MECHANISMS[-1])
-    cluster |= cluster_keys(spec)
+    if spec.produce_handler_ms:
+        cluster["planted_handler_ms"] = spec.produce_handler_ms
     if spec.disk is not None:
         cluster["disk"] = spec.disk.facts
     if spec.link is not None:
@@ -213,46 +214,29 @@ def make_spec(
             f"the number of Spark workers is {spark_workers}; expected 0 to {SPARK_WORKERS_MAX}"
         )
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
-    require_link(profile.link)
-    require_planted_disk(profile.disk)
+    require_devices(profile.link, profile.disk)
     java = java_command()
     paths = _class_path(profile, jars)
+    keys = dict(profile)
     return Spec(
         id=f"{name}-{secrets.token_hex(4)}",
         name=name,
-        profile=profile.name,
-        description=profile.description,
-        kafka_version=profile.kafka_version,
-        brokers=profile.brokers,
-        heap_mb=profile.heap_mb,
-        disk_limit_bytes=profile.disk_limit_bytes,
-        broker_properties=dict(profile.broker),
-        controller_properties=dict(profile.controller),
+        profile=keys.pop("name"),
+        broker_properties=keys.pop("broker"),
+        controller_properties=keys.pop("controller"),
         java=java,
         jars=paths,
         class_archive=str(class_archive(profile.kafka_version, java, paths)),
         ready_deadline_s=ready_deadline_s,
         owned=owned,
-        node_jvm_options={
-            str(node): tuple(given) for node, given in (node_jvm_options or {}).items()
-        },
-        jvm_options=profile.jvm_options,
-        security=profile.security,
-        jmx_secured=profile.jmx_secured,
-        log_dirs=profile.log_dirs,
-        cpus=profile.cpus,
-        produce_handler_ms={str(node): time_ms for node, time_ms in profile.handler_ms.items()},
+        node_jvm_options={node: tuple(each) for node, each in (node_jvm_options or {}).items()},
         spark_workers=spark_workers,
         spark_home=spark_home() if spark_workers else "",
-        link=profile.link,
-        metadata=profile.keeps_metadata_in,
-        broker_releases={str(node): each for node, each in profile.kafka_versions.items()},
         broker_jars={
-            str(node): _class_path(profile, kafka_jars(release))
+            node: _class_path(profile, kafka_jars(release))
             for node, release in profile.kafka_versions.items()
         },
-        racks=profile.racks,
-        disk=profile.disk,
+        **keys | {"metadata": profile.keeps_metadata_in, "produce_handler_ms": profile.handler_ms},
     )
 
 

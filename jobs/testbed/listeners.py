@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import load_pem_x509_certificate
 
-from jobs.config.security import Security
 from jobs.testbed.model import HOST, Node, Spec
 from metrics.reporting.files import write_private
 
@@ -183,11 +182,6 @@ def scram_arguments(spec: Spec, files: SecurityFiles) -> list[str]:
         for mechanism in SCRAM_MECHANISMS
         for part in ("--add-scram", f"{mechanism}=[name={USER},password={password}]")
     ]
-
-
-def client_security(files: SecurityFiles, protocol: str, mechanism: str) -> Security:
-    """The security settings of a client; see `security_part`."""
-    return Security.model_validate(security_part(files, protocol, mechanism))
 
 
 def security_part(files: SecurityFiles, protocol: str, mechanism: str) -> dict[str, object]:

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from jobs.config.link import Link, PlantedDisk
 from jobs.setup.releases import Metadata
@@ -105,7 +104,7 @@ class Spec:
         spark_home: folder of the installed Spark; empty without Spark.
         link: link between the brokers and their clients; None for the loopback interface.
         metadata: where the brokers keep the cluster's metadata.
-        broker_releases: broker id → its release, where it differs from kafka_version.
+        kafka_versions: broker id → its release, where it differs from kafka_version.
         broker_jars: broker id → its class path, where its release differs.
         racks: number of racks over which the brokers are spread in turns; 0 without racks.
         disk: disk of each broker with a stated write rate; None for the machine's own.
@@ -126,19 +125,19 @@ class Spec:
     class_archive: str | None
     ready_deadline_s: float
     owned: bool
-    node_jvm_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    node_jvm_options: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     jvm_options: tuple[str, ...] = ()
     security: tuple[str, ...] = ()
     jmx_secured: bool = False
     log_dirs: int = 1
     cpus: float | None = None
-    produce_handler_ms: Mapping[str, float] = field(default_factory=dict)
+    produce_handler_ms: Mapping[int, float] = field(default_factory=dict)
     spark_workers: int = 0
     spark_home: str = ""
     link: Link | None = None
     metadata: Metadata = "kraft"
-    broker_releases: Mapping[str, str] = field(default_factory=dict)
-    broker_jars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kafka_versions: Mapping[int, str] = field(default_factory=dict)
+    broker_jars: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     racks: int = 0
     disk: PlantedDisk | None = None
 
@@ -149,7 +148,7 @@ class Spec:
     @property
     def releases(self) -> tuple[str, ...]:
         """All releases that run, oldest first."""
-        found = {self.kafka_version, *self.broker_releases.values()}
+        found = {self.kafka_version, *self.kafka_versions.values()}
         return tuple(sorted(found, key=lambda each: tuple(map(int, each.split(".")))))
 
     @property
@@ -329,54 +328,9 @@ class State:
         """The addresses of all brokers, for clients."""
         return tuple(node.client_address for node in self.brokers)
 
-    def to_json(self) -> dict[str, Any]:
-        """The state as plain data for `json.dumps`."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> State:
-        """The state from the data of `to_json`.
-
-        Raises:
-            KeyError, TypeError, ValueError: the data are not those of a state.
-        """
-        spec = dict(data["spec"])
-        spec["jars"] = tuple(spec["jars"])
-        for key in ("security", "jvm_options"):
-            spec[key] = tuple(spec.get(key, ()))
-        options = spec.get("node_jvm_options", {})
-        spec["node_jvm_options"] = {node: tuple(given) for node, given in options.items()}
-        jars = spec.get("broker_jars", {})
-        spec["broker_jars"] = {node: tuple(given) for node, given in jars.items()}
-        link, line = spec.get("link"), data.get("line")
-        spec["link"] = None if link is None else Link(**link)
-        disk = spec.get("disk")
-        spec["disk"] = None if disk is None else PlantedDisk(**disk)
-        return cls(
-            spec=Spec(**spec),
-            status=Status(data["status"]),
-            created_s=float(data["created_s"]),
-            reason=str(data["reason"]),
-            owner=_record(data["owner"]),
-            supervisor=_record(data["supervisor"]),
-            nodes=tuple(Node(**{**node, "role": NodeRole(node["role"])}) for node in data["nodes"]),
-            processes=tuple(ProcessRecord(**record) for record in data["processes"]),
-            spark=tuple(
-                SparkNode(**{**node, "role": NodeRole(node["role"])})
-                for node in data.get("spark", ())
-            ),
-            line=None
-            if line is None
-            else LineNode(line["directory"], LinkAddresses(**line["addresses"])),
-        )
-
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _record(data: Mapping[str, Any] | None) -> ProcessRecord | None:
-    return None if data is None else ProcessRecord(**data)
 
 
 class TestbedStartError(ConfigError):

@@ -15,6 +15,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import javaproperties
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -41,11 +42,11 @@ from jobs.testbed.model import (
     cores_of,
 )
 from jobs.testbed.places import (
+    NodeFiles,
     PortAllocator,
     disk_bytes,
     line_counts,
     log_dirs,
-    node_files,
     written_dirs,
 )
 from jobs.testbed.planted_devices import (
@@ -274,7 +275,7 @@ class Nodes:
         """Make the namespaces and devices of the link, if the spec has one.
 
         Raises:
-            LinkError: this machine does not permit it.
+            DeviceError: this machine does not permit it.
         """
         if self._spec.link is not None:
             self._devices = LinkDevices(self._spec.link, self._spec.id)
@@ -291,11 +292,11 @@ class Nodes:
         """Give the disks of all brokers their write rate, and probe it; none without planted disks.
 
         Raises:
-            DiskError: this machine does not permit it, or its own disk is slower.
+            DeviceError: this machine does not permit it, or its own disk is slower.
         """
         if self._spec.disk is not None:
             for node in self.brokers:
-                files = node_files(node)
+                files = NodeFiles(node)
                 plant_rate(self._spec.disk, files.folder)
                 require_rate(self._spec.disk, files.data)
 
@@ -318,7 +319,7 @@ class Nodes:
         self.nodes = tuple(self._node(node_id, ports) for node_id in ids)
         self.cluster_id = random_id()
         for node in self.nodes:
-            files = node_files(node)
+            files = NodeFiles(node)
             is_broker = node.role is NodeRole.BROKER
             files.data.mkdir(parents=True)
             if is_broker and self._spec.disk is not None:
@@ -350,63 +351,40 @@ class Nodes:
         if self.formatted is None:
             return None
         command = format_command(self._spec, self.formatted, self.cluster_id)
-        return NodeProcess(self.formatted, command, node_files(self.formatted).console)
+        return NodeProcess(self.formatted, command, NodeFiles(self.formatted).console)
 
     def share_bootstrap_metadata(self) -> None:
         """Give further controllers the first records that the formatting left at one of them."""
         if self._spec.metadata != "combined":
             return
-        first, *others = (self._first_log_dir(node) for node in self.nodes)
+        first, *others = (
+            log_dirs(NodeFiles(node).data, self._spec.log_dirs)[0] for node in self.nodes
+        )
         for folder in others:
             shutil.copyfile(first / BOOTSTRAP_CHECKPOINT, folder / BOOTSTRAP_CHECKPOINT)
 
-    def _first_log_dir(self, node: Node) -> Path:
-        return log_dirs(node_files(node).data, self._spec.log_dirs)[0]
-
     def start(self, node: Member) -> NodeProcess:
         """Start the process of a node; it is not ready yet."""
+        spec, devices, options = self._spec, self._devices, dict[str, Any]()
         if isinstance(node, SparkNode):
-            return self._start_spark(node)
-        if isinstance(node, LineNode):
-            return self._start_line(node)
-        draft = None
-        if writes_archive(self._spec, node):
-            draft = Path(node.directory) / _ARCHIVE_DRAFT
-        command = server_command(self._spec, node, write_archive_to=draft)
-        cpus = self._spec.cpus if node.role is NodeRole.BROKER else None
-        groups = cpu_groups() if cpus is not None else None
-        namespace = self._devices.brokers if self._devices else None
-        if cpus is not None and groups is not None:
-            group = groups.make(group_name(self._spec.id, node.node_id), cpus)
-            process = NodeProcess(
-                node, command, node_files(node).console, group=group, namespace=namespace
-            )
+            command = spark_command(spec, node, self.spark[0])
+            options["environment"] = spark_environment(spec, node, jvm_environment(os.environ))
+        elif isinstance(node, LineNode):
+            assert devices is not None and spec.link is not None, "a delay line has a link"
+            counts, marker = line_counts(node), f"{MARKER}{spec.id}"
+            command = line_command(spec.link, devices.tuns, counts, marker)
+            options |= {"namespace": devices.generator, "inherited": devices.tuns}
         else:
-            cores = cores_of(node.node_id, cpus, available_cores())
-            process = NodeProcess(
-                node, command, node_files(node).console, cores=cores, namespace=namespace
-            )
-        self.processes[node.node_id] = process
-        return process
-
-    def _start_line(self, node: LineNode) -> NodeProcess:
-        devices, link = self._devices, self._spec.link
-        assert devices is not None and link is not None, "a delay line has a link"
-        command = line_command(link, devices.tuns, line_counts(node), f"{MARKER}{self._spec.id}")
-        process = NodeProcess(
-            node,
-            command,
-            node_files(node).console,
-            namespace=devices.generator,
-            inherited=devices.tuns,
-        )
-        self.processes[node.node_id] = process
-        return process
-
-    def _start_spark(self, node: SparkNode) -> NodeProcess:
-        variables = spark_environment(self._spec, node, jvm_environment(os.environ))
-        command = spark_command(self._spec, node, self.spark[0])
-        process = NodeProcess(node, command, node_files(node).console, variables)
+            draft = Path(node.directory) / _ARCHIVE_DRAFT if writes_archive(spec, node) else None
+            command = server_command(spec, node, write_archive_to=draft)
+            cpus = spec.cpus if node.role is NodeRole.BROKER else None
+            groups = cpu_groups() if cpus is not None else None
+            if cpus is not None and groups is not None:
+                options["group"] = groups.make(group_name(spec.id, node.node_id), cpus)
+            else:
+                options["cores"] = cores_of(node.node_id, cpus, available_cores())
+            options["namespace"] = devices.brokers if devices else None
+        process = NodeProcess(node, command, NodeFiles(node).console, **options)
         self.processes[node.node_id] = process
         return process
 

@@ -17,12 +17,12 @@ import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import asdict
 from pathlib import Path
 
 from jobs.setup.places import archive_path, cache_dir
 from jobs.testbed.model import HOST, LineNode, Member, State, TestbedStartError
+from metrics.columns import restored
 
 STATE_FILE = "state.json"
 SUPERVISOR_LOG = "supervisor.log"
@@ -32,33 +32,18 @@ FAILED_KEPT = 5
 """Number of failed testbeds whose logs are kept; older ones are deleted."""
 
 
-@dataclass(frozen=True)
 class NodeFiles:
     """The files of one node; a Spark node has only its console log and no properties."""
 
-    folder: Path
-    properties: Path
-    data: Path
-    work: Path
-    log: Path
-    console: Path
-    format_log: Path
-    format_arguments: Path
-
-
-def node_files(node: Member) -> NodeFiles:
-    """The paths of a node's files."""
-    folder = Path(node.directory)
-    return NodeFiles(
-        folder=folder,
-        properties=folder / "server.properties",
-        data=folder / "data",
-        work=folder / "work",
-        log=folder / "server.log",
-        console=folder / "console.log",
-        format_log=folder / "format.log",
-        format_arguments=folder / "format.arguments",
-    )
+    def __init__(self, node: Member) -> None:
+        self.folder = Path(node.directory)
+        self.properties = self.folder / "server.properties"
+        self.data = self.folder / "data"
+        self.work = self.folder / "work"
+        self.log = self.folder / "server.log"
+        self.console = self.folder / "console.log"
+        self.format_log = self.folder / "format.log"
+        self.format_arguments = self.folder / "format.arguments"
 
 
 def line_counts(line: LineNode) -> Path:
@@ -73,18 +58,13 @@ def log_dirs(data: Path, count: int) -> tuple[Path, ...]:
 
 def written_dirs(members: Iterable[Member]) -> list[Path]:
     """The folders that nodes fill while they run, without their own logs."""
-    files = [node_files(member) for member in members]
+    files = map(NodeFiles, members)
     return [folder for each in files for folder in (each.data, each.work)]
 
 
 def default_root() -> Path:
     """The folder of all testbeds of this checkout or user."""
     return cache_dir() / "testbed"
-
-
-def log4j2_configuration() -> Path:
-    """The path of the log4j2 configuration that all nodes share."""
-    return Path(str(files("conf") / "testbed" / "log4j2.properties"))
 
 
 def testbed_dirs(root: Path) -> list[Path]:
@@ -98,8 +78,8 @@ def testbed_dirs(root: Path) -> list[Path]:
 def read_state(folder: Path) -> State | None:
     """The state in a testbed's folder; None when it is missing or cannot be read."""
     try:
-        return State.from_json(json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
-    except (OSError, KeyError, TypeError, ValueError):
+        return restored(State, json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
+    except (OSError, AttributeError, TypeError, ValueError):
         # Deleted, or truncated by a crash of the machine: the caller has to handle the
         # unknown state.
         return None
@@ -124,7 +104,7 @@ def folder_behind(root: Path, network_namespace: str) -> Path | None:
 def write_state(folder: Path, state: State) -> None:
     """Replace the state atomically: a reader sees either the old or the new state."""
     draft = folder / f"{STATE_FILE}.new"
-    draft.write_text(json.dumps(state.to_json(), indent=1), encoding="utf-8")
+    draft.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
     draft.replace(folder / STATE_FILE)
 
 

@@ -67,8 +67,8 @@ _TIMEOUT_S = 60.0
 _TRIES, _PAUSE_S = 50, 0.1
 
 
-class DiskError(Exception):
-    """A planted disk could not be made; the message is the cause."""
+class DeviceError(Exception):
+    """A planted disk or a link could not be made; the message is the cause."""
 
 
 def planted_disk_problem(disk: PlantedDisk) -> str | None:
@@ -93,17 +93,6 @@ def planted_disk_problem(disk: PlantedDisk) -> str | None:
         f"groups of version 1, and here there is {' and '.join(lacking)}; expected all of them; "
         "leave the disk out to run without it"
     )
-
-
-def require_planted_disk(disk: PlantedDisk | None) -> None:
-    """Refuse a planted disk that is not possible on this machine.
-
-    Raises:
-        ConfigError: a requirement is missing.
-    """
-    problem = None if disk is None else planted_disk_problem(disk)
-    if problem is not None:
-        raise ConfigError(problem)
 
 
 @dataclass(frozen=True)
@@ -137,14 +126,16 @@ def make_disk(disk: PlantedDisk, node_folder: Path, mount_point: Path) -> None:
         mount_point: an empty folder.
 
     Raises:
-        DiskError: the kernel or a tool refused it.
+        DeviceError: the kernel or a tool refused it.
     """
     image = node_folder / IMAGE
     try:
         with image.open("wb") as file:
             file.truncate(disk.size_bytes)
-        slow = _attach(str(image.resolve()))
-        fast = _attach(slow)
+        # A loop device without a cache of its own.
+        attach = ["losetup", "--direct-io=on", "--find", "--show"]
+        slow = _run([*attach, str(image.resolve())])
+        fast = _run([*attach, slow])
         device = Path(fast).name
         # Without a journal and access times, the disk writes the log and little else.
         options = ["-O", "^has_journal", "-E", "nodiscard", "-m", "0", "-N", f"{_INODES}"]
@@ -153,14 +144,14 @@ def make_disk(disk: PlantedDisk, node_folder: Path, mount_point: Path) -> None:
         (mount_point / "lost+found").rmdir()  # Kafka takes each folder for a partition's
         _write(_BLOCKS / device / "queue" / "max_sectors_kb", f"{_REQUEST_KIB}")
     except OSError as error:
-        raise DiskError(f"the planted disk cannot be made: {error}") from error
+        raise DeviceError(f"the planted disk cannot be made: {error}") from error
 
 
 def plant_rate(disk: PlantedDisk, node_folder: Path) -> None:
     """Give a broker's disk its write rate, and bound what waits in memory for it.
 
     Raises:
-        DiskError: the kernel refused it.
+        DeviceError: the kernel refused it.
     """
     slow, fast = devices_below(node_folder)
     try:
@@ -170,20 +161,20 @@ def plant_rate(disk: PlantedDisk, node_folder: Path) -> None:
             _write(bdi / "strict_limit", "1")
             _write(bdi / "max_bytes", f"{disk.dirty_limit_bytes}")
     except OSError as error:
-        raise DiskError(f"the planted disk has no write rate: {error}") from error
+        raise DeviceError(f"the planted disk has no write rate: {error}") from error
 
 
 def require_rate(disk: PlantedDisk, mount_point: Path) -> None:
     """Probe the rate at which a broker's disk writes, up to `PROBES` times.
 
     Raises:
-        DiskError: it differs from the stated one each time.
+        DeviceError: it differs from the stated one each time.
     """
     for _ in range(PROBES):
         found = probe_rate(disk, mount_point)
         if abs(found / disk.write_bytes_per_s - 1.0) <= RATE_NEAR:
             return
-    raise DiskError(
+    raise DeviceError(
         f"a probe of the planted disk wrote {found / 1e6:.1f} MB/s; expected "
         f"{disk.write_rate}; state a rate below that of this machine's disk, or keep other "
         "work off it"
@@ -253,11 +244,17 @@ def remove_disks(folder: Path) -> None:
         return
     lift_rates(folder)
     paths = {each.path for each in devices}
-    for source, mount_point in _mounts():
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        source, point = line.split(" ", 2)[:2]
         if source in paths:
-            _unmount(mount_point)
+            unmount = ["umount", point.encode().decode("unicode_escape")]
+            try:
+                _run(unmount)
+            except DeviceError:  # a process of another program looks into it
+                with suppress(DeviceError):
+                    _run([*unmount, "--lazy"])
     for device in reversed(devices):
-        with suppress(DiskError):  # detached meanwhile
+        with suppress(DeviceError):  # detached meanwhile
             _run(["losetup", "--detach", device.path])
     for _ in range(_TRIES):  # the kernel detaches a device once its last user has closed it
         if not devices_below(folder):
@@ -265,51 +262,32 @@ def remove_disks(folder: Path) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _unmount(mount_point: str) -> None:
-    try:
-        _run(["umount", mount_point])
-    except DiskError:  # a process of another program looks into it
-        with suppress(DiskError):
-            _run(["umount", "--lazy", mount_point])
-
-
-def _mounts() -> list[tuple[str, str]]:
-    """Device and mount point of each mount, as the kernel lists them."""
-    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    pairs = [line.split(" ", 2)[:2] for line in lines]
-    return [(source, point.encode().decode("unicode_escape")) for source, point in pairs]
-
-
-def _attach(backing: str) -> str:
-    """Attach a loop device without a cache of its own; return its path."""
-    return _run(["losetup", "--direct-io=on", "--find", "--show", backing])
-
-
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="ascii")
 
 
-def _run(command: Sequence[str]) -> str:
-    """The output of a command.
+def _run(command: Sequence[str], namespace: int | None = None, stdin: str = "") -> str:
+    """The output of a command, which optionally runs in a network namespace.
 
     Raises:
-        DiskError: it failed; the message contains its output.
+        DeviceError: it failed; the message contains its output.
     """
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
+            preexec_fn=None if namespace is None else lambda: enter(namespace),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise DiskError(f"`{' '.join(command)}` failed ({error})") from error
+        raise DeviceError(f"`{' '.join(command)}` failed ({error})") from error
     said = " ".join(done.stdout.split())
     if done.returncode != 0:
-        raise DiskError(f"`{' '.join(command)}` said: {said}")
+        raise DeviceError(f"`{' '.join(command)}` said: {said}")
     return said
 
 
@@ -323,7 +301,6 @@ NETWORK = ipaddress.IPv4Network("198.18.0.0/15")
 """Addresses for benchmarks of networks (RFC 2544), which no real hosts have."""
 _BLOCK = 4
 _LINK_TRIES = 20
-_LINK_TIMEOUT_S = 20.0
 
 ORPHAN_RETRIES = "4"
 """Retries for sockets whose process has ended. With the kernel's default, the sockets of killed
@@ -334,10 +311,6 @@ _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _SYSCTLS = Path("/proc/sys/net/ipv4")
 _IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 _CLASS = Path("/sys/class/net")
-
-
-class LinkError(Exception):
-    """The link could not be made; the message is the cause."""
 
 
 @dataclass(frozen=True)
@@ -381,13 +354,13 @@ def link_problem(link: Link) -> str | None:
     )
 
 
-def require_link(link: Link | None) -> None:
-    """Refuse a link that is not possible on this machine.
+def require_devices(link: Link | None, disk: PlantedDisk | None) -> None:
+    """Refuse a link or a planted disk that is not possible on this machine.
 
     Raises:
         ConfigError: a requirement is missing.
     """
-    problem = None if link is None else link_problem(link)
+    problem = (link and link_problem(link)) or (disk and planted_disk_problem(disk))
     if problem is not None:
         raise ConfigError(problem)
 
@@ -420,8 +393,8 @@ def remove_device(testbed_id: str) -> None:
     """Remove the testbed's veth from this machine's namespace after its processes have ended."""
     name = device_name(testbed_id)
     if (_CLASS / name).exists():
-        with suppress(LinkError):  # the kernel may have removed it
-            _run_link(["ip", "link", "delete", name])
+        with suppress(DeviceError):  # the kernel may have removed it
+            _run(["ip", "link", "delete", name])
 
 
 class LinkDevices:
@@ -440,12 +413,14 @@ class LinkDevices:
         try:
             self.brokers, self.generator = self._namespace(), self._namespace()
             self.tuns = (self._tun(self.brokers), self._tun(self.generator))
-            self._make_control()
+            name, there = device_name(self._id), f"/proc/{os.getpid()}/fd/{self.brokers}"
+            veth = ["type", "veth", "peer", "name", CONTROL, "netns", there]
+            _run(["ip", "link", "add", "name", name, *veth])
             self.addresses = self._address(rng or random.SystemRandom())
             self._set_up()
-        except (OSError, LinkError) as error:
+        except (OSError, DeviceError) as error:
             self.close()
-            raise LinkError(f"the link cannot be made: {error}") from error
+            raise DeviceError(f"the link cannot be made: {error}") from error
 
     def close(self) -> None:
         """Close all descriptors; the namespaces end with the last process in them."""
@@ -471,11 +446,6 @@ class LinkDevices:
             fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), flags))
         return tun
 
-    def _make_control(self) -> None:
-        name, there = device_name(self._id), f"/proc/{os.getpid()}/fd/{self.brokers}"
-        veth = ["type", "veth", "peer", "name", CONTROL, "netns", there]
-        _run_link(["ip", "link", "add", "name", name, *veth])
-
     def _address(self, rng: random.Random) -> LinkAddresses:
         """Choose addresses that are free; the kernel refuses a second route to the same ones."""
         name, blocks = device_name(self._id), NETWORK.num_addresses // _BLOCK
@@ -483,16 +453,18 @@ class LinkDevices:
         for _ in range(_LINK_TRIES):
             chosen = LinkAddresses.block(rng.randrange(blocks))
             try:
-                _run_link(["ip", "address", "add", f"{chosen.control}/32", "dev", name])
-                _run_link(["ip", "link", "set", name, "up"])
+                _run(["ip", "address", "add", f"{chosen.control}/32", "dev", name])
+                _run(["ip", "link", "set", name, "up"])
                 route = [f"{chosen.brokers}/32", "dev", name, "src", chosen.control]
-                _run_link(["ip", "route", "add", *route])
-            except LinkError as error:
+                _run(["ip", "route", "add", *route])
+            except DeviceError as error:
                 refusal = error
-                _run_link(["ip", "address", "flush", "dev", name])
+                _run(["ip", "address", "flush", "dev", name])
             else:
                 return chosen
-        raise LinkError(f"{_LINK_TRIES} choices of addresses in {NETWORK} were refused; {refusal}")
+        raise DeviceError(
+            f"{_LINK_TRIES} choices of addresses in {NETWORK} were refused; {refusal}"
+        )
 
     def _set_up(self) -> None:
         ends, mtu = self.addresses, self._link.mtu
@@ -530,7 +502,7 @@ class LinkDevices:
         bucket = ["burst", f"{self._link.rate_burst_bytes}b"]
         bucket += ["limit", f"{self._link.rate_queue_bytes}b"]
         shape = ["tbf", "rate", f"{round(rate * 8)}bit", *bucket]
-        _run_link(["tc", "qdisc", "add", "dev", DEVICE, "root", *shape], namespace)
+        _run(["tc", "qdisc", "add", "dev", DEVICE, "root", *shape], namespace)
 
 
 def set_maximum(path: Path, maximum: int) -> None:
@@ -554,28 +526,4 @@ def _within(namespace: int) -> Iterator[None]:
 
 
 def _batch(namespace: int, *commands: str) -> None:
-    _run_link(["ip", "-batch", "-"], namespace, "".join(f"{each}\n" for each in commands))
-
-
-def _run_link(command: Sequence[str], namespace: int | None = None, stdin: str = "") -> None:
-    """Run a command of iproute2, optionally in a namespace.
-
-    Raises:
-        LinkError: it failed; the message contains its output.
-    """
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_LINK_TIMEOUT_S,
-            check=False,
-            preexec_fn=None if namespace is None else lambda: enter(namespace),
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise LinkError(f"`{' '.join(command)}` failed ({error})") from error
-    if done.returncode != 0:
-        said = " ".join(done.stdout.split())
-        raise LinkError(f"`{' '.join(command)}` said: {said}")
+    _run(["ip", "-batch", "-"], namespace, "".join(f"{each}\n" for each in commands))

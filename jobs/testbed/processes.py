@@ -17,7 +17,7 @@ from pathlib import Path
 from jobs.engine.network.namespaces import enter
 from jobs.testbed.cleanup import created_s
 from jobs.testbed.model import Member, ProcessRecord
-from jobs.testbed.places import node_files
+from jobs.testbed.places import NodeFiles
 
 _PR_SET_PDEATHSIG = 1
 
@@ -139,7 +139,7 @@ def error_lines(node: Member) -> list[str]:
 
     Without error lines, the last lines of its console.
     """
-    files = node_files(node)
+    files = NodeFiles(node)
     logged = [*_tail(files.format_log), *_tail(files.log), *_tail(files.console)]
     telling = _distinct(line for line in logged if _TELLING.search(line))
     chosen = telling or [line for line in _tail(files.console) if line.strip()]
@@ -148,7 +148,7 @@ def error_lines(node: Member) -> list[str]:
 
 def says_address_in_use(node: Member) -> bool:
     """Whether the node could not bind one of its ports."""
-    files = node_files(node)
+    files = NodeFiles(node)
     return any(_ADDRESS_IN_USE.search(line) for path in (files.log, files.console)
                for line in _tail(path))  # fmt: skip
 

@@ -247,21 +247,12 @@ def load_profile(name_or_path: str) -> Profile:
     return profile
 
 
-_ADAPTABLE = (
-    "heap_mb",
-    "jvm_options",
-    "disk_limit_bytes",
-    "brokers",
-    "kafka_version",
-    "kafka_versions",
-    "metadata",
-    "security",
-    "jmx_secured",
-    "log_dirs",
-    "cpus",
-    "racks",
-    "produce_handler_ms",
-)
+_OWN_KEYS = [
+    key
+    for key in Profile.model_fields
+    if key not in ("name", "description", "broker", "controller")
+]
+"""The keys of a profile that an override may set, beside broker properties."""
 
 
 def _as_yaml(text: str) -> object:
@@ -324,19 +315,16 @@ def adapt(
     Raises:
         ConfigError: a value does not fit its key, or the launcher decides this property.
     """
-    data = profile.model_dump(exclude=set(_EXAMPLES))
-    given_sections = {"link": profile.link, "disk": profile.disk}
-    sections: dict[str, Any] = {
-        name: None if each is None else asdict(each) for name, each in given_sections.items()
-    }
+    data = dict(profile)
+    sections: dict[str, Any] = {name: data[name] and asdict(data[name]) for name in _EXAMPLES}
     properties = dict(profile.broker)
     given: dict[str, object] = {"brokers": brokers, "kafka_version": kafka_version}
     data.update({key: value for key, value in given.items() if value is not None})
     for key, value in (overrides or {}).items():
-        if key in _ADAPTABLE:
-            data[key] = _as_yaml(value) if isinstance(value, str) else value
-        elif key in sections:
+        if key in sections:
             sections[key] = _as_section(key, value)
+        elif key in _OWN_KEYS:
+            data[key] = _as_yaml(value) if isinstance(value, str) else value
         elif key.partition(".")[0] in sections:
             name, _, own = key.partition(".")
             sections[name] = {**(sections[name] or {}), own: _scalar(value)}
@@ -362,7 +350,6 @@ def profile_of(options: TestbedOptions) -> Profile:
 
 
 def _check_properties(properties: Mapping[str, object], where: str) -> None:
-    own_keys = [key for key in Profile.model_fields if key not in ("broker", "controller")]
     for key in properties:
         if key in OWN_PROPERTIES:
             raise ConfigError(
@@ -372,9 +359,9 @@ def _check_properties(properties: Mapping[str, object], where: str) -> None:
         # Kafka ignores an unknown property with a line in its log. A name without a dot is
         # not one of Kafka's, so it is a mistake that would stay unnoticed.
         if not re.fullmatch(r"(listener\.name\.[a-z0-9_-]+\.)?[a-z0-9]+([.-][a-z0-9.-]+)+", key):
-            close = nearest(key, own_keys)
+            close = nearest(key, _OWN_KEYS)
             meant = f"; did you mean {close}?" if close else ";"
             raise ConfigError(
                 f"{where}: {key} is not the name of a Kafka property{meant} expected one such as "
-                f"num.io.threads, or one of {', '.join(own_keys[2:])}; correct it"
+                f"num.io.threads, or one of {', '.join(_OWN_KEYS)}; correct it"
             )

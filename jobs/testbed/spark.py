@@ -17,7 +17,7 @@ from pathlib import Path
 from jobs.setup.releases import installed_spark
 from jobs.testbed.jvm import MARKER
 from jobs.testbed.model import HOST, SPARK_MASTER_ID, NodeRole, SparkNode, Spec
-from jobs.testbed.places import node_files
+from jobs.testbed.places import NodeFiles
 from metrics.reporting.files import write_private
 
 SPARK_WORKERS_MAX = 8
@@ -90,7 +90,7 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
         "spark.ui.killEnabled": "false",  # its web page has no login
     }
     address = ["--host", HOST, "--port", str(node.port), "--webui-port", str(node.web_port)]
-    secured = ["--properties-file", str(submit_properties(node_files(node).folder.parent))]
+    secured = ["--properties-file", str(submit_properties(NodeFiles(node).folder.parent))]
     if node.role is NodeRole.SPARK_MASTER:
         arguments = [f"{_DEPLOY}.master.Master", *address, *secured]
     else:
@@ -100,7 +100,7 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
             "spark.worker.cleanup.appDataTtl": str(_CLEANUP_AGE_S),
         }
         size = ["--cores", str(WORKER_SLOTS), "--memory", f"{WORKER_MEMORY_MB}m"]
-        work = ["--work-dir", str(node_files(node).work)]
+        work = ["--work-dir", str(NodeFiles(node).work)]
         arguments = [f"{_DEPLOY}.worker.Worker", *address, *secured, *size, *work, master.url]
     return [
         spec.java,
@@ -131,7 +131,7 @@ def spark_environment(spec: Spec, node: SparkNode, environ: Mapping[str, str]) -
         # Without it a worker searches a build tree for it.
         "SPARK_SCALA_VERSION": installed_spark().scala,
         "SPARK_LOCAL_IP": HOST,
-        "SPARK_LOCAL_DIRS": str(node_files(node).data),
+        "SPARK_LOCAL_DIRS": str(NodeFiles(node).data),
         TESTBED_VARIABLE: spec.id,
     }
 

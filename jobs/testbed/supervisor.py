@@ -27,7 +27,7 @@ from jobs.testbed.cleanup import keep_logs, own_record
 from jobs.testbed.model import Member, NodeRole, Spec, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import FAILED, PortAllocator, accepts, free_ports, read_state, write_state
-from jobs.testbed.planted_devices import DiskError, LinkError
+from jobs.testbed.planted_devices import DeviceError
 from jobs.testbed.processes import NodeProcess, error_lines, says_address_in_use
 
 POLL_S = 0.1
@@ -219,6 +219,8 @@ class Supervisor:
                 self._end(is_hasty=ending.is_hasty)
         except NodeEndedError as lost:
             self._fail("lost", describe_end(lost.process))
+        except DeviceError as error:
+            self._fail("start", str(error))
         except TestbedFailedError as failure:
             self._fail(failure.kind, str(failure))
         except Exception as error:  # the JVMs must not outlive any error
@@ -231,13 +233,11 @@ class Supervisor:
 
     def _bring_up(self) -> None:
         deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
-        try:
-            self._nodes.make_link()
-        except LinkError as error:
-            raise TestbedFailedError("start", str(error)) from None
+        self._nodes.make_link()
         self._nodes.make_security()
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            self._lay_out()
+            self._nodes.lay_out(self._allocate)
+            self._nodes.plant_disks()
             self._save(nodes=self._nodes.nodes, spark=self._nodes.spark, line=self._nodes.line)
             try:
                 self._format(deadline_s)
@@ -258,13 +258,6 @@ class Supervisor:
             f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
             "brokers did; stop other servers on this machine, and try again",
         )
-
-    def _lay_out(self) -> None:
-        try:
-            self._nodes.lay_out(self._allocate)
-            self._nodes.plant_disks()
-        except DiskError as error:
-            raise TestbedFailedError("start", str(error)) from None
 
     def _start_all(self, members: Sequence[Member], deadline_s: float) -> None:
         for member in members:

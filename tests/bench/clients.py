@@ -23,7 +23,7 @@ from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import HOST
-from jobs.testbed.places import node_files
+from jobs.testbed.places import NodeFiles
 from tests.bench.commits import checkout
 from tests.bench.contest import CLIENTS, Contest, Ends, Entry, Way
 from tests.bench.fresh_topic import fresh_topic
@@ -156,7 +156,7 @@ class Bench:
 
     def _batches_of(self, topic: str, first: Ends, last: Ends) -> int:
         nodes = self._testbed.brokers.values()
-        folders = [node_files(node).data for node in nodes]  # they have one log dir each
+        folders = [NodeFiles(node).data for node in nodes]  # they have one log dir each
         return batches_between(folders, topic, first, last)
 
 

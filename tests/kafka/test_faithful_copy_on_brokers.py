@@ -24,7 +24,7 @@ from jobs.features.learn.learning import LearnOrder, learn
 from jobs.features.learn.survey import Bounds
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
-from jobs.testbed.places import node_files
+from jobs.testbed.places import NodeFiles
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.jmx import open_jmx
@@ -132,7 +132,7 @@ def test_a_copy_loads_each_broker_as_the_original_does(copied: Copied, tmp_path:
 
 def turns_of(copied: Copied, folder: Path) -> list[dict[str, Any]]:
     """The loads of original and copy in each turn, see `tests.support.copy_turns`."""
-    data = {i: str(node_files(node).data) for i, node in copied.testbed.brokers.items()}
+    data = {i: str(NodeFiles(node).data) for i, node in copied.testbed.brokers.items()}
     arguments = (
         copied.cluster, str(copied.workload), str(folder), str(TURNS), ",".join(KINDS),
         json.dumps(data), *KNOWN,

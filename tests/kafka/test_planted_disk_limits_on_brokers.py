@@ -20,7 +20,7 @@ from jobs.config.link import PlantedDisk
 from jobs.config.loading import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.places import node_files
+from jobs.testbed.places import NodeFiles
 from jobs.testbed.planted_devices import plant_rate, planted_disk_problem
 from metrics.judging.attribution_votes import (
     VOTING_LOAD_RATIO_MAX,
@@ -69,7 +69,7 @@ def testbed() -> Iterator[Testbed]:
 @pytest.fixture(scope="module")
 def brokers(testbed: Testbed) -> Iterator[LoadedBrokers]:
     with bare_jvm() as (jvm, _), loaded(testbed, jvm) as under_load:
-        folders = [node_files(each).data for each in testbed.brokers.values()]
+        folders = [NodeFiles(each).data for each in testbed.brokers.values()]
         host = LocalHost().with_log_dirs(folders)
         under_load.source = HostSampling(under_load.source, host.sample)  # type: ignore[assignment]
         yield under_load
@@ -157,7 +157,7 @@ def test_the_search_finds_the_limit_of_the_disks(
 ) -> None:
     disk = PlantedDisk(rate)
     for each in testbed.brokers.values():
-        plant_rate(disk, node_files(each).folder)
+        plant_rate(disk, NodeFiles(each).folder)
     pattern = load_workload("planted", [f"workload.topic.replication_factor={factor}"]).pattern(
         message_bytes
     )

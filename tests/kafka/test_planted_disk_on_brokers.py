@@ -12,7 +12,7 @@ import pytest
 from jobs.config.link import PlantedDisk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.places import log_dirs, node_files
+from jobs.testbed.places import NodeFiles, log_dirs
 from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
 from tests.support.processes import becomes, processes_with
 
@@ -33,7 +33,7 @@ def started(root: Path) -> tuple[Testbed, Path, list[str]]:
     """A testbed of one broker, its data folder, and the numbers of its devices."""
     overrides: dict[str, object] = {"disk.write_rate": RATE, "disk.dirty_bytes": 0, "log_dirs": 2}
     testbed = start("planted-disk", brokers=1, overrides=overrides, root=root)
-    data = node_files(testbed.brokers[1]).data
+    data = NodeFiles(testbed.brokers[1]).data
     devices = devices_below(testbed.folder)
     assert len(devices) == 2 and data.is_mount()
     for folder in log_dirs(data, 2):

@@ -24,18 +24,19 @@ from jobs.testbed.launcher import cluster_text
 from jobs.testbed.model import State, Status
 from jobs.testbed.planted_devices import (
     IMAGE,
-    DiskError,
+    DeviceError,
     devices_below,
     lift_rates,
     make_disk,
     plant_rate,
     planted_disk_problem,
     remove_disks,
-    require_planted_disk,
+    require_devices,
     require_rate,
 )
 from jobs.testbed.profile import Profile, adapt, load_profile
 from jobs.trials.calibration import planted_rates
+from metrics.columns import restored
 from metrics.common.errors import ConfigError
 from metrics.planning.planted import PlantedRates, log_bytes_per_s
 from tests.support.testbed_spec import SPEC
@@ -92,7 +93,7 @@ def test_a_wrong_disk_is_refused(keys: dict[str, object], snapshot: SnapshotAsse
 def test_a_testbed_states_its_disks(snapshot: SnapshotAssertion) -> None:
     spec = replace(SPEC, disk=PlantedDisk("10MB/s"))
     state = State(spec, Status.READY, 1.0)
-    assert State.from_json(json.loads(json.dumps(asdict(state)))) == state
+    assert restored(State, json.loads(json.dumps(asdict(state)))) == state
     assert disk_lines(SPEC) == []
     assert "\n".join(disk_lines(spec)) == snapshot
     assert "disk:\n  write_rate: 10MB/s" in cluster_text(Path("/x"), state)
@@ -109,8 +110,7 @@ def test_a_machine_that_does_not_permit_it_is_named(
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     monkeypatch.setattr(devices, "RATE_FILE", Path(file))
     with pytest.raises(ConfigError, match=missing):
-        require_planted_disk(DISK)
-    require_planted_disk(None)
+        require_devices(None, DISK)
 
 
 def test_doctor_and_the_start_of_a_run_look_for_what_a_disk_needs(
@@ -153,7 +153,7 @@ def test_a_disk_writes_at_its_rate_until_it_is_lifted_and_leaves_nothing(node: P
     # What waits in memory is bounded: without a flush, all but 8 MB are on the disk by now.
     assert time.monotonic() - began_s > 1.2
     lift_rates(node)
-    with pytest.raises(DiskError, match="a probe of the planted disk wrote"):
+    with pytest.raises(DeviceError, match="a probe of the planted disk wrote"):
         require_rate(DISK, data)
     remove_disks(node)
     assert devices_below(node) == []

@@ -6,7 +6,7 @@ import json
 import os
 import random
 import socket
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import javaproperties
@@ -34,15 +34,16 @@ from jobs.testbed.nodes import Nodes, random_id, render
 from jobs.testbed.places import (
     FIRST_PORT,
     LAST_PORT,
+    NodeFiles,
     disk_bytes,
     free_ports,
     log_dirs,
-    node_files,
     read_state,
     write_state,
 )
 from jobs.testbed.processes import error_lines, says_address_in_use
 from jobs.testbed.spark import spark_command, spark_environment
+from metrics.columns import restored
 from metrics.reporting.files import write_private
 from tests.support.commands import ROOT
 from tests.support.testbed_spec import SPEC
@@ -62,9 +63,9 @@ AGENT = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
 ZOOKEEPER = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
 VARIANTS: dict[str, Spec] = {
     "ZooKeeper": ZOOKEEPER,
-    "an upgrade with ZooKeeper": replace(ZOOKEEPER, broker_releases={"1": "3.9.2"}),
+    "an upgrade with ZooKeeper": replace(ZOOKEEPER, kafka_versions={1: "3.9.2"}),
     "an upgrade": replace(
-        SPEC, broker_releases={"2": "3.9.2"}, broker_jars={"2": ("/old.jar",)},
+        SPEC, kafka_versions={2: "3.9.2"}, broker_jars={2: ("/old.jar",)},
         class_archive="classes.jsa",
     ),
     "combined brokers": replace(SPEC, metadata="combined"),
@@ -72,12 +73,12 @@ VARIANTS: dict[str, Spec] = {
     "a property of the launcher": replace(
         SPEC, broker_properties={**SPEC.broker_properties, "listeners": "PLAINTEXT://0.0.0.0:9092"}
     ),
-    "planted handler times": replace(SPEC, produce_handler_ms={"1": 5.0, "2": 0.0}),
+    "planted handler times": replace(SPEC, produce_handler_ms={1: 5.0, 2: 0.0}),
     "one planted handler time, with the default handlers": replace(
-        SPEC, broker_properties={}, produce_handler_ms={"1": 8.0}
+        SPEC, broker_properties={}, produce_handler_ms={1: 8.0}
     ),
     "Java options": replace(
-        SPEC, jvm_options=("-XX:TieredStopAtLevel=1", "-Xss512k"), node_jvm_options={"2": (AGENT,)}
+        SPEC, jvm_options=("-XX:TieredStopAtLevel=1", "-Xss512k"), node_jvm_options={2: (AGENT,)}
     ),
     "several log dirs": replace(SPEC, log_dirs=2),
     "SASL and TLS": replace(SPEC, security=("SASL_SSL", "SSL"), jmx_secured=True),
@@ -109,21 +110,21 @@ def lines_of(spec: Spec, folder: Path) -> dict[str, list[str]]:
         spec = replace(spec, class_archive=str(folder / spec.class_archive))
         (folder / "classes.jsa").touch()
     state = State(spec, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
-    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert restored(State, json.loads(json.dumps(asdict(state)))) == state
     assert nodes.members == (*nodes.nodes, *nodes.spark)
     found = {"printed": [spec.title, f"Spark {state.spark_master}", *limit_lines(spec)]}
     for node in nodes.nodes:
-        properties = javaproperties.loads(node_files(node).properties.read_text())
+        properties = javaproperties.loads(NodeFiles(node).properties.read_text())
         found[f"properties of {node.title}"] = [f"{k}={v}" for k, v in sorted(properties.items())]
         found[f"command of {node.title}"] = server_command(spec, node)
     if nodes.nodes[0].role is not NodeRole.ZOOKEEPER:
         found["format command"] = format_command(spec, nodes.nodes[0], "an-id")
-        arguments = node_files(nodes.nodes[0]).format_arguments
+        arguments = NodeFiles(nodes.nodes[0]).format_arguments
         if arguments.exists():
             assert arguments.stat().st_mode & 0o077 == 0
             found["arguments of the format command"] = arguments.read_text().splitlines()
     for worker in nodes.spark:
-        assert node_files(worker).work.is_dir()
+        assert NodeFiles(worker).work.is_dir()
         found[f"command of {worker.title}"] = spark_command(spec, worker, nodes.spark[0])
         variables = spark_environment(spec, worker, CHECKOUTS_OWN)
         assert variables.pop("SPARK_SCALA_VERSION") == installed_spark().scala
@@ -176,7 +177,7 @@ def test_clients_of_a_secured_testbed_have_its_secured_address(tmp_path: Path) -
     first = nodes.brokers[0]
     assert (first.address, first.client_address) == ("127.0.0.1:21002", "127.0.0.1:21004")
     assert state.bootstrap_servers == tuple(each.client_address for each in nodes.brokers)
-    assert node_files(first).properties.stat().st_mode & 0o077 == 0
+    assert NodeFiles(first).properties.stat().st_mode & 0o077 == 0
     kept = keep_logs(tmp_path / "secured", State(SPEC, Status.FAILED, 1.0))
     assert not [each for each in kept.rglob("*") if "security" in each.name], "no keys are kept"
 
@@ -216,16 +217,16 @@ def test_only_the_controller_writes_the_class_archive_and_only_once(tmp_path: Pa
 def test_a_second_layout_leaves_only_its_own_files(tmp_path: Path) -> None:
     nodes = Nodes(SPEC, tmp_path)
     nodes.lay_out(lambda count: list(range(21_000, 21_000 + count)))
-    (node_files(nodes.brokers[0]).data / "old").touch()
+    (NodeFiles(nodes.brokers[0]).data / "old").touch()
     nodes.lay_out(lambda count: list(range(22_000, 22_000 + count)))
     assert [node.node_id for node in nodes.nodes] == [CONTROLLER_ID, 1, 2]
     assert [node.port for node in nodes.nodes] == [22_000, 22_002, 22_004]
     assert [node.jmx_port for node in nodes.nodes] == [22_001, 22_003, 22_005]
-    data = node_files(nodes.brokers[0]).data
+    data = NodeFiles(nodes.brokers[0]).data
     assert [entry.name for entry in data.iterdir()] == ["meta.properties"]
     assert f"cluster.id={nodes.cluster_id}\n" in (data / "meta.properties").read_text()
     # The format tool refuses a folder that is formatted already.
-    assert list(node_files(nodes.nodes[0]).data.iterdir()) == []
+    assert list(NodeFiles(nodes.nodes[0]).data.iterdir()) == []
 
 
 def test_random_ids_are_no_options() -> None:
@@ -289,7 +290,7 @@ def test_disk_use_counts_blocks_and_not_lengths(tmp_path: Path) -> None:
 
 def test_error_lines_are_those_with_the_cause(tmp_path: Path) -> None:
     node = broker(tmp_path)
-    files = node_files(node)
+    files = NodeFiles(node)
     files.log.parent.mkdir()
     files.log.write_text(
         "[2026-11-21 10:00:00,000] INFO starting (kafka.Kafka)\n"
@@ -307,7 +308,7 @@ def test_error_lines_are_those_with_the_cause(tmp_path: Path) -> None:
 
 def test_a_node_without_a_log_is_quoted_from_its_console(tmp_path: Path) -> None:
     node = broker(tmp_path)
-    files = node_files(node)
+    files = NodeFiles(node)
     assert error_lines(node) == []
     files.console.parent.mkdir()
     files.console.write_text("Could not reserve enough space for object heap\n\n")

@@ -39,9 +39,10 @@ from jobs.testbed.delay_line import (
 from jobs.testbed.launcher import cluster_text
 from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
 from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import node_files, write_state
-from jobs.testbed.planted_devices import NETWORK, LinkAddresses, link_problem, require_link
+from jobs.testbed.places import NodeFiles, write_state
+from jobs.testbed.planted_devices import NETWORK, LinkAddresses, link_problem, require_devices
 from jobs.testbed.profile import Profile, adapt, load_profile, profile_of
+from metrics.columns import restored
 from metrics.common.errors import ConfigError
 from tests.support import patterns
 from tests.support.scripted_admin import ScriptedAdmin
@@ -192,7 +193,7 @@ def test_the_line_carries_both_ways_and_counts(
 ) -> None:
     counts, clock = tmp_path / "counts.json", [50.0]
     descriptors = ends["line_b"].fileno(), ends["line_g"].fileno()
-    options = DelayLineOptions(*descriptors, 0.02, 0.0, 0.0, 10**6, 9_000, 1, str(counts))
+    options = DelayLineOptions(*descriptors, Link("20ms"), str(counts))
     line = DelayLine(options, lambda: clock[0])
     ends["generator"].send(b"produce")
     ends["brokers"].send(b"answer")
@@ -215,7 +216,7 @@ def test_the_line_carries_both_ways_and_counts(
 
 def test_each_direction_loses_packets_of_its_own() -> None:
     def lost(name: str, seed: int) -> list[int]:
-        way = DelayLineOptions(0, 0, 0.0, 0.0, 0.5, 10**6, 9_000, seed, "").direction(name)
+        way = DelayLineOptions(0, 0, Link(loss="50%", seed=seed), "").direction(name)
         seen = []
         for _ in range(100):
             way.take(b"x", 1.0)
@@ -230,16 +231,15 @@ def test_the_command_of_the_line_has_its_options_and_its_marker(tmp_path: Path) 
     link = Link("25ms", "1ms", loss="1%", mtu=1_500, held_bytes=99_999, seed=4)
     *_, order, marker = line_command(link, (7, 9), tmp_path / "c", "-Dredline.testbed=x")
     assert marker == "-Dredline.testbed=x"
-    assert DelayLineOptions(**json.loads(order)) == DelayLineOptions(
-        7, 9, 0.025, 0.001, 0.01, 99_999, 1_500, 4, f"{tmp_path}/c"
-    )
+    options = restored(DelayLineOptions, json.loads(order))
+    assert options == DelayLineOptions(7, 9, link, f"{tmp_path}/c")
 
 
 # --- addresses, devices and rights ------------------------------------------
 
 
 def test_missing_root_or_iproute2_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_link(None)
+    require_devices(None, None)
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
     problem = link_problem(Link()) or ""
@@ -247,7 +247,7 @@ def test_missing_root_or_iproute2_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     assert "here there is no root;" in problem
     assert "leave the link out" in problem
     with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
-        require_link(Link(rate="1MB/s"))
+        require_devices(Link(rate="1MB/s"), None)
 
 
 def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +295,7 @@ def test_brokers_listen_on_the_address_behind_the_link(linked: Nodes) -> None:
     assert late == ()
     for node in linked.nodes:
         assert node.host == "198.18.0.5" and node.jmx_endpoint.startswith("198.18.0.5:")
-        properties = node_files(node).properties.read_text()
+        properties = NodeFiles(node).properties.read_text()
         assert "198.18.0.5" in properties and HOST not in properties
 
 
@@ -305,7 +305,7 @@ def test_a_state_with_a_link_is_read_back_and_runs_get_the_link(
     state = State(LINKED, Status.READY, 0.0, nodes=linked.nodes, line=linked.line)
     assert state.network_namespace == ""
     state = replace(state, processes=(ProcessRecord(4_711, 1.0, LINE_ID),))
-    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert restored(State, json.loads(json.dumps(asdict(state)))) == state
     assert state.spec.title.endswith(", Kafka 4.1.2, a link of 25ms one way, 100MB/s each way)")
     assert state.members[-1] is linked.line
     path = tmp_path / "cluster.yaml"
