@@ -91,16 +91,12 @@ class TestbedOptions(ConfigModel):
     @property
     def overrides(self) -> dict[str, object]:
         """Values that replace the profile's keys and properties, as `jobs.testbed` takes them."""
-        keys = {
-            "security": self.security,
-            "jmx_secured": self.jmx_secured,
-            "metadata": self.metadata,
-            "kafka_versions": self.kafka_versions or None,
+        own = {
+            key: value
+            for key, value in self
+            if key not in ("profile", "properties") and value not in (None, {})
         }
-        return {
-            **self.properties,
-            **{key: value for key, value in keys.items() if value is not None},
-        }
+        return {**self.properties, **own}
 
 
 class Cluster(ConfigModel):

@@ -223,22 +223,25 @@ def _security_lines(started: Testbed) -> list[str]:
 
 def resource_lines(spec: Spec) -> list[str]:
     """The cores and the log dirs of each broker, where the profile limits them."""
-    lines = []
-    if spec.cpus is not None:
-        available = available_cores()
-        if cpu_groups() is not None:
-            return [
-                f"  cores              {spec.cpus:g} a broker, by the CPU quota of a control group",
-                *_dir_lines(spec),
-            ]
-        for broker in range(1, spec.brokers + 1):
-            cores = ", ".join(map(str, cores_of(broker, spec.cpus, available)))
-            lines.append(f"  cores, broker {broker}    {cores} (by CPU affinity)")
-    return [*lines, *_dir_lines(spec)]
-
-
-def _dir_lines(spec: Spec) -> list[str]:
-    return [f"  log dirs           {spec.log_dirs} a broker, on one disk"] * (spec.log_dirs > 1)
+    dirs = [f"  log dirs           {spec.log_dirs} a broker, on one disk"] * (spec.log_dirs > 1)
+    if spec.cpus is None:
+        return dirs
+    if cpu_groups() is not None:
+        return [
+            f"  cores              {spec.cpus:g} a broker, by the CPU quota of a control group",
+            *dirs,
+        ]
+    cores = {
+        broker: ", ".join(map(str, cores_of(broker, spec.cpus, available_cores())))
+        for broker in range(1, spec.brokers + 1)
+    }
+    return [
+        *(
+            f"  cores, broker {broker}    {each} (by CPU affinity)"
+            for broker, each in cores.items()
+        ),
+        *dirs,
+    ]
 
 
 def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -64,31 +64,16 @@ class StopReport:
     cleaned: tuple[CleanupReport, ...]
 
 
-def up(
-    profile: str = "disk-bound",
-    *,
-    brokers: int | None = None,
-    kafka_version: str | None = None,
-    overrides: Mapping[str, object] | None = None,
-    name: str = "default",
-    spark_workers: int = 0,
-    root: Path | None = None,
-) -> Testbed:
-    """Start a testbed that runs on after this process ends; see `jobs.testbed.launcher.start`.
+def up(profile: str = "disk-bound", **options: Any) -> Testbed:
+    """Start a testbed that runs on after this process ends.
+
+    Args:
+        profile, options: see `jobs.testbed.launcher.start`.
 
     Raises:
         ConfigError: see `start`; or a testbed of this name is up already.
     """
-    testbed = start(
-        profile,
-        brokers=brokers,
-        kafka_version=kafka_version,
-        overrides=overrides,
-        name=name,
-        spark_workers=spark_workers,
-        owned=False,
-        root=root,
-    )
+    testbed = start(profile, owned=False, **options)
     _detached.append(testbed)
     return testbed
 

@@ -119,13 +119,7 @@ def start_brokers(
         ConfigError: a value is wrong, or this machine cannot start these brokers.
         TestbedStartError: the brokers do not become ready.
     """
-    return start(
-        options.profile,
-        brokers=options.brokers,
-        kafka_version=options.kafka_version,
-        overrides=options.overrides,
-        meanwhile=meanwhile,
-    )
+    return start(options.profile, overrides=options.overrides, meanwhile=meanwhile)
 
 
 def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:

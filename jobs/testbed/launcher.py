@@ -102,10 +102,6 @@ READY_DEADLINE_S = 120.0
 _GRACE_S = 10.0
 
 
-def _nothing() -> None:
-    """Do nothing while the brokers start."""
-
-
 def start(  # noqa: PLR0913 - all but the first by name
     profile: str | Profile = "disk-bound",
     *,
@@ -118,7 +114,7 @@ def start(  # noqa: PLR0913 - all but the first by name
     jars: Sequence[Path] | None = None,
     root: Path | None = None,
     node_jvm_options: Mapping[int, Sequence[str]] | None = None,
-    meanwhile: Callable[[], object] = _nothing,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Testbed:
     """Start a testbed and return when every broker is ready.
 
@@ -147,12 +143,10 @@ def start(  # noqa: PLR0913 - all but the first by name
     if jars is None:
         jars = kafka_jars(profile.kafka_version)
         require_known([each for each in overrides or () if each in profile.broker], version)
-        profile = profile.model_copy(
-            update={
-                "broker": without_newer(profile.broker, version),
-                "controller": without_newer(profile.controller, version),
-            }
-        )
+        known = {
+            key: without_newer(getattr(profile, key), version) for key in ("broker", "controller")
+        }
+        profile = profile.model_copy(update=known)
     spec = make_spec(
         profile,
         name,
@@ -164,7 +158,7 @@ def start(  # noqa: PLR0913 - all but the first by name
     return launch(spec, root or default_root(), meanwhile)
 
 
-def launch(spec: Spec, root: Path, meanwhile: Callable[[], object] = _nothing) -> Testbed:
+def launch(spec: Spec, root: Path, meanwhile: Callable[[], object] = lambda: None) -> Testbed:
     """Start the testbed that the spec describes; see `start`."""
     testbed = _spawn(spec, root)
     try:
@@ -260,7 +254,10 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
     channel, inherited = channel_pair()
     with inherited, (folder / SUPERVISOR_LOG).open("wb") as log:
         process = subprocess.Popen(
-            supervisor_command(folder, inherited.fileno()),
+            [
+                *(sys.executable, "-m", "jobs.testbed.supervisor"),
+                *(str(folder), str(inherited.fileno())),  # the folder ends with the testbed's id
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -282,11 +279,6 @@ def refuse_namesake(root: Path, name: str) -> None:
                 f"expected a new name; give another with --name, or stop it with "
                 f"`redline testbed down --name {name}`"
             )
-
-
-def supervisor_command(folder: Path, descriptor: int) -> list[str]:
-    """The command of a supervisor; `folder` ends with the id of its testbed."""
-    return [sys.executable, "-m", "jobs.testbed.supervisor", str(folder), str(descriptor)]
 
 
 def _python_path() -> str:

@@ -341,12 +341,7 @@ def adapt(
 
 def profile_of(options: TestbedOptions) -> Profile:
     """The checked profile that a cluster file describes; see `adapt`."""
-    return adapt(
-        load_profile(options.profile),
-        brokers=options.brokers,
-        kafka_version=options.kafka_version,
-        overrides=options.overrides,
-    )
+    return adapt(load_profile(options.profile), overrides=options.overrides)
 
 
 def _check_properties(properties: Mapping[str, object], where: str) -> None:

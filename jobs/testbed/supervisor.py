@@ -24,7 +24,7 @@ from pathlib import Path
 
 from jobs.testbed.channel import ChannelClosedError, Inbox, Message, MessageChannel
 from jobs.testbed.cleanup import keep_logs, own_record
-from jobs.testbed.model import Member, NodeRole, Spec, State, Status
+from jobs.testbed.model import Member, NodeRole, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import FAILED, PortAllocator, accepts, free_ports, read_state, write_state
 from jobs.testbed.planted_devices import DeviceError
@@ -35,50 +35,6 @@ SPARK_STOP_S = 5.0
 LINE_STOP_S = 5.0
 ARCHIVE_STOP_S = 60.0
 """Time for a controller to write the class archive at its end, on a busy machine [s]."""
-
-
-class Stopper:
-    """Ends processes in order, and kills them when the end becomes urgent."""
-
-    def __init__(self, inbox: Inbox, clock_s: Callable[[], float]) -> None:
-        self._inbox = inbox
-        self._clock_s = clock_s
-
-    def await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
-        """Wait until these processes have ended; kill them at the deadline, or when it is urgent.
-
-        It is urgent when the owner is gone, or a further signal arrives.
-        """
-        ends_s = self._clock_s() + deadline_s
-        seen = self._inbox.terminations
-        while any(each.exit_code() is None for each in processes):
-            self._inbox.wait(POLL_S)
-            is_urgent = self._inbox.is_orphaned or self._inbox.terminations > seen
-            if is_urgent or self._clock_s() > ends_s:
-                break
-        for each in processes:
-            each.kill()
-
-    def stop_all(self, nodes: Nodes, spec: Spec) -> None:
-        """Stop the processes that need an orderly end, Spark first.
-
-        The caller kills the brokers afterwards, as their data are deleted anyway.
-        """
-        by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
-        for process in nodes.processes.values():
-            process.is_down_on_purpose = True
-            by_role[process.node.role].append(process)
-        deadlines_s = {
-            NodeRole.SPARK_WORKER: SPARK_STOP_S,
-            NodeRole.SPARK_MASTER: SPARK_STOP_S,
-            NodeRole.DELAY_LINE: LINE_STOP_S,
-        }
-        if spec.class_archive is not None and not Path(spec.class_archive).exists():
-            deadlines_s[NodeRole.CONTROLLER] = ARCHIVE_STOP_S
-        for role, deadline_s in deadlines_s.items():
-            for process in by_role[role]:
-                process.terminate()
-            self.await_end(by_role[role], deadline_s)
 
 
 DISK_RESERVE_BYTES = 500_000_000
@@ -202,7 +158,6 @@ class Supervisor:
         self._allocate = allocate
         self._clock_s = clock_s
         self._nodes = Nodes(state.spec, folder)
-        self._stopper = Stopper(inbox, clock_s)
 
     def run(self) -> None:
         """Run the testbed from its first file to the end of its last process."""
@@ -346,7 +301,7 @@ class Supervisor:
         if signum in _ENDING_SIGNALS:
             process.is_down_on_purpose = True
             process.signal(signum)
-            self._stopper.await_end([process], NODE_STOP_S)
+            self._await_end([process], NODE_STOP_S)
             self._save(processes=self._nodes.records())
         else:
             process.signal(signum)
@@ -354,17 +309,54 @@ class Supervisor:
     def _restart(self, process: NodeProcess) -> None:
         process.is_down_on_purpose = True
         process.terminate()
-        self._stopper.await_end([process], NODE_STOP_S)
+        self._await_end([process], NODE_STOP_S)
         self._nodes.start(process.node)
         self._save(processes=self._nodes.records())
         self._await_ready(self._clock_s() + self._state.spec.ready_deadline_s)
+
+    def _await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
+        """Wait until these processes have ended; kill them at the deadline, or when it is urgent.
+
+        It is urgent when the owner is gone, or a further signal arrives.
+        """
+        ends_s = self._clock_s() + deadline_s
+        seen = self._inbox.terminations
+        while any(each.exit_code() is None for each in processes):
+            self._inbox.wait(POLL_S)
+            is_urgent = self._inbox.is_orphaned or self._inbox.terminations > seen
+            if is_urgent or self._clock_s() > ends_s:
+                break
+        for each in processes:
+            each.kill()
+
+    def _stop_all(self) -> None:
+        """Stop the processes that need an orderly end, Spark first.
+
+        The caller kills the brokers afterwards, as their data are deleted anyway.
+        """
+        by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
+        for process in self._nodes.processes.values():
+            process.is_down_on_purpose = True
+            by_role[process.node.role].append(process)
+        deadlines_s = {
+            NodeRole.SPARK_WORKER: SPARK_STOP_S,
+            NodeRole.SPARK_MASTER: SPARK_STOP_S,
+            NodeRole.DELAY_LINE: LINE_STOP_S,
+        }
+        spec = self._state.spec
+        if spec.class_archive is not None and not Path(spec.class_archive).exists():
+            deadlines_s[NodeRole.CONTROLLER] = ARCHIVE_STOP_S
+        for role, deadline_s in deadlines_s.items():
+            for process in by_role[role]:
+                process.terminate()
+            self._await_end(by_role[role], deadline_s)
 
     def _end(self, *, is_hasty: bool) -> None:
         """Stop all processes, in order unless in haste, and delete all files."""
         was_ready = self._state.status is Status.READY
         self._save(status=Status.STOPPING)
         if was_ready and not is_hasty:
-            self._stopper.stop_all(self._nodes, self._state.spec)
+            self._stop_all()
             self._nodes.keep_class_archive()
         self._nodes.kill_all()
         shutil.rmtree(self._folder)
@@ -373,7 +365,7 @@ class Supervisor:
     def _fail(self, kind: str, reason: str, *, is_hasty: bool = False) -> None:
         """Stop all processes, keep the logs, and report the cause and the folder."""
         if not is_hasty and self._state.status is Status.READY:
-            self._stopper.stop_all(self._nodes, self._state.spec)
+            self._stop_all()
         self._nodes.kill_all()
         kept = self._folder.parent / FAILED / self._folder.name
         spec = self._state.spec
