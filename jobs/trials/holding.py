@@ -29,7 +29,7 @@ from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.warm_up import open_gates
 from jobs.trials.watching import Ticker, watching
 from metrics.common.errors import NoConclusionError
-from metrics.judging.validity import AccountingMismatch
+from metrics.judging.validity import accounting_mismatch
 from metrics.judging.verdict import judge_all
 from metrics.sources.hosts.source import HostSample
 from metrics.traffic.pattern import TrafficPattern
@@ -141,7 +141,7 @@ class ContinuousMeasurer(TrialMeasurer):
             NoConclusionError: the numbers differ.
         """
         limits = next(iter(self._context.thresholds.values()))
-        wrong = AccountingMismatch().reasons(whole, limits)
+        wrong = accounting_mismatch(whole, limits)
         if wrong:
             raise NoConclusionError(
                 f"the account of the whole load is wrong: {wrong[0].text}; expected that the "

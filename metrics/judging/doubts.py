@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metrics.judging.indicators import INDICATORS, LATENCIES, ProduceLatency, RequestHandlerIdle
+from metrics.judging.indicators import LATENCIES, ProduceLatency, RequestHandlerIdle, exceeded
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.one_minute_rates import SEES_EACH_TICK_S
 from metrics.trial.evidence import GENERATOR_LIMITED, Evidence, Reason
@@ -27,23 +27,21 @@ def reasons_of_doubt(evidence: Evidence, thresholds: Thresholds) -> list[Reason]
     range lies below the limit.
     """
     limits, least = thresholds.indicators, thresholds.indicators.request_handler_idle_min
-    doubtful = [window for window in evidence.brokers if _is_in_doubt(window, least)]
+    doubtful = [
+        window
+        for window in evidence.brokers
+        if (idle := window.handler_idle) is not None
+        and window.idle_error > 0
+        and idle - window.idle_error < least <= idle + window.idle_error
+    ]
     if not doubtful or evidence.cluster.is_blind:
         return []
     ids = {window.broker_id for window in doubtful}
-    certain = [
-        reason
-        for each in INDICATORS
-        if each.is_on(limits, evidence.cluster)
-        for reason in each.reasons(evidence, limits)
-        if not (reason.indicator == RequestHandlerIdle.name and reason.broker_id in ids)
-    ]
-    return [] if certain else [_reason(window, least) for window in doubtful]
-
-
-def _is_in_doubt(window: BrokerWindow, least: float) -> bool:
-    idle, error = window.handler_idle, window.idle_error
-    return idle is not None and error > 0 and idle - error < least <= idle + error
+    is_certain = any(
+        reason.indicator != RequestHandlerIdle.name or reason.broker_id not in ids
+        for _, reason in exceeded(evidence, limits)
+    )
+    return [] if is_certain else [_reason(window, least) for window in doubtful]
 
 
 def _reason(window: BrokerWindow, least: float) -> Reason:
@@ -82,14 +80,8 @@ def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]
     is_slow = any(each.reasons(evidence, limits) for each in LATENCIES)
     if not is_slow or evidence.client.duration_s <= 0:
         return []
-    exceeded = [
-        (each, reason)
-        for each in INDICATORS
-        if each.is_on(limits, evidence.cluster)
-        for reason in each.reasons(evidence, limits)
-    ]
     found = []
-    for each, reason in exceeded:
+    for each, reason in exceeded(evidence, limits):
         if not isinstance(each, ProduceLatency):
             return []
         explained = next(_explanations(evidence, each.quantile, reason), None)

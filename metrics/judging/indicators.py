@@ -9,7 +9,7 @@ A further indicator is a class here, a line in `INDICATORS` and its limit in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from metrics.judging import slices as followers
 from metrics.judging.nearness import NAME as THROTTLED
@@ -29,15 +29,21 @@ class Indicator(ABC):
 
     Attributes:
         name: name in reasons and in the search.
+        limit_name: name of the limit, which is None where the rule is off; empty for a rule that
+            is always on.
         needs_metrics: the rule needs the brokers' metrics, which a blind cluster does not show.
+        judges_parts: the rule also judges each part of a mix, beside the mix as a whole.
     """
 
     name: str
+    limit_name = ""
     needs_metrics = True
+    judges_parts = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """True when the rule takes part in the verdict."""
-        return not (self.needs_metrics and cluster.is_blind)
+        is_set = not self.limit_name or getattr(limits, self.limit_name) is not None
+        return is_set and not (self.needs_metrics and cluster.is_blind)
 
     @abstractmethod
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
@@ -66,60 +72,120 @@ class Indicator(ABC):
         return None
 
 
-class RequestHandlerIdle(Indicator):
+class BrokerIndicator(Indicator):
+    """A rule by one value of each broker's window.
+
+    Attributes:
+        metric: the value as a noun phrase, with the reading that it follows from.
+        resource: the resource that the value shows.
+        is_floor: True where the limit is the lowest allowed value, not the highest.
+    """
+
+    metric: str
+    resource = Resource.UNKNOWN
+    is_floor = False
+
+    @abstractmethod
+    def value(self, window: BrokerWindow) -> float | None:
+        """The value of a broker; None where it is not known."""
+
+    @abstractmethod
+    def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
+        """A value beyond the limit, in words."""
+
+    def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
+        """The limit of a broker; None without one."""
+        found: float | None = getattr(limits, self.limit_name)
+        return found
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The brokers beyond the limit, the worst first."""
+        found = []
+        for window in evidence.brokers:
+            place = (window.broker_id, evidence.cluster)
+            value, limit = self.value(window), self.limit(*place, limits)
+            if value is None or limit is None:
+                continue
+            if value < limit if self.is_floor else value > limit:
+                text = f"broker {window.broker_id}: {self.words(value, limit, *place)}"
+                found.append(self._reason(window, text, value, limit))
+        return sorted(found, key=lambda reason: reason.value, reverse=not self.is_floor)
+
+    def _reason(self, window: BrokerWindow, text: str, value: float, limit: float) -> Reason:
+        return Reason(self.name, text, value, limit, window.broker_id, self.resource)
+
+    def missing(self, window: BrokerWindow) -> str:
+        """The metric, where a broker lacks it."""
+        return self.metric if self.value(window) is None else ""
+
+    def known(self, evidence: Evidence) -> list[float]:
+        """The values of all brokers, as far as known."""
+        values = map(self.value, evidence.brokers)
+        return [each for each in values if each is not None]
+
+
+class IdleIndicator(BrokerIndicator):
+    """Brokers of which some threads have too little idle time.
+
+    Attributes:
+        threads: the threads, as a noun.
+    """
+
+    threads: str
+    is_floor = True
+
+    @abstractmethod
+    def idle(self, span: Span) -> float | None:
+        """The idle fraction of the threads between two samples [ratio]."""
+
+    def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
+        """Such as `request handlers idle 0.12, below 0.20`."""
+        return f"{self.threads} idle {format_beside(value, limit)}, below {limit:.2f}"
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """The utilization of the busiest broker's threads."""
+        known, least = self.known(evidence), getattr(limits, self.limit_name)
+        return max(0.0, 1.0 - min(known)) / (1.0 - least) if known and least is not None else None
+
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The utilization in each broker's slices, judged by their mean."""
+        allowed = 1.0 - getattr(limits, self.limit_name)
+
+        def used(span: Span) -> float | None:
+            idle = self.idle(span)
+            return None if idle is None else (1.0 - idle) / allowed
+
+        return EarlyEvidence(means=slices.means(self.name, used))
+
+
+class RequestHandlerIdle(IdleIndicator):
     """Brokers whose request handlers have too little idle time."""
 
     name = "request_handler_idle"
+    limit_name = "request_handler_idle_min"
+    metric = f"the request handlers' idle time ({HANDLER_IDLE_NS})"
+    threads = "request handlers"
+    resource = Resource.REQUEST_HANDLERS
 
-    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The brokers below the limit, the least idle first."""
-        least = limits.request_handler_idle_min
-        found = [
-            self._reason(
-                window,
-                least,
-                f"broker {window.broker_id}: request handlers idle "
-                f"{format_beside(window.handler_idle, least)}, below {least:.2f}",
-            )
-            for window in evidence.brokers
-            if window.handler_idle is not None and window.handler_idle < least
-        ]
-        return sorted(found, key=lambda reason: reason.value)
+    def value(self, window: BrokerWindow) -> float | None:
+        """The idle fraction of the request handlers."""
+        return window.handler_idle
 
-    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The utilization of the busiest broker's request handlers."""
-        return _used(evidence.handler_idle_min, limits.request_handler_idle_min)
+    def idle(self, span: Span) -> float | None:
+        """The mean over the handlers."""
+        idle_ns = span.per_s(HANDLER_IDLE_NS)
+        return None if idle_ns is None else idle_ns / 1e9
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The idle fraction of the busiest broker."""
         window, least = evidence.busiest_broker, limits.request_handler_idle_min
-        if window is None:
+        if window is None or window.handler_idle is None:
             return None
         text = (
             f"least idle request handlers {window.handler_idle:.2f} on broker "
             f"{window.broker_id}, not below {least:.2f}"
         )
-        return self._reason(window, least, text)
-
-    def _reason(self, window: BrokerWindow, least: float, text: str) -> Reason:
-        assert window.handler_idle is not None, "called for brokers that show it"
-        place = (window.broker_id, Resource.REQUEST_HANDLERS)
-        return Reason(self.name, text, window.handler_idle, least, *place)
-
-    def missing(self, window: BrokerWindow) -> str:
-        """The idle time of the request handlers, where it is missing."""
-        is_known = window.handler_idle is not None
-        return "" if is_known else f"the request handlers' idle time ({HANDLER_IDLE_NS})"
-
-    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The utilization in each broker's slices, judged by their mean."""
-        allowed = 1.0 - limits.request_handler_idle_min
-
-        def used(span: Span) -> float | None:
-            idle_ns = span.per_s(HANDLER_IDLE_NS)
-            return None if idle_ns is None else (1.0 - idle_ns / 1e9) / allowed
-
-        return EarlyEvidence(means=slices.means(self.name, used))
+        return self._reason(window, text, window.handler_idle, least)
 
 
 class Isr(Indicator):
@@ -138,15 +204,19 @@ class Isr(Indicator):
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         if share is None or share <= most:
             return []
-        worst = self._worst(evidence)
         text = (
             f"ISR changes or under-replicated partitions at one broker or more in {share:.0%} of "
             f"the samples, above {most:.0%}"
         )
-        if worst is None:
-            return [Reason(self.name, text, share, most, None, Resource.REPLICATION)]
-        text += f" (most at broker {worst.broker_id}: {_isr_counts(worst)})"
-        return [Reason(self.name, text, share, most, worst.broker_id, Resource.REPLICATION)]
+        broker_id = None
+        if (worst := self._worst(evidence)) is not None:
+            broker_id = worst.broker_id
+            text += (
+                f" (most at broker {broker_id}: {worst.isr_shrinks or 0:.0f} shrinks, "
+                f"{worst.isr_expands or 0:.0f} expands, "
+                f"up to {worst.under_replicated_max or 0:.0f} partitions under-replicated)"
+            )
+        return [Reason(self.name, text, share, most, broker_id, Resource.REPLICATION)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
         """The share of samples with changes over the allowed share."""
@@ -155,14 +225,14 @@ class Isr(Indicator):
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The share of samples with changes."""
-        share, worst = evidence.isr_changed_share, self._worst(evidence)
+        share, most = evidence.isr_changed_share, limits.isr_changed_share_max
+        worst = self._worst(evidence)
         if share is None or worst is None:
             return None
         text = (
             f"ISR changes or under-replicated partitions in {share:.0%} of the samples, not above "
-            f"{limits.isr_changed_share_max:.0%}"
+            f"{most:.0%}"
         )
-        most = limits.isr_changed_share_max
         return Reason(self.name, text, share, most, worst.broker_id, Resource.REPLICATION)
 
     def _worst(self, evidence: Evidence) -> BrokerWindow | None:
@@ -185,13 +255,13 @@ class FollowersBehind(Indicator):
     """
 
     name = followers.NAME
+    limit_name = "follower_lag_growth_max"
     needs_metrics = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """True where a limit is set and partitions have followers, all of which should run."""
         is_whole = not cluster.offline and cluster.killed is None
-        is_set = limits.follower_lag_growth_max is not None
-        return is_set and cluster.followers > 0 and is_whole and super().is_on(limits, cluster)
+        return cluster.followers > 0 and is_whole and super().is_on(limits, cluster)
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The growth of the lag, where it is beyond the limit."""
@@ -208,80 +278,43 @@ class FollowersBehind(Indicator):
         return EarlyEvidence(stocks={self.name: levels} if levels else {})
 
 
-def _isr_counts(window: BrokerWindow) -> str:
-    shrinks, expands = window.isr_shrinks or 0, window.isr_expands or 0
-    return (
-        f"{shrinks:.0f} shrinks, {expands:.0f} expands, "
-        f"up to {window.under_replicated_max or 0:.0f} partitions under-replicated"
-    )
-
-
-class NetworkIdle(Indicator):
+class NetworkIdle(IdleIndicator):
     """Brokers whose busiest network thread has too little idle time."""
 
     name = "network_idle"
+    limit_name = "network_idle_min"
+    metric = f"the network threads' idle time ({NETWORK_WAIT_NS})"
+    threads = "busiest network thread"
+    resource = Resource.NETWORK_THREADS
 
-    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where a limit is set."""
-        return limits.network_idle_min is not None and super().is_on(limits, cluster)
+    def value(self, window: BrokerWindow) -> float | None:
+        """The idle fraction of the busiest network thread."""
+        return window.network_idle
 
-    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The brokers below the limit."""
-        least = limits.network_idle_min
-        return [
-            Reason(
-                self.name,
-                f"broker {window.broker_id}: busiest network thread idle "
-                f"{format_beside(window.network_idle, least)}, below {least:.2f}",
-                window.network_idle,
-                least,
-                window.broker_id,
-                Resource.NETWORK_THREADS,
-            )
-            for window in evidence.brokers
-            if least is not None and window.network_idle is not None and window.network_idle < least
-        ]
-
-    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The utilization of the busiest network thread of all brokers."""
-        known = [w.network_idle for w in evidence.brokers if w.network_idle is not None]
-        return _used(min(known, default=None), limits.network_idle_min)
-
-    def missing(self, window: BrokerWindow) -> str:
-        """The idle time of the network threads, where it is missing."""
-        is_known = window.network_idle is not None
-        return "" if is_known else f"the network threads' idle time ({NETWORK_WAIT_NS})"
-
-    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The utilization in each broker's slices, judged by their mean."""
-        least = limits.network_idle_min or 0.0
-
-        def used(span: Span) -> float | None:
-            waits_ns = span.deltas(NETWORK_WAIT_NS).values()
-            if not waits_ns or span.duration_s <= 0:
-                return None
-            return (1.0 - min(waits_ns) / 1e9 / span.duration_s) / (1.0 - least)
-
-        return EarlyEvidence(means=slices.means(self.name, used))
+    def idle(self, span: Span) -> float | None:
+        """That of the busiest thread."""
+        waits_ns = span.deltas(NETWORK_WAIT_NS).values()
+        if not waits_ns or span.duration_s <= 0:
+            return None
+        return min(waits_ns) / 1e9 / span.duration_s
 
 
-def _used(idle: float | None, least: float | None) -> float | None:
-    """The nearness of an idle fraction to the lowest allowed one."""
-    if idle is None or least is None or least >= 1.0:
-        return None
-    return max(0.0, 1.0 - idle) / (1.0 - least)
-
-
-class RequestQueue(Indicator):
+class RequestQueue(BrokerIndicator):
     """Brokers with too many waiting requests in a sample."""
 
     name = "request_queue"
     _GAUGE = "request_queue_size"
+    metric = f"the size of the request queue ({_GAUGE})"
+    resource = Resource.REQUEST_HANDLERS
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """True where a limit is set."""
         given = (limits.request_queue_max, limits.request_queue_share_max)
         return any(each is not None for each in given) and super().is_on(limits, cluster)
+
+    def value(self, window: BrokerWindow) -> float | None:
+        """The most requests that waited."""
+        return window.request_queue_max
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
         """The highest number of requests that may wait at a broker; None without a known limit."""
@@ -291,38 +324,11 @@ class RequestQueue(Indicator):
             found.append(limits.request_queue_share_max * room)
         return min(found, default=None)
 
-    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The brokers beyond the limit."""
-        return [
-            Reason(
-                self.name,
-                f"broker {window.broker_id}: up to {waiting:.0f} requests"
-                f"{self._room(window, evidence)} waited for a handler, above {limit:.0f}",
-                waiting,
-                limit,
-                window.broker_id,
-                Resource.REQUEST_HANDLERS,
-            )
-            for window, waiting, limit in self._beyond(evidence, limits)
-        ]
-
-    def _beyond(
-        self, evidence: Evidence, limits: Indicators
-    ) -> Iterator[tuple[BrokerWindow, float, float]]:
-        for window in evidence.brokers:
-            limit = self.limit(window.broker_id, evidence.cluster, limits)
-            waiting = window.request_queue_max
-            if limit is not None and waiting is not None and waiting > limit:
-                yield window, waiting, limit
-
-    def _room(self, window: BrokerWindow, evidence: Evidence) -> str:
-        room = evidence.cluster.queued_max_requests.get(window.broker_id)
-        return "" if room is None else f" of {room:.0f} that the queue holds"
-
-    def missing(self, window: BrokerWindow) -> str:
-        """The size of the request queue, where it is missing."""
-        is_known = window.request_queue_max is not None
-        return "" if is_known else f"the size of the request queue ({self._GAUGE})"
+    def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
+        """The requests, with the size of the queue where it is known."""
+        room = cluster.queued_max_requests.get(broker_id)
+        of_room = "" if room is None else f" of {room:.0f} that the queue holds"
+        return f"up to {value:.0f} requests{of_room} waited for a handler, above {limit:.0f}"
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
         """The samples that show the queue, and are beyond the limit; one of them decides."""
@@ -336,7 +342,7 @@ class RequestQueue(Indicator):
         return EarlyEvidence(shares=shares)
 
 
-class ProduceResponseTime(Indicator):
+class ProduceResponseTime(BrokerIndicator):
     """Brokers whose produce requests take too long, by the exact mean of the window.
 
     The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`: from the request's
@@ -344,41 +350,27 @@ class ProduceResponseTime(Indicator):
     """
 
     name = "produce_response_time"
+    limit_name = "produce_response_ms_max"
     _TIMES = "produce_total_ms"
+    metric = f"the response time of produce requests ({_TIMES})"
 
-    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where a limit is set."""
-        return limits.produce_response_ms_max is not None and super().is_on(limits, cluster)
+    def value(self, window: BrokerWindow) -> float | None:
+        """The mean response time."""
+        return window.produce.total_ms
 
-    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The brokers beyond the limit, the slowest first."""
-        most = limits.produce_response_ms_max
-        found = [
-            Reason(
-                self.name,
-                f"broker {window.broker_id}: mean response time of produce requests "
-                f"{format_beside(window.produce.total_ms, most, 1)} ms, above {most:.1f} ms",
-                window.produce.total_ms,
-                most,
-                window.broker_id,
-            )
-            for window in evidence.brokers
-            if most is not None
-            and window.produce.total_ms is not None
-            and window.produce.total_ms > most
-        ]
-        return sorted(found, key=lambda reason: -reason.value)
+    def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
+        """The mean response time [ms]."""
+        shown = format_beside(value, limit, 1)
+        return f"mean response time of produce requests {shown} ms, above {limit:.1f} ms"
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
         """The response time of the slowest broker over the limit."""
-        known = [w.produce.total_ms for w in evidence.brokers if w.produce.total_ms is not None]
-        most = limits.produce_response_ms_max
+        known, most = self.known(evidence), limits.produce_response_ms_max
         return max(known) / most if known and most is not None else None
 
     def missing(self, window: BrokerWindow) -> str:
         """The response time, where it is missing; a broker without produce requests has none."""
-        is_known = window.produce.total_ms is not None or window.produce.per_s == 0
-        return "" if is_known else f"the response time of produce requests ({self._TIMES})"
+        return "" if window.produce.per_s == 0 else super().missing(window)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
         """The time in each slice over the mean request rate, so that requests weigh the same."""
@@ -399,14 +391,12 @@ class ProduceLatency(Indicator):
     """Produce latency above the objective at a quantile; known only at the end."""
 
     needs_metrics = False
+    judges_parts = True
 
     def __init__(self, quantile: str) -> None:
         self.name = f"latency_{quantile}"
+        self.limit_name = f"latency_{quantile}_ms_max"
         self.quantile = quantile
-
-    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where an objective is set."""
-        return self.quantile in limits.latency_objectives
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The latency, where it is above the objective."""
@@ -432,11 +422,9 @@ class ConsumerLag(Indicator):
     """Consumer groups that fall behind faster than the limit allows; known only at the end."""
 
     name = "consumer_lag"
+    limit_name = "consumer_lag_growth_max"
     needs_metrics = False
-
-    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where a limit is set."""
-        return limits.consumer_lag_growth_max is not None
+    judges_parts = True
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The groups beyond the limit."""
@@ -485,6 +473,7 @@ class Achieved(Indicator):
 
     name = "achieved"
     needs_metrics = False
+    judges_parts = True
 
     def falls_short(self, evidence: Evidence, limits: Indicators) -> bool:
         """True when less was acknowledged than the goal requires."""
@@ -558,8 +547,6 @@ CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
 CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
 """The indicators that a generator in trouble can trigger as well as overloaded brokers."""
-OF_PARTS: Sequence[Indicator] = (*CLIENT_INDICATORS, CONSUMER_LAG)
-"""The indicators that judge each part of a mix, beside the mix as a whole."""
 INDICATORS: Sequence[Indicator] = (
     Throttling(),
     RequestHandlerIdle(),
@@ -573,3 +560,14 @@ INDICATORS: Sequence[Indicator] = (
     ACHIEVED,
 )
 """All indicators in the order of their reasons: those of the brokers first."""
+
+
+def active(limits: Indicators, cluster: ClusterFacts) -> list[Indicator]:
+    """The indicators that take part in the verdict."""
+    return [each for each in INDICATORS if each.is_on(limits, cluster)]
+
+
+def exceeded(evidence: Evidence, limits: Indicators) -> list[tuple[Indicator, Reason]]:
+    """The reasons of the active indicators by the whole account, each with its indicator."""
+    rules = active(limits, evidence.cluster)
+    return [(each, reason) for each in rules for reason in each.reasons(evidence, limits)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from metrics.common.bounds import Number
 from metrics.trial.evidence import Evidence, Reason, part_label
 
 LATENCY_QUANTILES = ("p50", "p95", "p99", "p999")
+Limits = TypeVar("Limits")
 Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
 
 
@@ -98,18 +99,23 @@ class Thresholds:
     validity: Validity = field(default_factory=Validity)
 
 
-def reasons_of_parts(
-    reasons_of: Callable[[Evidence], list[Reason]], evidence: Evidence
+def reasons_of_all(
+    rule: Callable[[Evidence, Limits], list[Reason]],
+    evidence: Evidence,
+    limits: Limits,
+    judges_parts: bool,
 ) -> list[Reason]:
-    """The reasons of each part, which name it; empty without a mix.
+    """The reasons by the account of all clients, and those of each part of a mix, which name it.
 
     Args:
-        reasons_of: returns the reasons by the account of some clients.
+        rule: returns the reasons by the account of some clients and the limits.
+        judges_parts: whether the parts of a mix are judged, too.
     """
-    return [
+    parts = evidence.by_part if judges_parts else {}
+    return rule(evidence, limits) + [
         replace(reason, text=f"{part_label(name)}{reason.text}")
-        for name, own in evidence.by_part.items()
-        for reason in reasons_of(own)
+        for name, own in parts.items()
+        for reason in rule(own, limits)
     ]
 
 

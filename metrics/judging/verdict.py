@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metrics.judging.attribution import attribute
-from metrics.judging.indicators import INDICATORS, OF_PARTS, Indicator
+from metrics.judging.indicators import Indicator, active
 from metrics.judging.slices import Slices
-from metrics.judging.thresholds import Indicators, Thresholds, nearest_of_parts, reasons_of_parts
-from metrics.judging.validity import RULES, SUSTAINED_RULES, invalid_reasons
+from metrics.judging.thresholds import Indicators, Thresholds, nearest_of_parts, reasons_of_all
+from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
 from metrics.trial.evidence import ENDED_EARLY, ClusterFacts, Evidence, Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
 from metrics.units import format_mb_per_s
@@ -26,14 +26,18 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
     if evidence.refusals and evidence.client.counts.offered_records == 0:
         return Judgement(Verdict.INVALID, evidence.refusals)
     limits = thresholds.indicators
-    active = [each for each in INDICATORS if each.is_on(limits, evidence.cluster)]
-    used = {each.name: _utilization(each, evidence, limits) for each in active}
+    rules = active(limits, evidence.cluster)
+    used = {each.name: _utilization(each, evidence, limits) for each in rules}
     near = {name: value for name, value in used.items() if value is not None}
     cut = _cut_short(evidence)
     invalid = invalid_reasons(evidence, thresholds)
     if invalid:
         return Judgement(Verdict.INVALID, (*invalid, *cut), near)
-    overloaded = [reason for each in active for reason in _reasons(each, evidence, limits)]
+    overloaded = [
+        reason
+        for each in rules
+        for reason in reasons_of_all(each.reasons, evidence, limits, each.judges_parts)
+    ]
     if (lasted_s := evidence.kept_overloaded_s) and not overloaded:
         text = f"the brokers were overloaded for {lasted_s:g} s at the end of the load, which ended"
         overloaded = [Reason("kept_overloaded", text, lasted_s, lasted_s)]
@@ -45,7 +49,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
     unproven = invalid_reasons(evidence, thresholds, SUSTAINED_RULES)
     if unproven:
         return Judgement(Verdict.INVALID, (*unproven, *cut), near)
-    shown = [each.sustained(evidence, limits) for each in active]
+    shown = [each.sustained(evidence, limits) for each in rules]
     known = [reason for reason in shown if reason is not None]
     if closed:  # a closed loop has a limiting resource even where the brokers sustain its load
         found = attribute(evidence, thresholds)
@@ -56,17 +60,9 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
 
 def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> float | None:
     """The nearness to a rule's limit; for rules about clients, of the part that is nearest."""
-    if rule not in OF_PARTS:
+    if not rule.judges_parts:
         return rule.utilization(evidence, limits)
     return nearest_of_parts(lambda each: rule.utilization(each, limits), evidence)
-
-
-def _reasons(rule: Indicator, evidence: Evidence, limits: Indicators) -> list[Reason]:
-    """The reasons of a rule; of rules about clients, those of each part of a mix, too."""
-    found = rule.reasons(evidence, limits)
-    if rule not in OF_PARTS:
-        return found
-    return [*found, *reasons_of_parts(lambda each: rule.reasons(each, limits), evidence)]
 
 
 def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:
@@ -97,8 +93,7 @@ def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
 def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
     """The progress of a running trial by a goal, for the rule that may end the trial early."""
     limits = thresholds.indicators
-    active = [each for each in INDICATORS if each.is_on(limits, slices.cluster)]
-    found = [each.early(slices, limits) for each in active]
+    found = [each.early(slices, limits) for each in active(limits, slices.cluster)]
     known = [each for each in found if each is not None]
     return Progress(
         planned=slices.planned,
@@ -111,5 +106,5 @@ def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
 
 def window_least_s(cluster: ClusterFacts, is_sustained: bool) -> float:
     """The shortest window in which a load can show that it is sustained, or overloaded [s]."""
-    rules = (*RULES, *SUSTAINED_RULES) if is_sustained else RULES
-    return max(rule.window_least_s(cluster) for rule in rules)
+    isr_window_s = cluster.isr_window_s if is_sustained else None
+    return max(cluster.rate_window_s or 0.0, isr_window_s or 0.0)

@@ -12,7 +12,7 @@ from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import AccountingMismatch
+from metrics.judging.validity import accounting_mismatch
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.others import TRANSACTION_LOG_RECORD_BYTES
@@ -44,7 +44,7 @@ def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client:
     assert counts.control_records > counts.transactions_committed, "the warm-up also has some"
     assert (counts.commit_mean_ms or 0) > 0
     evidence = Evidence(done, end_offsets={p: (0, end) for p, end in ends.items()})
-    assert AccountingMismatch().reasons(evidence, Thresholds()) == []
+    assert accounting_mismatch(evidence, Thresholds()) == []
 
 
 @pytest.mark.long

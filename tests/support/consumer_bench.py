@@ -12,7 +12,7 @@ from jobs.cluster.topic_plan import assignment
 from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import ConsumptionMismatch
+from metrics.judging.validity import consumption_mismatch
 from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence, Reason
@@ -30,7 +30,7 @@ def mismatches(
 ) -> list[Reason]:
     """The contradictions between the groups' reads and the end offsets around the trial."""
     ends = {partition: (before[partition], end) for partition, end in after.items()}
-    return ConsumptionMismatch().reasons(Evidence(client, end_offsets=ends), Thresholds())
+    return consumption_mismatch(Evidence(client, end_offsets=ends), Thresholds())
 
 
 class ConsumerBench:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import AccountingMismatch, ErrorsUnexplained
+from metrics.judging.validity import accounting_mismatch, errors_unexplained
 from metrics.trial.adding import ProducerShares, total
 from metrics.trial.counts import Counts, ProducerAccounts
 from metrics.trial.evidence import Reason
@@ -28,7 +28,7 @@ GOAL = Thresholds()
 )
 def test_each_partition_has_to_add_up(growth: dict[int, int], words: str | None) -> None:
     account = client(errors={"RequestTimedOutError": 3}, duplicates_by_partition={0: 2})
-    reasons = AccountingMismatch().reasons(evidence(account, growth=growth), GOAL)
+    reasons = accounting_mismatch(evidence(account, growth=growth), GOAL)
     assert [reason.indicator for reason in reasons] == ["accounting_mismatch"] * bool(words)
     assert words is None or words in reasons[0].text
 
@@ -45,14 +45,14 @@ def test_the_ends_of_transactions_are_in_the_logs(
     growth: dict[int, int], words: str | None
 ) -> None:
     account = client(control_records_by_partition={0: 7})
-    reasons = AccountingMismatch().reasons(evidence(account, growth=growth), GOAL)
+    reasons = accounting_mismatch(evidence(account, growth=growth), GOAL)
     assert [reason.indicator for reason in reasons] == ["accounting_mismatch"] * bool(words)
     assert words is None or words in reasons[0].text
 
 
 def unexplained(**retry_errors: int) -> list[Reason]:
     """The reasons for records that were sent again because of these errors."""
-    return ErrorsUnexplained().reasons(evidence(client(retry_errors=retry_errors)), GOAL)
+    return errors_unexplained(evidence(client(retry_errors=retry_errors)), GOAL)
 
 
 def test_errors_of_records_that_were_sent_again_are_reasons() -> None:

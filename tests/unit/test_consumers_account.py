@@ -14,7 +14,7 @@ from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.task.window import Window
 from metrics.columns import row_of
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import ConsumersLimited, ConsumptionMismatch
+from metrics.judging.validity import consumers_limited, consumption_mismatch
 from metrics.tables.schema import SCHEMAS
 from metrics.trial.adding import Histogram
 from metrics.trial.client import ClientWindow
@@ -141,7 +141,7 @@ def window(
 def mismatches(seen: ClientWindow, ends: dict[int, int] | None) -> list[Reason]:
     """The reasons of the rule, with these end offsets after the trial."""
     offsets = None if ends is None else {partition: (5, end) for partition, end in ends.items()}
-    return ConsumptionMismatch().reasons(evidence(seen, end_offsets=offsets), Thresholds())
+    return consumption_mismatch(evidence(seen, end_offsets=offsets), Thresholds())
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_ends_of_transactions_are_offsets_that_a_group_passes_over() -> None:
 def test_lag_of_busy_consumers_belongs_to_the_generator() -> None:
     def reasons(busy: float, thresholds: Thresholds) -> list[str]:
         lagging = evidence(window(acked_records=1_000, records=400, busy=busy))
-        return [each.indicator for each in ConsumersLimited().reasons(lagging, thresholds)]
+        return [each.indicator for each in consumers_limited(lagging, thresholds)]
 
     strict = goal(consumer_lag_growth_max=0.5)
     assert reasons(0.5, strict) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metrics.judging import verdict as verdict_module
+from metrics.judging import indicators
 from metrics.judging.indicators import Indicator, RequestHandlerIdle
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Indicators, Thresholds
@@ -185,10 +185,10 @@ def test_an_indicator_without_early_values_is_known_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slices = running(seconds=12)
-    monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle()])
+    monkeypatch.setattr(indicators, "INDICATORS", [RequestHandlerIdle()])
     assert not progress_of(slices, goal()).known_at_end
     assert StopRule().verdict(progress_of(slices, goal())) is S
-    monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle(), Silent()])
+    monkeypatch.setattr(indicators, "INDICATORS", [RequestHandlerIdle(), Silent()])
     progress = progress_of(slices, goal())
     assert progress.known_at_end
     assert list(progress.means) == ["request_handler_idle/1", "request_handler_idle/2"]

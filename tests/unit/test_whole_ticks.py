@@ -18,8 +18,8 @@ from metrics.common.errors import ConfigError
 from metrics.judging.doubts import reasons_of_doubt
 from metrics.judging.series_proof import IdleProof, Polls
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import MetricsIncomplete
-from metrics.judging.verdict import judge
+from metrics.judging.validity import metrics_incomplete
+from metrics.judging.verdict import judge, window_least_s
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.one_minute_rates import RateCounts, rate_caveats, require_whole_ticks
 from metrics.sources.rules import ONE_MINUTE_RATE
@@ -286,6 +286,6 @@ def test_a_trial_is_invalid_where_the_error_of_rates_decides(
 
 def test_a_window_without_a_whole_tick_is_invalid() -> None:
     seen = evidence(brokers=[broker(1, handler_idle=None, ticked_s=0.0), broker(2)])
-    (reason,) = MetricsIncomplete().reasons(seen, Thresholds())
+    (reason,) = metrics_incomplete(seen, Thresholds())
     assert "no whole tick" in reason.text and "measure for 20 s" in reason.text
-    assert MetricsIncomplete().window_least_s(ClusterFacts(rate_window_s=12.0)) == 12.0
+    assert window_least_s(ClusterFacts(rate_window_s=12.0), is_sustained=False) == 12.0
