@@ -163,6 +163,25 @@ class _Broker:
         is_stopped = resource is Resource.CPU and self.is_stopped_by_quota
         return is_stopped or is_at_limit(self.rows[resource], self.thresholds)
 
+    def is_busy_with(self, resource: Resource) -> bool:
+        """True where this resource keeps its request handlers busy."""
+        if not self.is_at_limit(Resource.REQUEST_HANDLERS):
+            return False
+        if self.is_flushing or (_waits(self.window) and self.awaited_disk is not None):
+            return resource is Resource.DISK
+        if (self.window.gc_share or 0.0) >= GC_SHARE_HIGH:
+            return resource is Resource.HEAP
+        return resource is (Resource.CPU if self.is_out_of_cpu else Resource.REQUEST_HANDLERS)
+
+    @property
+    def is_flushing(self) -> bool:
+        """True where flushes explain why the handlers are busy."""
+        flushing = flush_share(self.window)
+        if flushing is None:
+            return False
+        never_rests = _waits(self.window) and self.is_at_limit(Resource.DISK)
+        return flushing >= (FLUSH_SHARE_LOW if never_rests else HANDLERS_SHARE_HIGH)
+
     @property
     def throttled_share(self) -> float:
         """Share of the periods of its CPU quota that stopped it; 0 without a quota [ratio]."""
@@ -231,12 +250,10 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
             return Attribution(Resource.QUOTA, f"{Resource.QUOTA.value}: {throttled[0].text}")
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
     cluster = _ClusterEvidence(evidence)
-    brokers = [
-        _Broker.of(window, evidence, thresholds, cluster)
-        for window in sorted(
-            evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
-        )
-    ]
+    least_idle_first = sorted(
+        evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
+    )
+    brokers = [_Broker.of(window, evidence, thresholds, cluster) for window in least_idle_first]
     if not brokers:
         return Attribution(Resource.UNKNOWN, "no broker was sampled")
     found = next(_found(brokers), None)
@@ -261,58 +278,29 @@ def _idle_or_one(window: BrokerWindow) -> float:
 
 def _found(brokers: list[_Broker]) -> Iterator[tuple[Resource, _Broker, str]]:
     """The rules that hold, in their order, each on the least idle broker first."""
-    for resource, rule in _RULES:
+    for resource, applies, rule in _RULES:
         for broker in brokers:
-            text = rule(broker)
-            if text is not None:
+            if applies(broker, resource) and (text := rule(broker)) is not None:
                 yield resource, broker, text
 
 
-# --- rules: each returns its evidence where it holds, and None elsewhere --------------------
+# --- rules: the evidence in words -----------------------------------------------------------
 
 
-def _quota(broker: _Broker) -> str | None:
-    if not broker.is_at_limit(Resource.QUOTA):
-        return None
+def _quota(broker: _Broker) -> str:
     return (
         f"produce requests were throttled for {broker.window.produce.throttle_ms:.1f} ms on average"
     )
 
 
-def _busy_with(broker: _Broker) -> Resource | None:
-    """The resource that keeps a broker's request handlers busy; None where they are not busy."""
-    if not broker.is_at_limit(Resource.REQUEST_HANDLERS):
-        return None
-    gc_share = broker.window.gc_share
-    if _is_flushing(broker) or _waits_at_full_disk(broker):
-        return Resource.DISK
-    if gc_share is not None and gc_share >= GC_SHARE_HIGH:
-        return Resource.HEAP
-    return Resource.CPU if broker.is_out_of_cpu else Resource.REQUEST_HANDLERS
+def _waits(window: BrokerWindow) -> bool:
+    """True where handlers mostly wait without CPU."""
+    return (waiting_share(window) or 0.0) >= HANDLERS_SHARE_HIGH
 
 
-def _is_flushing(broker: _Broker) -> bool:
-    """True where flushes explain why the handlers are busy."""
-    flushing, waiting = flush_share(broker.window), waiting_share(broker.window)
-    if flushing is None:
-        return False
-    waits = waiting is not None and waiting >= HANDLERS_SHARE_HIGH
-    never_rests = waits and broker.is_at_limit(Resource.DISK)
-    return flushing >= (FLUSH_SHARE_LOW if never_rests else HANDLERS_SHARE_HIGH)
-
-
-def _waits_at_full_disk(broker: _Broker) -> bool:
-    """True where handlers wait without CPU while a disk of their host has a queue."""
-    waiting = waiting_share(broker.window)
-    waits = waiting is not None and waiting >= HANDLERS_SHARE_HIGH
-    return waits and broker.awaited_disk is not None
-
-
-def _handlers_that_flush(broker: _Broker) -> str | None:
-    if _busy_with(broker) is not Resource.DISK:
-        return None
+def _handlers_that_flush(broker: _Broker) -> str:
     window = broker.window
-    if not _is_flushing(broker):
+    if not broker.is_flushing:
         return (
             f"{_idle(window)}, waiting without CPU for at least {waiting_share(window):.0%} of "
             f"their time while {_queue_of(broker)}{_pressure(broker)}; {_times(window)}"
@@ -324,15 +312,11 @@ def _handlers_that_flush(broker: _Broker) -> str | None:
     )
 
 
-def _handlers_that_collections_stop(broker: _Broker) -> str | None:
-    if _busy_with(broker) is not Resource.HEAP:
-        return None
+def _handlers_that_collections_stop(broker: _Broker) -> str:
     return f"{_idle(broker.window)}, and {_collections(broker.window)}; {_times(broker.window)}"
 
 
-def _handlers_without_cpu(broker: _Broker) -> str | None:
-    if _busy_with(broker) is not Resource.CPU:
-        return None
+def _handlers_without_cpu(broker: _Broker) -> str:
     window = broker.window
     if broker.is_stopped_by_quota:
         return f"{_idle(window)}, and {_stopped(broker)}; {_times(window)}"
@@ -358,33 +342,28 @@ def _busy(broker: _Broker) -> str:
     return f"{broker.rows[Resource.CPU].utilization:.0%} busy{queue}"
 
 
-def _handlers(broker: _Broker) -> str | None:
+def _handlers(broker: _Broker) -> str:
     """Busy handlers without another explanation, and how they spend their time as far as known."""
-    if _busy_with(broker) is not Resource.REQUEST_HANDLERS:
-        return None
-    window = broker.window
-    return f"{_idle(window)}{_handlers_do(broker)}; {_times(window)}"
-
-
-def _handlers_do(broker: _Broker) -> str:
     window = broker.window
     waiting, flushing = waiting_share(window), flush_share(window)
+    missing = _not_among(_MISSING_OF_HANDLERS, window)
     if broker.is_at_limit(Resource.CPU):
-        return (
+        spent = (
             f", on a machine that is {cpu_share(window):.0%} busy with processes other than "
             "brokers, so it is unknown whether the handlers wait for a core, a lock, an "
             "authorizer or a read from the disk; keep other work off this machine"
         )
-    if waiting is not None and waiting >= HANDLERS_SHARE_HIGH:
+    elif _waits(window):
         flush = "flushes are unknown" if flushing is None else f"{flushing:.0%} flushes"
-        return (
+        spent = (
             f", waiting without CPU for at least {waiting:.0%} of their time ({flush}), probably "
             f"for {_waited_for(broker)}{_moved(window)}"
         )
-    missing = _not_among(_MISSING_OF_HANDLERS, window)
-    if missing:
-        return f", and the metrics do not show how they spend their time, as {missing} are missing"
-    return " with CPU to spare and no wait for the disk: there are too few request handlers"
+    elif missing:
+        spent = f", and the metrics do not show how they spend their time, as {missing} are missing"
+    else:
+        spent = " with CPU to spare and no wait for the disk: there are too few request handlers"
+    return f"{_idle(window)}{spent}; {_times(window)}"
 
 
 def _waited_for(broker: _Broker) -> str:
@@ -402,9 +381,7 @@ def _moved(window: BrokerWindow) -> str:
     return f"; the broker read {read / 1e6:.1f} MB/s from disk and wrote {written / 1e6:.1f} MB/s"
 
 
-def _link(broker: _Broker) -> str | None:
-    if not broker.is_at_limit(Resource.NETWORK):
-        return None
+def _link(broker: _Broker) -> str:
     window = broker.window
     return (
         f"Kafka's bytes filled {broker.rows[Resource.NETWORK].utilization:.0%} of the "
@@ -463,9 +440,7 @@ def _share(share: float | None) -> str:
     return "an unknown share" if share is None else f"{share:.0%}"
 
 
-def _network_threads(broker: _Broker) -> str | None:
-    if not broker.is_at_limit(Resource.NETWORK_THREADS):
-        return None
+def _network_threads(broker: _Broker) -> str:
     return f"the busiest network thread was idle {broker.window.network_idle:.2f}"
 
 
@@ -480,10 +455,8 @@ def _cpu(broker: _Broker) -> str | None:
     return f"the machine was {_busy(broker)}" if broker.is_out_of_cpu else None
 
 
-def _cpu_of_others(broker: _Broker) -> str | None:
+def _cpu_of_others(broker: _Broker) -> str:
     """A machine that other processes keep busy: weak evidence, as brokers may get enough CPU."""
-    if not broker.is_at_limit(Resource.CPU):
-        return None
     return (
         f"the machine was {_busy(broker)}, of which brokers used "
         f"{_share(broker.own_cpu_share)}: keep other work off this machine; "
@@ -535,9 +508,7 @@ def _followers_behind(broker: _Broker) -> str | None:
     )
 
 
-def _heap_full(broker: _Broker) -> str | None:
-    if not broker.is_at_limit(Resource.HEAP):
-        return None
+def _heap_full(broker: _Broker) -> str:
     return f"never less than {broker.window.heap_used_share_min:.0%} of the heap was in use"
 
 
@@ -561,29 +532,35 @@ def _waits_for_followers(broker: _Broker) -> str | None:
     )
 
 
-_Rule = Callable[[_Broker], "str | None"]
-_RULES: tuple[tuple[Resource, _Rule], ...] = (
-    (Resource.QUOTA, _quota),
-    (Resource.MEMORY, _swapping),
-    (Resource.DISK, _handlers_that_flush),
-    (Resource.HEAP, _handlers_that_collections_stop),
-    (Resource.REQUEST_HANDLERS, _handlers),
-    (Resource.NETWORK, _link),
-    (Resource.NETWORK, _interface_full),
-    (Resource.CPU, _handlers_without_cpu),
-    (Resource.NETWORK_THREADS, _network_threads),
-    (Resource.HEAP, _collecting),
-    (Resource.CPU, _cpu),
-    (Resource.NETWORK, _segments_lost),
-    (Resource.DISK, _disk),
-    (Resource.REPLICATION, _followers_behind),
-    (Resource.CPU, _cpu_of_others),
-    (Resource.HEAP, _heap_full),
-    (Resource.CONNECTION, _connection),
-    (Resource.REPLICATION, _waits_for_followers),
+def _always(_broker: _Broker, _resource: Resource) -> bool:
+    return True
+
+
+_RULES: tuple[
+    tuple[Resource, Callable[[_Broker, Resource], bool], Callable[[_Broker], str | None]], ...
+] = (
+    (Resource.QUOTA, _Broker.is_at_limit, _quota),
+    (Resource.MEMORY, _always, _swapping),
+    (Resource.DISK, _Broker.is_busy_with, _handlers_that_flush),
+    (Resource.HEAP, _Broker.is_busy_with, _handlers_that_collections_stop),
+    (Resource.REQUEST_HANDLERS, _Broker.is_busy_with, _handlers),
+    (Resource.NETWORK, _Broker.is_at_limit, _link),
+    (Resource.NETWORK, _always, _interface_full),
+    (Resource.CPU, _Broker.is_busy_with, _handlers_without_cpu),
+    (Resource.NETWORK_THREADS, _Broker.is_at_limit, _network_threads),
+    (Resource.HEAP, _always, _collecting),
+    (Resource.CPU, _always, _cpu),
+    (Resource.NETWORK, _always, _segments_lost),
+    (Resource.DISK, _always, _disk),
+    (Resource.REPLICATION, _always, _followers_behind),
+    (Resource.CPU, _Broker.is_at_limit, _cpu_of_others),
+    (Resource.HEAP, _Broker.is_at_limit, _heap_full),
+    (Resource.CONNECTION, _always, _connection),
+    (Resource.REPLICATION, _always, _waits_for_followers),
 )
-"""The rules in order: causes inside one broker, then causes that brokers on a machine share, then
-consequences of another broker's trouble."""
+"""The resource of each rule, where the rule applies, and its evidence in words; None where it does
+not hold. The rules are in order: causes inside one broker, then causes that brokers on a machine
+share, then consequences of another broker's trouble."""
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -640,7 +617,7 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
         for resource in broker.rows
         if resource is not named and broker.is_at_limit(resource)
         # Busy handlers are explained by another resource, which is in the list itself.
-        if resource is not Resource.REQUEST_HANDLERS or _busy_with(broker) is resource
+        if resource is not Resource.REQUEST_HANDLERS or broker.is_busy_with(resource)
     }
     others = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
     return f"; also at its limit: {', '.join(others)}" if others else ""
