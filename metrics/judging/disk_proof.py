@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
 from metrics.units import format_ratio
 from metrics.windows.write_back import SETTLED_EXPIRIES, WRITTEN_MIN, WriteBackWindow
@@ -196,24 +196,12 @@ def deleted_after_s(
     delay_s = delay_s if own_ms is None else float(own_ms) / 1e3
     rate = pattern.records_per_s * pattern.message_bytes
     rate = rate if math.isfinite(rate) else closed_bytes_per_s
-    ages = [_age_by_time(topic), _age_by_size(pattern, rate)]
-    return min(ages) + delay_s
-
-
-def _age_by_time(topic: TopicOptions) -> float:
     retention_ms = float(topic.properties.get("retention.ms", "604800000"))
-    return math.inf if retention_ms < 0 else retention_ms / 1e3
-
-
-def _age_by_size(pattern: TrafficPattern, bytes_per_s: float) -> float:
-    retention = float(pattern.topic.properties.get("retention.bytes", "-1"))
-    each = bytes_per_s / max(1, _partitions(pattern))
-    return math.inf if retention < 0 or each <= 0 else retention / each
-
-
-def _partitions(pattern: TrafficPattern) -> int:
-    topic = pattern.topic
-    return pattern.brokers * topic.partitions_per_broker * topic.count
+    age_s = math.inf if retention_ms < 0 else retention_ms / 1e3
+    retention_bytes = float(topic.properties.get("retention.bytes", "-1"))
+    if retention_bytes >= 0 and rate > 0:
+        age_s = min(age_s, retention_bytes / (rate / max(1, pattern.partitions)))
+    return age_s + delay_s
 
 
 def _why_unknown(windows: Sequence[WriteBackWindow], brokers: Collection[int]) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.one_minute_rates import TICK_S
@@ -48,36 +49,10 @@ class Polls:
         up_ms = self.first.values.get(UPTIME_MS, 0.0), self.last.values.get(UPTIME_MS, 0.0)
         return errors is None and self.seconds > 0 and up_ms[0] <= up_ms[1]
 
-    def grown(self, reading: str) -> float | None:
-        """Growth of a reading."""
-        return Span((self.first, self.last)).delta(reading)
-
-    def per_s(self, reading: str) -> float | None:
-        """Growth of a reading per second [1/s]; over whole ticks, where it follows from rates."""
-        return Span((self.first, self.last)).per_s(reading)
-
-    def counted_s(self, reading: str) -> float:
-        """Time that `per_s` is about [s]: that of the whole ticks, where it follows from rates."""
-        return Span((self.first, self.last)).ticked_s(reading) or self.seconds
-
-    def beside_share(self, reading: str) -> float:
-        """Largest part of that time before the first poll [ratio]; 0 where counts are read.
-
-        The ticks of one-minute rates may begin a tick before it.
-        """
-        ticked_s = Span((self.first, self.last)).ticked_s(reading)
-        return TICK_S / ticked_s if ticked_s else 0.0
-
-    def grown_sum(self, histogram: str) -> float | None:
-        """Growth of the sum of a histogram's numbers; None where its mean is not shown."""
-        sums = []
-        for poll in (self.first, self.last):
-            count = poll.values.get(f"{histogram}_count")
-            mean = poll.values.get(f"{histogram}_mean")
-            if count is None or mean is None:
-                return None
-            sums.append(count * mean)
-        return sums[1] - sums[0]
+    @cached_property
+    def span(self) -> Span:
+        """The differences of their readings."""
+        return Span((self.first, self.last))
 
 
 def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> dict[int, Polls]:
@@ -115,92 +90,6 @@ class HandlerPool:
 
     number: int | None = None
     idle_error: float = 0.0
-
-
-@dataclass(frozen=True)
-class IdleProof:
-    """The comparison of one broker's idle time at rest and under a load.
-
-    Attributes:
-        rest: polls without the load, as far apart as possible.
-        load: polls just before and just after the load.
-        requests: produce requests that were sent to the broker, at least.
-        is_transactional: whether the load has transactions, whose requests also wait.
-        pool: the broker's request handlers.
-    """
-
-    rest: Polls
-    load: Polls
-    requests: int = 0
-    is_transactional: bool = False
-    pool: HandlerPool = HandlerPool()
-
-    def disagreement(self) -> str:
-        """A clause where the handlers are more idle than the load allows; else empty."""
-        idle, busy = _idle(self.load), self.busy_least
-        beside = self.load.beside_share(HANDLER_IDLE_NS)  # without the load
-        if idle is None or idle <= 1.0 - busy + self._error(self.load) + beside:
-            return ""
-        text = f"{HANDLER_IDLE_NS} shows the request handlers idle {idle:.2f} under the load"
-        if not busy:
-            return f"{text}, expected 1 or less"
-        return (
-            f"{text}, expected {1.0 - busy:.2f} or less, as the load's produce requests keep its "
-            f"{self.pool.number} handlers busy for {busy:.2f} of the time or longer"
-        )
-
-    @property
-    def proven_below(self) -> float | None:
-        """The idle time below which a load shows that the reading falls [ratio]; None where the
-        polls at rest do not show it.
-        """
-        idle = _idle(self.rest)
-        if idle is None:
-            return None
-        return idle - _edge_error(self.rest) - self._error(self.load)
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the idle time falls by more than its error."""
-        idle, below = _idle(self.load), self.proven_below
-        return idle is not None and below is not None and idle < below
-
-    @property
-    def busy_least(self) -> float:
-        """Share of their time for which the load keeps the handlers busy, at least [ratio]."""
-        if not self.pool.number:
-            return 0.0
-        busy_s = max(self.requests * REQUEST_LEAST_S, self._local_s() * LOCAL_SHARE)
-        return min(1.0, busy_s / self.pool.number / self.load.seconds)
-
-    def _local_s(self) -> float:
-        """Time of the handlers in produce requests of the load [s]; 0 where it is unknown."""
-        count, before = (polls.grown("produce_local_ms_count") for polls in (self.load, self.rest))
-        times_ms = self.load.grown_sum("produce_local_ms")
-        if self.is_transactional or count is None or before is None or times_ms is None:
-            return 0.0
-        of_others = before / self.rest.seconds * self.load.seconds
-        if of_others > OTHERS_SHARE_MAX * count:
-            return 0.0
-        return max(0.0, times_ms - _LOCAL_ROUNDING_MS * count) / 1000.0
-
-    def _error(self, polls: Polls) -> float:
-        """Error of the idle time between two polls [ratio]."""
-        return IDLE_SPARE + self.pool.idle_error + _edge_error(polls)
-
-
-def _idle(polls: Polls) -> float | None:
-    """Share of the time for which the request handlers waited [ratio]."""
-    per_s = polls.per_s(HANDLER_IDLE_NS)
-    return None if per_s is None else per_s / 1e9
-
-
-def _edge_error(polls: Polls) -> float:
-    """Error of the idle time by the edges of the time between two polls [ratio].
-
-    A waiting handler reports its wait at the end, which lacks on one edge and adds on the other.
-    """
-    return HANDLER_POLL_S / polls.counted_s(HANDLER_IDLE_NS)
 
 
 TOLERANCE = 0.05
@@ -287,10 +176,9 @@ def sent_by_broker(
         counts.control_records_by_partition,
     )
     for partition, broker in enumerate(leaders):
-        acked[broker] += counts.acked_by_partition.get(partition, 0)
-        unacked = counts.sent_by_partition.get(partition, 0) - counts.acked_by_partition.get(
-            partition, 0
-        )
+        own = counts.acked_by_partition.get(partition, 0)
+        acked[broker] += own
+        unacked = counts.sent_by_partition.get(partition, 0) - own
         more[broker] += max(0, unacked) + sum(each.get(partition, 0) for each in additions)
     size = None
     if counts.log_bytes is not None and counts.acked_total:
@@ -330,15 +218,14 @@ def prove(
         if rest is None or load is None or not rest.is_whole or not load.is_whole:
             doubts.append((broker, "not polled, or restarted"))
             continue
-        one = _Broker(rest, load, sent[broker], (pools or {}).get(broker, HandlerPool()))
+        one = BrokerProof(rest, load, sent[broker], (pools or {}).get(broker, HandlerPool()))
         wrong, unclear = one.compared()
-        idle = one.idle_proof
-        too_idle, below = idle.disagreement(), idle.proven_below
-        if too_idle:
+        below = one.proven_below
+        if too_idle := one.too_idle():
             wrong.append(too_idle)
         elif below is None:
             unclear.append(f"{HANDLER_IDLE_NS} is not shown")
-        elif not idle.is_shown:
+        elif not one.is_shown:
             idle_unproven[broker] = below
         disagreements += [(broker, text) for text in wrong]
         doubts += [(broker, text) for text in unclear]
@@ -356,13 +243,20 @@ def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Broker:
-    """The comparison of one broker with what was sent to it."""
+class BrokerProof:
+    """The comparison of one broker's readings with a load.
+
+    Attributes:
+        rest: polls without the load.
+        load: polls just before and just after the load.
+        sent: what was written to the broker.
+        pool: the broker's request handlers.
+    """
 
     rest: Polls
     load: Polls
     sent: Sent
-    pool: HandlerPool
+    pool: HandlerPool = HandlerPool()
 
     def compared(self) -> tuple[list[str], list[str]]:
         """The readings that disagree, and those that are not proven, a clause each."""
@@ -370,56 +264,108 @@ class _Broker:
         above: list[str] = []
         doubts: list[str] = []
         known = 0
-        for reading in _LEAST:
-            doubt = self._doubt(reading)
-            if doubt:
-                doubts.append(doubt)
-                continue
-            known += 1
-            grown, (least, most) = self._growth(reading), self._bounds(reading)
-            text = f"{reading} grew by {grown:,.0f}, expected {least:,.0f} to {most:,.0f}"
-            if grown < least:
-                below.append(text)
-            elif grown > most:
-                above.append(text)
+        for reading, least_proven in _LEAST.items():
+            span, others = self.sent.span(reading), self._others(reading)
+            grown = self.load.span.delta(reading)
+            if span is None:
+                doubts.append(f"the client library does not report what {reading} should be")
+            elif others is None or grown is None:
+                doubts.append(f"{reading} is not shown")
+            elif span[0] < least_proven:
+                doubts.append(f"the load was too small to prove {reading}")
+            elif others > OTHERS_MAX * span[0]:
+                doubts.append(f"others write too much to prove {reading}")
+            else:
+                known += 1
+                beside = others * _OTHERS_GROWTH + _OTHERS_PER_S[reading] * self.load.seconds
+                least, most = span[0] * (1 - TOLERANCE), span[1] * (1 + TOLERANCE) + beside
+                text = f"{reading} grew by {grown:,.0f}, expected {least:,.0f} to {most:,.0f}"
+                if grown < least:
+                    below.append(text)
+                elif grown > most:
+                    above.append(text)
         if above and len(above) == known:  # another producer explains it
             doubts.append(f"{'; '.join(above)}: others wrote more than before the run")
             above = []
         return [*below, *above], doubts
 
-    @property
-    def idle_proof(self) -> IdleProof:
-        """The comparison of the idle time of the request handlers."""
-        rest = Polls(self.rest.first, self.load.first)  # the longest time without the load
-        return IdleProof(rest, self.load, self.sent.requests, self.sent.is_transactional, self.pool)
-
-    def _doubt(self, reading: str) -> str:
-        """Why the load cannot prove a reading; empty where it can."""
-        span = self.sent.span(reading)
-        others = self._others(reading)
-        if span is None:
-            return f"the client library does not report what {reading} should be"
-        if others is None or self.load.grown(reading) is None:
-            return f"{reading} is not shown"
-        if span[0] < _LEAST[reading]:
-            return f"the load was too small to prove {reading}"
-        if others > OTHERS_MAX * span[0]:
-            return f"others write too much to prove {reading}"
-        return ""
-
-    def _growth(self, reading: str) -> float:
-        return self.load.grown(reading) or 0.0
-
     def _others(self, reading: str) -> float | None:
         """What others write during the load, at their rate at rest."""
-        grown = self.rest.grown(reading)
+        grown = self.rest.span.delta(reading)
         if grown is None:
             return None
         return max(0.0, grown) * self.load.seconds / self.rest.seconds
 
-    def _bounds(self, reading: str) -> tuple[float, float]:
-        """The smallest and the largest growth of a reading that agrees with the load."""
-        least, most = self.sent.span(reading) or (0.0, 0.0)
-        others = (self._others(reading) or 0.0) * _OTHERS_GROWTH
-        others += _OTHERS_PER_S[reading] * self.load.seconds
-        return least * (1 - TOLERANCE), most * (1 + TOLERANCE) + others
+    def too_idle(self) -> str:
+        """A clause where the handlers are more idle than the load allows; else empty."""
+        idle, busy = _idle(self.load), self.busy_least
+        # The whole ticks of one-minute rates may begin a tick before the load.
+        ticked_s = self.load.span.ticked_s(HANDLER_IDLE_NS)
+        beside = TICK_S / ticked_s if ticked_s else 0.0
+        if idle is None or idle <= 1.0 - busy + self._idle_error + beside:
+            return ""
+        text = f"{HANDLER_IDLE_NS} shows the request handlers idle {idle:.2f} under the load"
+        if not busy:
+            return f"{text}, expected 1 or less"
+        return (
+            f"{text}, expected {1.0 - busy:.2f} or less, as the load's produce requests keep its "
+            f"{self.pool.number} handlers busy for {busy:.2f} of the time or longer"
+        )
+
+    @property
+    def proven_below(self) -> float | None:
+        """The idle time below which a load shows that the reading falls [ratio]; None where the
+        polls at rest do not show it.
+        """
+        idle = _idle(self._unloaded)
+        return None if idle is None else idle - _edge_error(self._unloaded) - self._idle_error
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the idle time falls by more than its error."""
+        idle, below = _idle(self.load), self.proven_below
+        return idle is not None and below is not None and idle < below
+
+    @property
+    def busy_least(self) -> float:
+        """Share of their time for which the load keeps the handlers busy, at least [ratio]."""
+        if not self.pool.number:
+            return 0.0
+        busy_s = max(self.sent.requests * REQUEST_LEAST_S, self._local_s() * LOCAL_SHARE)
+        return min(1.0, busy_s / self.pool.number / self.load.seconds)
+
+    def _local_s(self) -> float:
+        """Time of the handlers in produce requests of the load [s]; 0 where it is unknown."""
+        name, rest = "produce_local_ms", self._unloaded
+        count, before = (polls.span.delta(f"{name}_count") for polls in (self.load, rest))
+        times_ms = self.load.span.sum_delta(name)
+        if self.sent.is_transactional or count is None or before is None or times_ms is None:
+            return 0.0
+        of_others = before / rest.seconds * self.load.seconds
+        if of_others > OTHERS_SHARE_MAX * count:
+            return 0.0
+        return max(0.0, times_ms - _LOCAL_ROUNDING_MS * count) / 1000.0
+
+    @property
+    def _unloaded(self) -> Polls:
+        """The polls with the longest time without the load between them."""
+        return Polls(self.rest.first, self.load.first)
+
+    @property
+    def _idle_error(self) -> float:
+        """Error of the idle time under the load [ratio]."""
+        return IDLE_SPARE + self.pool.idle_error + _edge_error(self.load)
+
+
+def _idle(polls: Polls) -> float | None:
+    """Share of the time for which the request handlers waited [ratio]."""
+    per_s = polls.span.per_s(HANDLER_IDLE_NS)
+    return None if per_s is None else per_s / 1e9
+
+
+def _edge_error(polls: Polls) -> float:
+    """Error of the idle time by the edges of the time between two polls [ratio].
+
+    A waiting handler reports its wait at the end, which lacks on one edge and adds on the other.
+    """
+    return HANDLER_POLL_S / (polls.span.ticked_s(HANDLER_IDLE_NS) or polls.seconds)

@@ -262,17 +262,6 @@ class ClientWindow:
         each, count = self.counts.records_per_request, len(self.counts.by_producer.acked)
         return (each or 0.0) * math.sqrt(count / 6)
 
-    @property
-    def window_log_bytes(self) -> float | None:
-        """Size of the record batches that were acknowledged in the window, as brokers count them;
-        None where a client library does not report it [B].
-        """
-        counts = self.counts
-        if counts.log_bytes is None:
-            return None
-        share = counts.acked_records / counts.acked_total if counts.acked_total else 0.0
-        return share * counts.log_bytes
-
     def account_of_group(self, group: int) -> ClientWindow:
         """The account of the part that a consumer group reads; the whole one without a mix."""
         found = (

@@ -130,13 +130,14 @@ class Span:
 
         It is (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
         """
-        return over(self._sum_delta(name), self.delta(f"{name}_count"))
+        return over(self.sum_delta(name), self.delta(f"{name}_count"))
 
     def sum_per_s(self, name: str) -> float | None:
         """Growth of a histogram's sum per second, in the histogram's unit."""
-        return over(self._sum_delta(name), self.duration_s)
+        return over(self.sum_delta(name), self.duration_s)
 
-    def _sum_delta(self, name: str) -> float | None:
+    def sum_delta(self, name: str) -> float | None:
+        """Growth of a histogram's sum; None where an edge does not show it."""
         count, mean = f"{name}_count", f"{name}_mean"
         if any(key not in edge for key in (count, mean) for edge in (self._first, self._last)):
             return None

@@ -11,7 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.series_proof import SeriesProof
-from metrics.judging.series_proof import HandlerPool, IdleProof, Polls
+from metrics.judging.series_proof import BrokerProof, HandlerPool, Polls, Sent
 from metrics.sources.beans import HANDLER_IDLE_NS, TICKED_S
 from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
@@ -33,7 +33,7 @@ def proof(
     local_ms: float | None = None,
     of_others: float = 0.0,
     is_transactional: bool = False,
-) -> IdleProof:
+) -> BrokerProof:
     """The proof of a broker.
 
     Args:
@@ -55,7 +55,8 @@ def proof(
             values["produce_local_ms_mean"] = local_ms
         polls.append(BrokerSample(1, second, values))
     first, before, after = polls
-    return IdleProof(Polls(first, before), Polls(before, after), requests, is_transactional, pool)
+    sent = Sent(0.0, 0.0, None, requests, is_transactional)
+    return BrokerProof(Polls(first, before), Polls(before, after), sent, pool)
 
 
 def test_a_fall_beyond_the_error_of_the_edges_proves_the_reading() -> None:
@@ -70,14 +71,14 @@ def test_a_tiny_load_requires_no_fall() -> None:
     for idle in (0.99, 1.0, 1.02):
         found = proof(0.98, idle)
         assert found.busy_least == pytest.approx(2_000 * 20e-6 / 8 / LOAD_S)
-        assert not found.disagreement()
+        assert not found.too_idle()
         assert not found.is_shown
 
 
 def test_handlers_are_never_more_idle_than_all_the_time(snapshot: SnapshotAssertion) -> None:
     found = proof(0.98, 1.3, pool=HandlerPool(None))
-    assert found.disagreement() == snapshot
-    assert not proof(0.98, 1.3, pool=HandlerPool(None, idle_error=0.3)).disagreement()
+    assert found.too_idle() == snapshot
+    assert not proof(0.98, 1.3, pool=HandlerPool(None, idle_error=0.3)).too_idle()
 
 
 def test_a_large_load_requires_a_fall_by_the_least_time_of_a_request(
@@ -85,10 +86,10 @@ def test_a_large_load_requires_a_fall_by_the_least_time_of_a_request(
 ) -> None:
     # 20,000 requests/s take 8 handlers 0.05 of their time or more; the error is 0.03.
     many = int(20_000 * LOAD_S)
-    assert proof(0.98, 0.99, many).disagreement() == snapshot
-    assert not proof(0.98, 0.97, many).disagreement()
-    assert not proof(0.98, 0.99, many, HandlerPool(None)).disagreement()
-    assert not proof(0.98, 0.99, many, HandlerPool(64)).disagreement()
+    assert proof(0.98, 0.99, many).too_idle() == snapshot
+    assert not proof(0.98, 0.97, many).too_idle()
+    assert not proof(0.98, 0.99, many, HandlerPool(None)).too_idle()
+    assert not proof(0.98, 0.99, many, HandlerPool(64)).too_idle()
 
 
 def test_a_load_of_slow_requests_requires_a_fall_by_half_of_their_local_time() -> None:
@@ -96,8 +97,8 @@ def test_a_load_of_slow_requests_requires_a_fall_by_half_of_their_local_time() -
     four, requests = HandlerPool(4), int(40 * LOAD_S)
     slow = proof(0.98, 0.98, requests, four, local_ms=60.0)
     assert slow.busy_least == pytest.approx(0.2975)
-    assert "expected 0.70 or less" in slow.disagreement()
-    assert not proof(0.98, 0.40, requests, four, local_ms=60.0).disagreement()
+    assert "expected 0.70 or less" in slow.too_idle()
+    assert not proof(0.98, 0.40, requests, four, local_ms=60.0).too_idle()
     # A time of 0.5 ms may be 0.
     assert proof(0.98, 0.98, requests, four, local_ms=0.5).busy_least < 0.01
 
@@ -105,9 +106,9 @@ def test_a_load_of_slow_requests_requires_a_fall_by_half_of_their_local_time() -
 def test_local_times_of_others_and_of_transactions_require_no_fall() -> None:
     four, requests = HandlerPool(4), int(40 * LOAD_S)
     busy = proof(0.98, 0.98, requests, four, local_ms=60.0, of_others=5.0)
-    assert not busy.disagreement()
+    assert not busy.too_idle()
     waiting = proof(0.98, 0.98, requests, four, local_ms=60.0, is_transactional=True)
-    assert not waiting.disagreement()
+    assert not waiting.too_idle()
 
 
 @pytest.mark.parametrize("rest", [0.98, 0.7, 0.4])
@@ -115,7 +116,7 @@ def test_local_times_of_others_and_of_transactions_require_no_fall() -> None:
 def test_neighbors_who_stop_or_begin_with_the_load_refuse_nothing(rest: float, load: float) -> None:
     # The load keeps 4 handlers busy for 0.1 of the time; the rest is others'.
     found = proof(rest, load, 200, HandlerPool(4), local_ms=60.0)
-    assert not found.disagreement()
+    assert not found.too_idle()
     assert found.is_shown == (load < rest - 0.09)
 
 
@@ -125,9 +126,14 @@ def test_whole_ticks_of_one_minute_rates_may_lie_a_tick_beside_the_load() -> Non
         return BrokerSample(1, at_s, {clock: ticks * TICK_S, HANDLER_IDLE_NS: idle_s * 1e9})
 
     first, before = polled(0.0, 0, 0.0), polled(12.0, 2, 9.8)
+
+    def ticked_proof(after: BrokerSample) -> BrokerProof:
+        sent = Sent(0.0, 0.0, None)
+        return BrokerProof(Polls(first, before), Polls(before, after), sent, EIGHT)
+
     # Seven ticks within 31 s: 35 s of idle time are no more than there can be.
-    full = IdleProof(Polls(first, before), Polls(before, polled(43.0, 9, 44.8)), 0, pool=EIGHT)
-    assert not full.disagreement()
+    full = ticked_proof(polled(43.0, 9, 44.8))
+    assert not full.too_idle()
     assert not full.is_shown
     # Errors of 0.3 s in 10 s and in 35 s, and 0.02.
     assert full.proven_below == pytest.approx(0.98 - 0.03 - 0.3 / 35 - 0.02)
@@ -140,10 +146,10 @@ def test_whole_ticks_of_one_minute_rates_may_lie_a_tick_beside_the_load() -> Non
         )
     ]
     ticked = replace(slow, rest=Polls(late[0], late[1]), load=Polls(late[1], late[2]))
-    assert "expected 0.70 or less" in ticked.disagreement()
-    assert not replace(ticked, pool=HandlerPool(8)).disagreement()
-    assert replace(slow, pool=HandlerPool(8)).disagreement()
-    half = IdleProof(Polls(first, before), Polls(before, polled(43.0, 9, 17.8)), 0, pool=EIGHT)
+    assert "expected 0.70 or less" in ticked.too_idle()
+    assert not replace(ticked, pool=HandlerPool(8)).too_idle()
+    assert replace(slow, pool=HandlerPool(8)).too_idle()
+    half = ticked_proof(polled(43.0, 9, 17.8))
     assert half.is_shown
 
 
@@ -152,7 +158,7 @@ def test_a_reading_that_is_not_shown_proves_nothing() -> None:
     blind = Polls(replace(found.rest.first, values={}), found.rest.last)
     assert replace(found, rest=blind).proven_below is None
     assert not replace(found, rest=blind).is_shown
-    assert not replace(found, load=blind).disagreement()
+    assert not replace(found, load=blind).too_idle()
 
 
 def test_a_trial_shows_what_the_first_load_was_too_small_for(snapshot: SnapshotAssertion) -> None:

@@ -16,7 +16,7 @@ from jobs.trials.recovery import wait_until_at_rest
 from jobs.trials.series_proof import DEADLINE_S, poll_after_ticks
 from metrics.common.errors import ConfigError
 from metrics.judging.doubts import reasons_of_doubt
-from metrics.judging.series_proof import IdleProof, Polls
+from metrics.judging.series_proof import BrokerProof, Polls, Sent
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import metrics_incomplete
 from metrics.judging.verdict import judge, window_least_s
@@ -32,6 +32,7 @@ from tests.support.evidence import broker, evidence
 from tests.support.simulated_meter import SimulatedMeter
 
 STEP_S = 0.1
+NOTHING = Sent(0.0, 0.0, None)
 
 
 def _never(_topics: TopicSet) -> NoReturn:
@@ -167,8 +168,8 @@ def test_idle_between_polls_is_that_of_the_ticks() -> None:
         source.sample_all()
     (before,) = loaded(source, 22.0, idle=0.55)
     (after,) = poll_after_ticks(source, source.clock, source.pause)
-    proof = IdleProof(Polls(first, before), Polls(before, after))
-    assert proof.disagreement() == ""
+    proof = BrokerProof(Polls(first, before), Polls(before, after), NOTHING)
+    assert proof.too_idle() == ""
     assert proof.is_shown
 
 
@@ -238,7 +239,7 @@ def test_ticks_around_polls_that_are_close_do_not_add_idle_time() -> None:
         (after,) = source.sample_all()
     grown = after.values[HANDLER_IDLE_NS] - before.values[HANDLER_IDLE_NS]
     assert grown > 1.5e9 * (after.at_s - before.at_s)
-    assert IdleProof(Polls(before, after), Polls(before, after)).disagreement() == ""
+    assert BrokerProof(Polls(before, after), Polls(before, after), NOTHING).too_idle() == ""
 
 
 RATES = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=("bytes_in", HANDLER_IDLE_NS))}
