@@ -20,8 +20,8 @@ from jobs.cluster.sources import replicas_by_broker
 from jobs.config import load_cluster, load_workload
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
+from metrics.judging import validity
 from metrics.judging.thresholds import Thresholds, Validity
-from metrics.judging.validity import throttled
 from metrics.judging.verdict import judge
 from metrics.sources.client_only import ClientOnlySource
 from metrics.traffic.clients import ProducerPattern
@@ -114,7 +114,7 @@ def test_a_fetch_quota_is_not_reported_as_lag(kafka_testbed: Testbed, client: st
                 seen = bench.run(plan)
         finally:
             admin.delete_topic(bench.topic)
-    (reason,) = throttled(Evidence(seen), Thresholds())
+    (reason,) = validity.throttled(Evidence(seen), Thresholds())
     assert "consumer group 0 was throttled" in reason.text
     assert reason.resource is Resource.QUOTA
 
@@ -146,7 +146,7 @@ def test_the_given_client_id_has_its_quota(
         plan = bench.plan({"groups": 1, "client": client}, client=client, client_options=options)
         seen = bench.run(plan)
     assert seen.counts.throttle_ms == 0
-    assert not throttled(Evidence(seen), Thresholds())
+    assert not validity.throttled(Evidence(seen), Thresholds())
 
 
 def test_a_quota_on_changes_of_topics_delays_a_run(kafka_testbed: Testbed) -> None:
