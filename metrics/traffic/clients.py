@@ -294,6 +294,12 @@ class ProducerOptions:
         duration_ms = self.transaction_duration_ms
         if duration_ms is None:
             return
+        if self.client != "wire":
+            raise ValueError(
+                f"transaction_duration_ms is {duration_ms:g} and client {self.client}; expected "
+                "wire, which alone commits transactions; set it, or leave out "
+                "transaction_duration_ms"
+            )
         if not self.enable_idempotence:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and enable_idempotence false, with "

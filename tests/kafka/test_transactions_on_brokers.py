@@ -27,11 +27,10 @@ TRANSACTIONS: dict[str, Any] = {
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
-def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
+def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
         bench = Bench(kafka_testbed, admin, replicas=2)
-        done: ClientWindow = bench.run(client=client, **TRANSACTIONS)
+        done: ClientWindow = bench.run(**TRANSACTIONS)
         ends, records = bench.end_offsets(), bench.read_back(isolation_level="read_committed")
         admin.delete_topic(bench.topic)
     read, counts = Counter(record.partition for record in records), done.counts

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from metrics.common.errors import ConfigError
 from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload
@@ -25,25 +24,6 @@ Message = tuple[bytes | None, bytes, list[Header]]
 
 class MessagesError(ConfigError):
     """A file of messages that is unusable."""
-
-
-class Values(Protocol):
-    """A source of values."""
-
-    def make(self, size: int) -> bytes:
-        """Make a value of this size."""
-        ...
-
-
-class RandomValues:
-    """Values of random bytes; equals `MixedValues` with a share of 0, but is faster."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def make(self, size: int) -> bytes:
-        """Make a value; see `Values`."""
-        return self._rng.randbytes(size)
 
 
 class MixedValues:
@@ -75,7 +55,7 @@ class SampledValues:
             start += len(message)
 
     def make(self, size: int) -> bytes:
-        """Make a value; see `Values`."""
+        """Make a value of this size."""
         start = self._rng.choice(self._starts)
         value = self._joined[start : start + size]
         while len(value) < size:
@@ -159,9 +139,8 @@ class Messages:
         self._strata: list[int] = []
         self._keys = keys
         share = payload.repeated_share if compressibility is None else compressibility
-        self._values: Values = SampledValues(rng, read) if read else MixedValues(rng, share)
-        if not read and not share:
-            self._values = RandomValues(rng)
+        values = SampledValues(rng, read) if read else MixedValues(rng, share)
+        self._make_value: Callable[[int], bytes] = values.make
 
     def __iter__(self) -> Messages:
         return self
@@ -174,7 +153,7 @@ class Messages:
             size = self._mean_bytes
             if self._sizes.vary:
                 size = max(payload.key_bytes, self._sizes.quantile(size, self._share()))
-            value = self._values.make(size - payload.key_bytes)
+            value = self._make_value(size - payload.key_bytes)
         headers = [(f"h{i}", rng.randbytes(payload.header_bytes)) for i in range(payload.headers)]
         return self._key(), value, headers
 

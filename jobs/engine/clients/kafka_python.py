@@ -14,7 +14,6 @@ from jobs.engine.clients.library import (
     Read,
     Record,
     Settled,
-    TransactionCalls,
     kafka_options,
 )
 from jobs.engine.consuming.group_member import (
@@ -76,17 +75,6 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
     }
 
 
-def _transactional(plan: TrialPlan, index: int) -> dict[str, object]:
-    """KafkaProducer's options for a producer with transactions."""
-    options = plan.pattern.producer.options
-    if not options.has_transactions:
-        return {}
-    return {
-        "transactional_id": plan.producer_name(index),
-        "transaction_timeout_ms": options.transaction_timeout_ms,
-    }
-
-
 class ThrottleTimes:
     """Throttle times in the responses to a client of kafka-python, which does not expose them.
 
@@ -125,16 +113,12 @@ class KafkaPythonProducer:
                 max_block_ms=timeout_ms,
                 metrics_enabled=False,
                 **producer_options(plan.pattern.producer),
-                **_transactional(plan, index),
                 **library_options(plan.client_options, plan.producer_name(index)),
             )
             self._throttle = ThrottleTimes(self._producer._sender, "_handle_produce_response")
             self._producer.partitions_for(self._topic)
-            if plan.pattern.producer.options.has_transactions:
-                self._producer.init_transactions()
         except kafka_errors.KafkaError as error:
             raise LibraryError(f"kafka-python cannot start its producer: {error}") from error
-        self.transactions = TransactionCalls(self._producer, kafka_errors.KafkaError)
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
         """Offer a record, which is always taken: the loop bounds the buffer in its place."""

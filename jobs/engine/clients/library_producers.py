@@ -17,19 +17,11 @@ from collections.abc import Callable, Sequence
 from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.engine.batches.pool import BatchPool, pool_of
-from jobs.engine.clients.library import (
-    NEVER_SENT,
-    CommittingProducer,
-    LibraryProducer,
-    Record,
-    TransactionalLibrary,
-)
-from jobs.engine.network.versions import REGISTRATION
+from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
 from jobs.engine.producing.account import Account, TaskLoad
 from jobs.engine.producing.batch import UNACKNOWLEDGED
-from jobs.engine.producing.loop import GrowthEnd, await_markers, growing_schedule, opener_of
+from jobs.engine.producing.loop import GrowthEnd, growing_schedule, opener_of
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -79,13 +71,6 @@ class LibrarySender:
         """Time when the next record is due."""
         return self.schedule.due_s(self.offered)
 
-    @property
-    def is_waiting(self) -> bool:
-        """True while an accepted record or a commit has no answer."""
-        library = self.library
-        is_committing = isinstance(library, CommittingProducer) and library.is_committing
-        return is_committing or any(self.unsettled.values())
-
     def offer(self, wall_offset_s: float, room_bytes: int, now: float) -> bool:
         """Offer the next record to the library; False when there is no room."""
         schedule = self.schedule
@@ -134,21 +119,24 @@ class LibraryLoop:
         self._sleep = sleep
         self._slept_s = 0.0
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-        self._make = functools.partial(self._make_sender, records, pool)
-        self._hosted = list(zip(plan.producers_of(task), libraries, strict=True))
+        self._records, self._pool = records, pool
+        self._hosted = dict(zip(plan.producers_of(task), libraries, strict=True))
         self._senders: list[LibrarySender] = []
         self.producers: list[Producer] = []
 
     def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
         """Offer the load as `WireLoop.run` does."""
-        plan = self._plan
+        plan, pattern = self._plan, self._plan.pattern.producer
         window = Window.of(plan.pattern.phases, start_s, self._driver)
-        hosted = [index for index, _ in self._hosted]
-        self.account = Account(window, plan.pattern.producer.record_interval_s, hosted)
+        self.account = Account(window, pattern.record_interval_s, self._hosted)
         self._wall_offset_s = wall_offset_s
         self._growth_end = GrowthEnd(self._driver, plan, start_s)
-        self._senders = [self._make(*each, start_s) for each in self._hosted]
-        self.producers = [sender.schedule for sender in self._senders]
+        for index, library in self._hosted.items():
+            times = growing_schedule(plan, index, start_s)
+            _topic, partitions = plan.partitions.topic_of(index)
+            schedule = Producer(index, pattern, self._pool.section_of(index), partitions, times)
+            self.producers.append(schedule)
+            self._senders.append(LibrarySender(schedule, library, self._records))
         self._turn_until(lambda: window.start_s)
         cpu_s, slept_s = time.process_time(), self._slept_s
         self._turn_until(lambda: window.end_s)
@@ -158,20 +146,6 @@ class LibraryLoop:
         counts.unsent_own_records = sum(self._generator_backlog(sender) for sender in self._senders)
         self._drain()
         return self
-
-    def _make_sender(
-        self,
-        records: Sequence[Record],
-        pool: BatchPool,
-        index: int,
-        library: LibraryProducer,
-        start_s: float,
-    ) -> LibrarySender:
-        pattern = self._plan.pattern.producer
-        times = growing_schedule(self._plan, index, start_s)
-        _topic, partitions = self._plan.partitions.topic_of(index)
-        schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
-        return LibrarySender(schedule, library, records)
 
     def _generator_backlog(self, sender: LibrarySender) -> int:
         end_s = self.account.window.end_s
@@ -217,8 +191,6 @@ class LibraryLoop:
 
     def _settle(self, sender: LibrarySender) -> None:
         now, account, producer = self._clock(), self.account, sender.schedule.index
-        if isinstance(sender.library, CommittingProducer):
-            self._count_ends(sender.library, now)
         while sender.outcomes:
             partition, due_s, size, error = sender.outcomes.popleft()
             sender.unsettled[partition] -= 1
@@ -227,16 +199,6 @@ class LibraryLoop:
                 account.count_acked(producer, partition, due_s, 1, size, now)
             elif error != NEVER_SENT:
                 account.count_failed(producer, partition, error, 1, now)
-
-    def _count_ends(self, library: CommittingProducer, now: float) -> None:
-        while library.ends:
-            each = library.ends.pop()
-            log_records = len(each.partitions) + LOG_RECORDS_OF_AN_END
-            self.account.counts.transaction_log_records += log_records
-            if each.is_commit:
-                self.account.count_commit(each.partitions, each.commit_s, now)
-            else:
-                self.account.count_abort(each.partitions, each.records)
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._senders if not s.blocked), default=end_s)
@@ -250,7 +212,7 @@ class LibraryLoop:
         deadline_s = self.account.window.end_s + self._plan.pattern.phases.drain_timeout_s
         for sender in self._senders:
             sender.library.end()
-        while any(s.is_waiting for s in self._senders) and self._clock() < deadline_s:
+        while any(any(s.unsettled.values()) for s in self._senders) and self._clock() < deadline_s:
             self._check()
             self._sleep(_NAP_MIN_S)
         now, account = self._clock(), self.account
@@ -260,8 +222,7 @@ class LibraryLoop:
                     index = sender.schedule.index
                     account.count_failed(index, partition, UNACKNOWLEDGED, records, now)
             account.counts.throttle_ms += sender.library.throttle_ms
-        self.account.latency.fold()
-        self.account.lateness.fold()
+        account.close()
 
 
 @functools.lru_cache(maxsize=2)
@@ -286,7 +247,7 @@ class LibraryProducers:
     """
 
     def __init__(
-        self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int], TransactionalLibrary]
+        self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int], LibraryProducer]
     ) -> None:
         self._plan = plan
         self._task = task
@@ -296,17 +257,12 @@ class LibraryProducers:
     def open(self) -> None:
         """Check that every broker takes connections, and make all producers and the records."""
         plan = self._plan
-        duration_ms = plan.pattern.producer.options.transaction_duration_ms
         # A library retries until its time limit, and then reports no cause.
         wanted = [(f"redline-{plan.trial_id}-look", broker) for broker in plan.brokers]
-        apis = () if duration_ms is None else REGISTRATION  # which `await_markers` sends
-        for transport in opener_of(plan, apis)(wanted).values():
+        for transport in opener_of(plan, ())(wanted).values():
             transport.close()
         for index in plan.producers_of(self._task):
-            made = self._make(plan, index)
-            self._libraries.append(
-                made if duration_ms is None else CommittingProducer(made, duration_ms / 1000.0)
-            )
+            self._libraries.append(self._make(plan, index))
         self._records = records_of(plan.pattern.producer)
 
     def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
@@ -315,10 +271,7 @@ class LibraryProducers:
         loop = LibraryLoop(
             self._plan, self._task, self._libraries, self._records, pool, driver=driver
         )
-        done = loop.run(start_s, wall_offset_s)
-        if self._plan.pattern.producer.options.has_transactions:
-            await_markers(self._plan, self._task)
-        return done
+        return loop.run(start_s, wall_offset_s)
 
     def close(self) -> None:
         """Close all producers."""

@@ -20,7 +20,6 @@ from jobs.engine.clients.library import (
     ReadError,
     Record,
     Settled,
-    TransactionCalls,
     kafka_options,
     missing_package,
 )
@@ -216,24 +215,13 @@ class RdKafkaProducer:
             "error_cb": self._note_trouble,
             "throttle_cb": self._note_throttle,
         }
-        if plan.pattern.producer.options.has_transactions:
-            options |= {
-                "transactional.id": plan.producer_name(index),
-                "transaction.timeout.ms": plan.pattern.producer.options.transaction_timeout_ms,
-            }
         try:
             self._producer = kafka.Producer(options, logger=_LOG)
         except kafka.KafkaException as error:
             raise LibraryError(f"librdkafka refuses its configuration: {_words(error)}") from error
-        self.transactions = TransactionCalls(self._producer, kafka.KafkaException, _words)
-        self._connect(plan.connect_timeout_s, plan.pattern.producer.options.has_transactions)
-
-    def _connect(self, timeout_s: float, has_transactions: bool) -> None:
         try:
-            self._producer.list_topics(self._topic, timeout_s)
-            if has_transactions:
-                self._producer.init_transactions(timeout_s)
-        except self._kafka.KafkaException as error:
+            self._producer.list_topics(self._topic, plan.connect_timeout_s)
+        except kafka.KafkaException as error:
             self._producer.poll(0)
             raise LibraryError(
                 f"librdkafka could not connect: {self._trouble or _words(error)}"
