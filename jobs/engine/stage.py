@@ -20,20 +20,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.ledger import (
-    AcknowledgedOffsets,
-    ConsumerClient,
-    Gather,
-    consumer_report,
-)
 from jobs.engine.network.namespaces import inside
 from jobs.engine.network.options import OneToken
-from jobs.engine.producing.account import ProducerClient, producer_report
+from jobs.engine.task.client import AcknowledgedOffsets, Gather, TaskClient
 from jobs.engine.task.control_channel import (
     ControlAddress,
     DriverChannel,
@@ -140,58 +134,130 @@ def run_task(
         wall_clock: clock of this host [s since the epoch].
     """
     with ExitStack() as namespaces:
-        return placed(plan, _run_task(plan, barrier, wall_clock, namespaces))
+        return placed(plan, _Task(plan, barrier, wall_clock).run(namespaces))
 
 
-def _run_task(
-    plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float], namespaces: ExitStack
-) -> TaskReport:
-    """Do what `run_task` says; `namespaces` leaves the network namespace of the plan at the end."""
-    task = plan.own_task(barrier.partitionId())
-    client: ProducerClient | ConsumerClient | None = None
-    problem: str | None = None
-    is_refused = False
-    driver: DriverChannel | None = None
-    gather = barrier.allGather
-    try:
+class _Task:
+    """One task of the stage."""
+
+    def __init__(self, plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float]) -> None:
+        self._plan = plan
+        self._task = plan.own_task(barrier.partitionId())
+        self._wall_clock = wall_clock
+        self._gather: Gather = barrier.allGather
+        self._driver: DriverChannel | None = None
+        self._client: TaskClient | None = None
+
+    def run(self, namespaces: ExitStack) -> TaskReport:
+        """Do what `run_task` says.
+
+        Args:
+            namespaces: leaves the network namespace of the plan at the end.
+        """
+        plan, problem, is_refused = self._plan, "", False
+        try:
+            self._open(namespaces)
+        except ConfigError as error:
+            problem, is_refused = str(error), True
+        except (RedlineError, OSError, MemoryError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        try:
+            signal = self._await_start(problem or None)
+            start_wall_s = signal.ready_s + plan.start_lead_s
+            if signal.problem is not None or self._client is None:
+                absent = self._absence_report(start_wall_s, problem or signal.problem or "")
+                return replace(absent, is_refused=is_refused)
+            host = LocalHost(
+                clock=self._wall_clock,
+                speeds=plan.interface_speeds,
+                queues=Queues(),
+                generates=True,
+            )
+            with HostWatch(host, is_on=signal.watches_host) as watch:
+                report = self._run_load(self._client, start_wall_s, watch)
+                report = replace(report, host_samples=watch.take())
+            return self._with_clock(report)
+        finally:
+            if self._driver is not None:
+                self._driver.finish()
+                self._driver.close()
+            if self._client is not None:
+                self._client.close()
+
+    def _open(self, namespaces: ExitStack) -> None:
+        plan = self._plan
         if plan.control is not None:
-            driver = _connect(plan, plan.control, plan.stage_task(task), wall_clock)
-            driver.compare_clocks()
+            self._driver = connect(
+                plan, plan.control, plan.stage_task(self._task), self._wall_clock
+            )
+            self._driver.compare_clocks()
         # The control channel stays in its own namespace; the client's sockets are behind a link.
         there = namespaces.enter_context(inside(plan.network_namespace))
-        gather = there.at_home(barrier.allGather)
-        client = client_of(plan, task)
-        client.open()
-    except ConfigError as error:
-        problem, is_refused = str(error), True
-    except (RedlineError, OSError, MemoryError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    try:
-        ready = TaskReady(wall_clock(), socket.gethostname(), problem)
-        signal = _await_start(plan, task, ready, driver, gather)
-        start_wall_s = signal.ready_s + plan.start_lead_s
-        if signal.problem is not None or client is None:
-            absent = _absence_report(plan, task, start_wall_s, problem or signal.problem or "")
-            return replace(absent, is_refused=is_refused)
-        acknowledged = AcknowledgedOffsets(plan, gather)
-        offset_s = wall_clock() - time.monotonic()
-        host = LocalHost(
-            clock=wall_clock, speeds=plan.interface_speeds, queues=Queues(), generates=True
-        )
-        with HostWatch(host, is_on=signal.watches_host) as watch:
-            report = _run_watched(
-                plan, task, client, start_wall_s, offset_s, driver, acknowledged, watch
-            )
-        return _with_clock(report, driver)
-    finally:
+        self._gather = there.at_home(self._gather)
+        self._client = client_of(plan, self._task)
+        self._client.open()
+
+    def _await_start(self, problem: str | None) -> StartSignal:
+        """Wait for the start signal of the driver.
+
+        Without a control channel in the plan, Spark's barrier serves, which polls once a second. A
+        task that did not reach the driver takes no part, and the wait of the others runs into its
+        limit.
+        """
+        ready = TaskReady(self._wall_clock(), socket.gethostname(), problem)
+        if self._driver is not None:
+            try:
+                return self._driver.await_start(ready)
+            except OrphanedError as error:
+                return StartSignal(ready.now_s, problem or str(error))
+        if self._plan.control is not None:
+            return StartSignal(ready.now_s, problem)
+        messages = self._gather(json.dumps(ready.document()))
+        of_all = {task: TaskReady.parse(json.loads(each)) for task, each in enumerate(messages)}
+        return start_signals(of_all)[self._plan.stage_task(self._task)]
+
+    def _run_load(self, client: TaskClient, start_wall_s: float, watch: HostWatch) -> TaskReport:
+        plan, driver = self._plan, self._driver
+        acknowledged = AcknowledgedOffsets(plan, self._gather)
+        offset_s = self._wall_clock() - time.monotonic()
         if driver is not None:
-            driver.finish()
-            driver.close()
-        if client is not None:
-            client.close()
+            driver.take_host_samples = watch.take
+            driver.send(start_s=start_wall_s)
+        start_s = start_wall_s - offset_s
+        late_s = time.monotonic() - start_s
+        try:
+            if late_s > 0:
+                raise LateStartError(f"the start signal arrived {late_s:.2f} s after the start")
+            return client.run(start_s, offset_s, driver, acknowledged)
+        except OrphanedError as error:
+            return self._absence_report(start_wall_s, str(error))
+        except Exception as error:  # noqa: BLE001 - the driver ends the load of all, and names it
+            problem = f"{type(error).__name__}: {error}"
+            if driver is not None:
+                driver.report_failure(problem)
+            return self._absence_report(start_wall_s, problem)
+        finally:
+            if plan.gathers_offsets:
+                acknowledged.finish()
+
+    def _with_clock(self, report: TaskReport) -> TaskReport:
+        """Compare the clocks once more, as either may have been set under load or run too fast."""
+        driver = self._driver
+        if driver is None:
+            return report
+        with suppress(OrphanedError):  # the report says what the driver's end has ended
+            driver.compare_clocks()
+        return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
+
+    def _absence_report(self, start_wall_s: float, problem: str) -> TaskReport:
+        """The report of a task without a load, with the last window, which others describe."""
+        plan, phases = self._plan, self._plan.pattern.phases
+        begin_s = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
+        end_s = begin_s + phases.measure_s
+        return TaskReport(self._task, socket.gethostname(), begin_s, end_s, error=problem)
 
 
-def _connect(
+def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
     """Connect to the driver, to which reports go with the numbers of the whole load."""
@@ -202,95 +268,3 @@ def _connect(
     if isinstance(tokens, OneToken):
         driver.take_token = tokens.renew
     return driver
-
-
-def _with_clock(report: TaskReport, driver: DriverChannel | None) -> TaskReport:
-    """Compare the clocks once more, as either may have been set under load or run too fast."""
-    if driver is None:
-        return report
-    with suppress(OrphanedError):  # the report says what the driver's end has ended
-        driver.compare_clocks()
-    return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
-
-
-def _await_start(
-    plan: TrialPlan, task: int, ready: TaskReady, driver: DriverChannel | None, gather: Gather
-) -> StartSignal:
-    """Wait for the start signal of the driver.
-
-    Without a control channel in the plan, Spark's barrier serves, which polls once a second. A task
-    that did not reach the driver takes no part, and the wait of the others runs into its limit.
-    """
-    if driver is not None:
-        try:
-            return driver.await_start(ready)
-        except OrphanedError as error:
-            return StartSignal(ready.now_s, ready.problem or str(error))
-    if plan.control is not None:
-        return StartSignal(ready.now_s, ready.problem)
-    own = json.dumps(ready.document())
-    ready_messages = [TaskReady.parse(json.loads(each)) for each in gather(own)]
-    return start_signals(dict(enumerate(ready_messages)))[plan.stage_task(task)]
-
-
-def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
-    """Begin and end of the last window, which the tasks' rows describe [s since the epoch]."""
-    phases = plan.pattern.phases
-    begin = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
-    return begin, begin + phases.measure_s
-
-
-def _absence_report(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
-    begin, end = _window(plan, start_wall_s)
-    return TaskReport(task, socket.gethostname(), begin, end, error=problem)
-
-
-def _run_watched(
-    plan: TrialPlan,
-    task: int,
-    client: ProducerClient | ConsumerClient,
-    start_wall_s: float,
-    wall_offset_s: float,
-    driver: DriverChannel | None,
-    acknowledged: AcknowledgedOffsets,
-    watch: HostWatch,
-) -> TaskReport:
-    """Run the load, and add the samples of its host."""
-    if driver is not None:
-        driver.take_host_samples = watch.take
-        driver.send(start_s=start_wall_s)
-    report = _run_client(plan, task, client, start_wall_s, wall_offset_s, driver, acknowledged)
-    return replace(report, host_samples=watch.take())
-
-
-def _run_client(
-    plan: TrialPlan,
-    task: int,
-    client: ProducerClient | ConsumerClient,
-    start_wall_s: float,
-    wall_offset_s: float,
-    driver: DriverChannel | None,
-    acknowledged: AcknowledgedOffsets,
-) -> TaskReport:
-    start_s = start_wall_s - wall_offset_s
-    late_s = time.monotonic() - start_s
-    try:
-        if late_s > 0:
-            raise LateStartError(f"the start signal arrived {late_s:.2f} s after the start")
-        if task >= plan.tasks:
-            consumers = cast("ConsumerClient", client)
-            reading = consumers.run(start_s, wall_offset_s, driver, acknowledged.targets)
-            return consumer_report(task, reading, wall_offset_s)
-        outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, driver)
-        acknowledged.own_offsets = outcome.account.offsets_total
-        return producer_report(plan, task, outcome.account, outcome.producers, wall_offset_s)
-    except OrphanedError as error:
-        return _absence_report(plan, task, start_wall_s, str(error))
-    except Exception as error:  # noqa: BLE001 - the driver ends the load of all, and names it
-        problem = f"{type(error).__name__}: {error}"
-        if driver is not None:
-            driver.report_failure(problem)
-        return _absence_report(plan, task, start_wall_s, problem)
-    finally:
-        if plan.gathers_offsets:
-            acknowledged.finish()

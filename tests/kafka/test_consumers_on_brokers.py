@@ -20,7 +20,6 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.engine.consuming import group_member
-from jobs.engine.consuming.ledger import TaskReading
 from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.task.plan import TrialPlan
@@ -33,7 +32,7 @@ from metrics.traffic.payload import Payload
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import group_windows
 from metrics.trial.evidence import Evidence
-from metrics.trial.task import TaskReport, merge
+from metrics.trial.task import ConsumerReport, TaskReport, merge
 from tests.support.consumer_bench import ConsumerBench, mismatches
 from tests.support.processes import becomes
 from tests.support.relay import relay_to
@@ -129,7 +128,7 @@ def test_the_other_member_takes_over_from_one_that_leaves(
         opened.wait(30)
         rows = run_stage(alone)
         goal.update(bench.end_offsets())
-        shares = [share for reading in readings for share in reading.result(30).shares]
+        shares = [share for reading in readings for share in reading.result(30).groups]
     (group,) = group_windows(shares)
     assert group.reread_records == 0, "each member commits exactly what it has read"
     assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
@@ -200,18 +199,22 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: Consumer
             channel.transport.sock.shutdown(socket.SHUT_RDWR)
         rows = writing.result(30)
         goal.update(bench.end_offsets())
-        (share,) = reading.result(30).shares
+        (share,) = reading.result(30).groups
     assert sum(read_range.records for read_range in share.read_ranges) == acked_of(rows[0]) > 0
     assert sum(share.counts.errors.values()) == len(bench.brokers)
 
 
-def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, int]) -> TaskReading:
+def _read(
+    consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, int]
+) -> ConsumerReport:
     """Read until `goal` has the end offsets."""
     try:
         consumers.open()
         opened.wait(30)
         now = time.monotonic()
-        return consumers.run(now, time.time() - now, None, lambda: goal or None)
+        report = consumers.run(now, time.time() - now, None, lambda: goal or None)
+        assert report.consumed is not None
+        return report.consumed
     finally:
         consumers.close()
 

@@ -12,8 +12,8 @@ from jobs.config import load_workload
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.group_member import await_settled, is_fair_share
-from jobs.engine.consuming.ledger import AcknowledgedOffsets
 from jobs.engine.consuming.wire_consumers import WireConsumers
+from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.plan import Partitions, TrialPlan
 from jobs.engine.task.window import BeginMissedError, EndMissedError, Window
@@ -126,13 +126,13 @@ def test_consumers_get_the_acknowledged_offsets_when_all_tasks_have_finished() -
     tasks = [AcknowledgedOffsets(plan(), barrier.allGather) for barrier in ThreadsBarrier.of(3)]
     tasks[0].own_offsets, tasks[1].own_offsets = {0: 5, 1: 7}, {1: 3}
     with ThreadPoolExecutor(3) as pool:
-        assert tasks[2].targets() is None
+        assert tasks[2]() is None
         first = pool.submit(tasks[0].finish)
-        assert tasks[2].targets() is None
+        assert tasks[2]() is None
         pool.submit(tasks[1].finish).result(PATIENCE_S)
         first.result(PATIENCE_S)
         pool.submit(tasks[2].finish).result(PATIENCE_S)
-    assert tasks[2].targets() == {0: 105, 1: 210, 2: 0}
+    assert tasks[2]() == {0: 105, 1: 210, 2: 0}
 
 
 @pytest.mark.parametrize("fields", [{}, {"producers": 1, "tasks": 1}])

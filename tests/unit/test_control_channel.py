@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from jobs.engine.network.options import OneToken
-from jobs.engine.stage import _connect
+from jobs.engine.stage import connect
 from jobs.engine.task.clock_comparison import pinned
 from jobs.engine.task.control_channel import (
     ADMISSION_ATTEMPTS,
@@ -95,7 +95,7 @@ def test_tasks_get_the_end_of_their_window(server: ControlServer) -> None:
 def _call_with(token: OneToken, channel: TaskChannel, task: int) -> DriverChannel:
     """The channel of a task whose clients log in by the provider of this token."""
     own = plan(client_options={"sasl_oauth_token_provider": token})
-    return _connect(own, channel.address, task, time.time)
+    return connect(own, channel.address, task, time.time)
 
 
 def test_each_task_gets_the_last_token_even_one_that_connects_after_it_was_sent(

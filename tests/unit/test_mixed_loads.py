@@ -15,10 +15,10 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.console.events import RecordingReporter
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.consuming.ledger import AcknowledgedOffsets
 from jobs.engine.producing.batch import KeySpread
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import schedule_for
+from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.placing import placed
 from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.trials.context import RunContext, TrialHistory
@@ -267,11 +267,11 @@ def test_consumers_read_up_to_what_their_own_part_acknowledged() -> None:
     for own, offsets in ((orders, {1: 7}), (images, {1: 9}), (clicks, {1: 5})):
         acknowledged = AcknowledgedOffsets(own, gather)
         acknowledged.own_offsets = offsets
-        acknowledged.targets()
+        acknowledged()
         acknowledged.finish()
         last = acknowledged
     assert [json.loads(each) for each in sent] == [{"1": 7}, {"13": 9}, {"5": 5}]
-    targets = last.targets()
+    targets = last()
     assert targets is not None
     assert targets[1] == 50 + 5
     assert targets[0] == 40

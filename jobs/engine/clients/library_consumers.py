@@ -14,12 +14,14 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from jobs.engine.clients.library import LibraryConsumer, Read, ReadError
 from jobs.engine.consuming.group_member import await_settled
-from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position, Targets, TaskReading
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position, consumer_report
+from jobs.engine.task.client import Targets
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.common.errors import RedlineError
 from metrics.trial.consumption import GroupShare
+from metrics.trial.task import ConsumerReport, TaskReport
 
 POLL_S = 0.1
 _TURN_S = 0.05
@@ -150,7 +152,7 @@ class LibraryMember:
 
 
 class LibraryConsumers:
-    """The members that one task hosts; a `ConsumerClient`.
+    """The members that one task hosts; a `TaskClient`.
 
     Args:
         task: index among the consumer tasks, from 0.
@@ -163,7 +165,7 @@ class LibraryConsumers:
     def __init__(
         self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int, int], LibraryConsumer]
     ) -> None:
-        self._plan, self._options = plan, plan.pattern.consumers
+        self._plan, self._task, self._options = plan, task, plan.pattern.consumers
         hosted = self._options.members_of(task, plan.consumer_tasks)
         self._members = [
             LibraryMember(plan, group, member, make(plan, group, member))
@@ -171,15 +173,19 @@ class LibraryConsumers:
         ]
 
     def open(self) -> None:
-        """Join the groups; see `ConsumerClient.open`."""
+        """Join the groups; see `TaskClient.open`."""
         for member in self._members:
             member.start()
         await_settled(self._members, self._plan)
 
     def run(
-        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
-    ) -> TaskReading:
-        """Read the load; see `ConsumerClient.run`."""
+        self,
+        start_s: float,
+        wall_offset_s: float,
+        driver: DriverChannel | None,
+        acknowledged: Targets,
+    ) -> TaskReport:
+        """Read the load; see `TaskClient.run`."""
         window = Window.of(self._plan.pattern.phases, start_s, driver)
         for member in self._members:
             member.ledger.window = window
@@ -190,19 +196,19 @@ class LibraryConsumers:
         self._turn_until(window, lambda now: now >= window.start_s)
         self._turn_until(window, lambda now: now >= window.end_s)
         deadline_s = window.end_s + 2 * self._plan.pattern.phases.drain_timeout_s
-        self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(targets))
-        shares = tuple(member.share(targets()) for member in self._members)
-        return TaskReading(shares, window, 0.0)
+        self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(acknowledged()))
+        shares = tuple(member.share(acknowledged()) for member in self._members)
+        task = self._plan.tasks + self._task
+        return consumer_report(task, window, ConsumerReport(groups=shares), wall_offset_s)
 
     def close(self) -> None:
-        """Leave the groups; see `ConsumerClient.close`."""
+        """Leave the groups; see `TaskClient.close`."""
         for member in self._members:
             member.leave()
         for member in self._members:
             member.join()
 
-    def _has_reached(self, targets: Targets) -> bool:
-        goal = targets()
+    def _has_reached(self, goal: Mapping[int, int] | None) -> bool:
         return goal is not None and all(member.has_reached(goal) for member in self._members)
 
     def _turn_until(self, window: Window, is_over: Callable[[float], bool]) -> None:

@@ -18,14 +18,16 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.engine.batches.pool import BatchPool, pool_of
 from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
-from jobs.engine.producing.account import Account, TaskLoad
+from jobs.engine.producing.account import Account, producer_report
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule, opener_of
 from jobs.engine.producing.producer import Producer
+from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.traffic.clients import ProducerPattern
+from metrics.trial.task import TaskReport
 
 RECORDS_MAX = 50_000
 """Number of records of the pool for a library, beyond which no further batch of them is taken."""
@@ -100,7 +102,7 @@ class LibrarySender:
 
 
 class LibraryLoop:
-    """The event loop of one task's producers on a library; a `TaskLoad`."""
+    """The event loop of one task's producers on a library."""
 
     def __init__(
         self,
@@ -240,7 +242,7 @@ def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
 
 
 class LibraryProducers:
-    """A `ProducerClient` with one instance of a library per producer.
+    """A `TaskClient` with one instance of a library per producer.
 
     Args:
         make: makes and connects the producer of an index.
@@ -265,13 +267,19 @@ class LibraryProducers:
             self._libraries.append(self._make(plan, index))
         self._records = records_of(plan.pattern.producer)
 
-    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
-        """Offer the load; see `ProducerClient.run`."""
-        pool = pool_of(self._plan.pattern.producer)
-        loop = LibraryLoop(
-            self._plan, self._task, self._libraries, self._records, pool, driver=driver
-        )
-        return loop.run(start_s, wall_offset_s)
+    def run(
+        self,
+        start_s: float,
+        wall_offset_s: float,
+        driver: DriverChannel | None,
+        acknowledged: AcknowledgedOffsets,
+    ) -> TaskReport:
+        """Offer the load; see `TaskClient.run`."""
+        plan, task, pool = self._plan, self._task, pool_of(self._plan.pattern.producer)
+        loop = LibraryLoop(plan, task, self._libraries, self._records, pool, driver=driver)
+        loop.run(start_s, wall_offset_s)
+        acknowledged.own_offsets = loop.account.offsets_total
+        return producer_report(plan, task, loop.account, loop.producers, wall_offset_s)
 
     def close(self) -> None:
         """Close all producers."""

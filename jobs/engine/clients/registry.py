@@ -9,10 +9,9 @@ from functools import partial
 from jobs.engine.clients import kafka_python, librdkafka
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
-from jobs.engine.consuming.ledger import ConsumerClient
 from jobs.engine.consuming.wire_consumers import WireConsumers
-from jobs.engine.producing.account import ProducerClient
 from jobs.engine.producing.loop import WireProducers
+from jobs.engine.task.client import TaskClient
 from jobs.engine.task.plan import TrialPlan
 from metrics.common import extensions
 from metrics.common.errors import ConfigError
@@ -29,8 +28,8 @@ class Client:
         packages: packages that executors need for it: package → a module of it.
     """
 
-    producers: Callable[[TrialPlan, int], ProducerClient]
-    consumers: Callable[[TrialPlan, int], ConsumerClient]
+    producers: Callable[[TrialPlan, int], TaskClient]
+    consumers: Callable[[TrialPlan, int], TaskClient]
     packages: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -72,7 +71,7 @@ def client_named(name: str) -> Client:
     )
 
 
-def client_of(plan: TrialPlan, task: int) -> ProducerClient | ConsumerClient:
+def client_of(plan: TrialPlan, task: int) -> TaskClient:
     """The client of a task of the stage: producers in the first tasks, consumers in the others."""
     if task < plan.tasks:
         return client_named(plan.pattern.producer.options.client).producers(plan, task)

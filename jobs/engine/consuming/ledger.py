@@ -1,30 +1,14 @@
-"""Ledger of what the members of one group in one task have read, and of their lag.
-
-The interface of every consumer client: what it does for one task of a trial.
-
-Report of a task with consumers, and the offsets up to which it reads.
-
-Consumers read while the producers' tasks wait for their last acknowledgements. Then all tasks
-gather once more, and consumers know up to which offsets everything was acknowledged.
-"""
+"""Ledger of what the members of one group in one task have read, of their lag, and their report."""
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 from jobs.engine.network.socket_watch import kernel_buffers
 from jobs.engine.producing.account import TimeLog
-from jobs.engine.task.control_channel import DriverChannel
-from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
 from metrics.trial.consumption import LAG_INTERVAL_S, GroupCounts, GroupShare, ReadRange
-from metrics.trial.sockets import SocketCounts
 from metrics.trial.task import ConsumerReport, TaskReport
 
 SKIPPED = "SkippedRecords"
@@ -169,122 +153,20 @@ def _unread_notes(group: int, unread: Mapping[int, int]) -> tuple[str, ...]:
     return (text,)
 
 
-Targets = Callable[[], Mapping[int, int] | None]
-"""Partition → offset to read to; None while more records may be acknowledged."""
-
-
-@dataclass(frozen=True)
-class TaskReading:
-    """Account of the consumers of one task, for the task's row.
-
-    Attributes:
-        shares: one for each group with a member in this task.
-        window: the measured window, on the clock of `run`.
-        loop_busy: share of the window spent outside of waiting [ratio]; 0 when unknown.
-        sockets: broker id → the sockets to it in the window; empty when unknown.
-    """
-
-    shares: tuple[GroupShare, ...]
-    window: Window
-    loop_busy: float
-    sockets: dict[int, SocketCounts] = field(default_factory=dict)
-
-
-class ConsumerClient(Protocol):
-    """One task's members of a plan's groups, with the same account for every library."""
-
-    def open(self) -> None:
-        """Join the groups, and return when every member has its share of the partitions.
-
-        Raises:
-            RedlineError: a broker cannot be reached, or a group does not settle in time.
-        """
-        ...
-
-    def run(
-        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
-    ) -> TaskReading:
-        """Read through warm-up and window, and then until the targets are reached.
-
-        Args:
-            start_s: when the load begins, on the monotonic clock [s].
-            wall_offset_s: what to add to that clock for seconds since the epoch.
-            driver: channel to the driver, which may end the window early; None without a driver.
-            targets: offsets to read to once the window is over.
-
-        Raises:
-            RedlineError: the reading had to end; the row states why.
-        """
-        ...
-
-    def close(self) -> None:
-        """Leave the groups and close all connections; does nothing when none is open."""
-        ...
-
-
-Gather = Callable[[str], list[str]]
-"""Spark's `allGather`: the messages of all tasks, when all have called."""
-
-
-class AcknowledgedOffsets:
-    """The acknowledged offsets of all tasks; every task must call `finish` once.
-
-    Args:
-        gather: blocks until all tasks have called.
-
-    Attributes:
-        own_offsets: partition → number of offsets of its log that this task's producers occupy for
-            certain.
-    """
-
-    def __init__(self, plan: TrialPlan, gather: Gather) -> None:
-        self._plan = plan
-        self._gather = gather
-        self._targets: dict[int, int] | None = None
-        self._thread: threading.Thread | None = None
-        self.own_offsets: Mapping[int, int] = {}
-
-    def targets(self) -> Mapping[int, int] | None:
-        """Partition → offset to read to; None while a task has not finished yet.
-
-        Does not block. The first call states that this task adds nothing more.
-        """
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._gather_offsets, daemon=True)
-            self._thread.start()
-        return self._targets
-
-    def finish(self) -> None:
-        """Take part in the gathering, so that no other task waits for this one."""
-        if self._thread is None:
-            self._gather_offsets()
-        else:
-            self._thread.join()
-
-    def _gather_offsets(self) -> None:
-        total: Counter[int] = Counter()
-        first = self._plan.first_partition  # tasks of other parts count from 0, too
-        own = {first + partition: records for partition, records in self.own_offsets.items()}
-        for message in self._gather(json.dumps(own)):
-            total.update({int(p): records for p, records in json.loads(message).items()})
-        self._targets = {
-            partition: end + total[first + partition]
-            for partition, end in self._plan.end_offsets.items()
-        }
-
-
-def consumer_report(task: int, reading: TaskReading, wall_offset_s: float) -> TaskReport:
+def consumer_report(
+    task: int, window: Window, consumed: ConsumerReport, wall_offset_s: float
+) -> TaskReport:
     """The row of a task with consumers for a window.
 
     Args:
         wall_offset_s: what to add to the engine's clock for seconds since the epoch.
     """
-    begin_s = reading.window.start_s + wall_offset_s
+    begin_s = window.start_s + wall_offset_s
     return TaskReport(
         task,
         socket.gethostname(),
         begin_s,
-        begin_s + reading.window.duration_s,
-        consumed=ConsumerReport(reading.loop_busy, reading.shares, reading.sockets),
+        begin_s + window.duration_s,
+        consumed=consumed,
         kernel_buffers=kernel_buffers(),
     )

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
-from jobs.engine.consuming.ledger import (
-    GroupLedger,
-    Position,
-    Targets,
-    TaskReading,
-    consumer_report,
-)
+from jobs.engine.consuming.ledger import GroupLedger, Position, consumer_report
 from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
@@ -22,10 +16,13 @@ from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
 from jobs.engine.network.versions import FETCH
+from jobs.engine.task.client import Targets
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
+from metrics.trial.consumption import GroupShare
 from metrics.trial.sockets import SocketCounts
+from metrics.trial.task import ConsumerReport, TaskReport
 
 _RECEIVE_BYTES = 1_048_576
 _CHECK_INTERVAL_S = 0.1
@@ -72,7 +69,7 @@ class Waker:
 
 
 class WireConsumers:
-    """The members that one task hosts; a `ConsumerClient`, and the `Owner` of their sockets.
+    """The members that one task hosts; a `TaskClient`, and the `Owner` of their sockets.
 
     Args:
         task: index among the consumer tasks, from 0.
@@ -108,7 +105,7 @@ class WireConsumers:
         return [reader.member for reader in self._readers]
 
     def open(self) -> None:
-        """Join the groups; see `ConsumerClient.open`."""
+        """Join the groups; see `TaskClient.open`."""
         plan = self._plan
         interval_s = 1.0 / plan.pattern.producer.rate_records_per_s
         for group, number in self._hosted:
@@ -141,9 +138,13 @@ class WireConsumers:
         )
 
     def run(
-        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
-    ) -> TaskReading:
-        """Read the load; see `ConsumerClient.run`."""
+        self,
+        start_s: float,
+        wall_offset_s: float,
+        driver: DriverChannel | None,
+        acknowledged: Targets,
+    ) -> TaskReport:
+        """Read the load; see `TaskClient.run`."""
         phases = self._plan.pattern.phases
         self._window = Window.of(phases, start_s, driver, self._plan.windows)
         for channel in self.channels:
@@ -156,30 +157,30 @@ class WireConsumers:
         self._set_readers(True)
         self._turn_until(lambda: self._window.start_s)
         busy, sockets = self._measure()
+
+        def report(shares: Iterable[GroupShare]) -> TaskReport:
+            consumed = ConsumerReport(busy, tuple(shares), sockets)
+            task = self._plan.tasks + self._task
+            return consumer_report(task, self._window, consumed, wall_offset_s)
+
+        ledgers = self._ledgers
         while (following := self._window.following()) is not None:
-            shares = tuple(
+            over = report(
                 ledger.begin_window(self._positions_of(group), following)
-                for group, ledger in self._ledgers.items()
+                for group, ledger in ledgers.items()
             )
-            over, self._window = self._window, following
             if driver is not None:
-                report = consumer_report(
-                    self._plan.tasks + self._task,
-                    TaskReading(shares, over, busy, sockets),
-                    wall_offset_s,
-                )
-                driver.send_window(over.number, report)
+                driver.send_window(self._window.number, over)
+            self._window = following
             busy, sockets = self._measure()
-        deadline_s = (
-            self._window.end_s + 2 * phases.drain_timeout_s
-        )  # of producers, then of consumers
-        self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
+        # The drains of producers, and then of consumers.
+        deadline_s = self._window.end_s + 2 * phases.drain_timeout_s
+        self._turn_until(lambda: deadline_s, lambda: self._has_reached(acknowledged()))
         self._set_readers(False)
-        shares = tuple(
-            ledger.share(self._positions_of(group), targets())
-            for group, ledger in self._ledgers.items()
+        return report(
+            ledger.share(self._positions_of(group), acknowledged())
+            for group, ledger in ledgers.items()
         )
-        return TaskReading(shares, self._window, busy, sockets)
 
     def _set_readers(self, are_there: bool) -> None:
         for member in self.members:
@@ -194,7 +195,7 @@ class WireConsumers:
         return 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s, sockets
 
     def close(self) -> None:
-        """Leave and disconnect; see `ConsumerClient.close`."""
+        """Leave and disconnect; see `TaskClient.close`."""
         for member in self.members:
             member.leave()
         for member in self.members:
@@ -211,8 +212,7 @@ class WireConsumers:
     def _positions_of(self, group: int) -> list[Position]:
         return [at for r in self._readers_of(group) for at in r.positions.values()]
 
-    def _has_reached(self, targets: Targets) -> bool:
-        goal = targets()
+    def _has_reached(self, goal: Mapping[int, int] | None) -> bool:
         return goal is not None and all(reader.has_reached(goal) for reader in self._readers)
 
     # --- time ---------------------------------------------------------------------

@@ -24,7 +24,7 @@ from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
 from jobs.engine.network.versions import REGISTRATION, Api, apis_of_producers
-from jobs.engine.producing.account import Account, TaskLoad, producer_report
+from jobs.engine.producing.account import Account, producer_report
 from jobs.engine.producing.control_requests import (
     Registered,
     TransactionalId,
@@ -38,10 +38,12 @@ from jobs.engine.producing.protocol import ProduceEncoder, ProducerIdState
 from jobs.engine.producing.retries import Metadata
 from jobs.engine.producing.schedule import Schedule, schedule_for
 from jobs.engine.producing.transactions import Transactions
+from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.traffic.profile import RateProfile
+from metrics.trial.task import TaskReport
 
 _ENDLESS_S = 1e9
 
@@ -339,7 +341,7 @@ def opener_of(plan: TrialPlan, apis: Collection[Api] | None = None) -> Opener:
 
 
 class WireProducers:
-    """A `ProducerClient` with one connection per producer and broker, driven by one event loop."""
+    """A `TaskClient` with one connection per producer and broker, driven by one event loop."""
 
     def __init__(self, plan: TrialPlan, task: int) -> None:
         self._plan = plan
@@ -372,20 +374,21 @@ class WireProducers:
         ways = {name: self._transports[name, at] for name, at in homes.items()}
         self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s, plan.client_id)
 
-    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
-        """Send the load; see `ProducerClient.run`."""
-        loop = WireLoop(
-            self._plan,
-            self._task,
-            self._transports,
-            self._pool,
-            driver=driver,
-            producer_ids=self._producer_ids,
-        )
-        done = loop.run(start_s, wall_offset_s)
-        if self._plan.pattern.producer.options.has_transactions:
-            await_markers(self._plan, self._task)
-        return done
+    def run(
+        self,
+        start_s: float,
+        wall_offset_s: float,
+        driver: DriverChannel | None,
+        acknowledged: AcknowledgedOffsets,
+    ) -> TaskReport:
+        """Send the load; see `TaskClient.run`."""
+        plan, task, ids = self._plan, self._task, self._producer_ids
+        loop = WireLoop(plan, task, self._transports, self._pool, driver=driver, producer_ids=ids)
+        loop.run(start_s, wall_offset_s)
+        if plan.pattern.producer.options.has_transactions:
+            await_markers(plan, task)
+        acknowledged.own_offsets = loop.account.offsets_total
+        return producer_report(plan, task, loop.account, loop.producers, wall_offset_s)
 
     def close(self) -> None:
         """Close the connections."""
