@@ -23,147 +23,73 @@ LIBRDKAFKA: Mapping[str, str] = {
 """librdkafka's name → Kafka's name of the same property."""
 
 USED = frozenset(
-    {
-        "bootstrap.servers",
-        "client.id",
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.jaas.config",
-        "sasl.client.callback.handler.class",
-        "sasl.login.callback.handler.class",
-        "sasl.kerberos.service.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.header.urlencode",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-        "ssl.truststore.certificates",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.keystore.key",
-        "ssl.keystore.certificate.chain",
-        "ssl.key.password",
-        "ssl.endpoint.identification.algorithm",
-        # librdkafka's
-        "sasl.username",
-        "sasl.password",
-        "sasl.oauthbearer.extensions",
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.key.location",
-        "https.ca.location",
-    }
+    """
+    bootstrap.servers client.id security.protocol sasl.mechanism sasl.jaas.config
+    sasl.client.callback.handler.class sasl.login.callback.handler.class
+    sasl.kerberos.service.name sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope
+    sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.header.urlencode
+    sasl.oauthbearer.jwt.retriever.class ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type ssl.truststore.certificates ssl.keystore.location ssl.keystore.password
+    ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain ssl.key.password
+    ssl.endpoint.identification.algorithm
+    sasl.username sasl.password sasl.oauthbearer.extensions ssl.ca.location
+    ssl.certificate.location ssl.key.location https.ca.location
+    """.split()
 )
+"""Properties with an effect; the last row has librdkafka's."""
 
-_LOAD = "the workload and the goal describe the load and its limits"
-_JAVA = "it configures Java's own TLS; Python's ssl negotiates TLS 1.2 and later here"
-_RENEWAL = "a token is renewed at 80 % of its lifetime, and a ticket by the host"
-_BROKER = "it belongs to brokers, or to a client's checks of a token, which brokers make anyway"
+# The workload and the goal describe the load and its limits.
+_LOAD = """
+    client.dns.lookup client.rack connections.max.idle.ms default.api.timeout.ms
+    default.list.key.serde.inner default.list.key.serde.type default.list.value.serde.inner
+    default.list.value.serde.type enable.metrics.push group.id group.instance.id
+    heartbeat.interval.ms max.poll.interval.ms metadata.max.age.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters
+    metrics.context. metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    rebalance.timeout.ms receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+    request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms send.buffer.bytes
+    session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+"""
+# They configure Java's own TLS; Python's ssl negotiates TLS 1.2 and later here.
+_JAVA = """
+    security.providers ssl.cipher.suites ssl.enabled.protocols ssl.keymanager.algorithm
+    ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+    ssl.curves.list ssl.sigalgs.list ssl.ca.certificate.stores ssl.providers
+"""
+# A token is renewed at 80 % of its lifetime, and a ticket by the host.
+_RENEWAL = """
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    sasl.kerberos.principal sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+    enable.sasl.oauthbearer.unsecure.jwt sasl.oauthbearer.method
+"""
+# They belong to brokers, or to a client's checks of a token, which brokers make anyway.
+_BROKER = """
+    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
+    sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+    sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope.claim.name
+    sasl.oauthbearer.sub.claim.name sasl.enabled.mechanisms sasl.mechanism.inter.broker.protocol
+    security.inter.broker.protocol ssl.client.auth ssl.principal.mapping.rules
+"""
+NO_EFFECT = frozenset((_LOAD + _JAVA + _RENEWAL + _BROKER).split())
+"""Properties without which connections here work; the comments have the reasons."""
 
-NO_EFFECT: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "client.dns.lookup",
-            "client.rack",
-            "connections.max.idle.ms",
-            "default.api.timeout.ms",
-            "default.list.key.serde.inner",
-            "default.list.key.serde.type",
-            "default.list.value.serde.inner",
-            "default.list.value.serde.type",
-            "enable.metrics.push",
-            "group.id",
-            "group.instance.id",
-            "heartbeat.interval.ms",
-            "max.poll.interval.ms",
-            "metadata.max.age.ms",
-            "metadata.recovery.rebootstrap.trigger.ms",
-            "metadata.recovery.strategy",
-            "metric.reporters",
-            "metrics.context.",
-            "metrics.num.samples",
-            "metrics.recording.level",
-            "metrics.sample.window.ms",
-            "rebalance.timeout.ms",
-            "receive.buffer.bytes",
-            "reconnect.backoff.max.ms",
-            "reconnect.backoff.ms",
-            "request.timeout.ms",
-            "retries",
-            "retry.backoff.max.ms",
-            "retry.backoff.ms",
-            "send.buffer.bytes",
-            "session.timeout.ms",
-            "socket.connection.setup.timeout.max.ms",
-            "socket.connection.setup.timeout.ms",
-        ),
-        _LOAD,
-    ),
-    **dict.fromkeys(
-        (
-            "security.providers",
-            "ssl.cipher.suites",
-            "ssl.enabled.protocols",
-            "ssl.keymanager.algorithm",
-            "ssl.protocol",
-            "ssl.provider",
-            "ssl.secure.random.implementation",
-            "ssl.trustmanager.algorithm",
-            "ssl.curves.list",
-            "ssl.sigalgs.list",
-            "ssl.ca.certificate.stores",
-            "ssl.providers",
-        ),
-        _JAVA,
-    ),
-    **dict.fromkeys(
-        (
-            "sasl.kerberos.kinit.cmd",
-            "sasl.kerberos.min.time.before.relogin",
-            "sasl.kerberos.ticket.renew.jitter",
-            "sasl.kerberos.ticket.renew.window.factor",
-            "sasl.kerberos.principal",
-            "sasl.login.connect.timeout.ms",
-            "sasl.login.read.timeout.ms",
-            "sasl.login.refresh.buffer.seconds",
-            "sasl.login.refresh.min.period.seconds",
-            "sasl.login.refresh.window.factor",
-            "sasl.login.refresh.window.jitter",
-            "sasl.login.retry.backoff.max.ms",
-            "sasl.login.retry.backoff.ms",
-            "enable.sasl.oauthbearer.unsecure.jwt",
-            "sasl.oauthbearer.method",
-        ),
-        _RENEWAL,
-    ),
-    **dict.fromkeys(
-        (
-            "sasl.oauthbearer.clock.skew.seconds",
-            "sasl.oauthbearer.expected.audience",
-            "sasl.oauthbearer.expected.issuer",
-            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-            "sasl.oauthbearer.jwks.endpoint.url",
-            "sasl.oauthbearer.jwt.validator.class",
-            "sasl.oauthbearer.scope.claim.name",
-            "sasl.oauthbearer.sub.claim.name",
-            "sasl.enabled.mechanisms",
-            "sasl.mechanism.inter.broker.protocol",
-            "security.inter.broker.protocol",
-            "ssl.client.auth",
-            "ssl.principal.mapping.rules",
-        ),
-        _BROKER,
-    ),
-}
-"""Property → the reason why connections here work without it."""
-
+# The last two are librdkafka's.
+_ASSERTIONS = """
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.grant.type
+""".split()
 _ASSERTION = (
     "client credentials (sasl.oauthbearer.client.credentials.client.id and .client.secret), as "
     "assertions are not signed here; or a token that is renewed elsewhere, by security.token_from "
@@ -175,25 +101,7 @@ REFUSED: Mapping[str, str] = {
     "security.token_from in the cluster's file",
     "ssl.engine.factory.class": "no engine factory, as Java's classes do not run here; name the "
     "files in ssl.truststore.location and ssl.keystore.location",
-    **dict.fromkeys(
-        (
-            "sasl.oauthbearer.assertion.algorithm",
-            "sasl.oauthbearer.assertion.claim.aud",
-            "sasl.oauthbearer.assertion.claim.exp.seconds",
-            "sasl.oauthbearer.assertion.claim.iss",
-            "sasl.oauthbearer.assertion.claim.jti.include",
-            "sasl.oauthbearer.assertion.claim.nbf.seconds",
-            "sasl.oauthbearer.assertion.claim.sub",
-            "sasl.oauthbearer.assertion.file",
-            "sasl.oauthbearer.assertion.private.key.file",
-            "sasl.oauthbearer.assertion.private.key.passphrase",
-            "sasl.oauthbearer.assertion.template.file",
-            # librdkafka's
-            "sasl.oauthbearer.assertion.jwt.template.file",
-            "sasl.oauthbearer.grant.type",
-        ),
-        _ASSERTION,
-    ),
+    **dict.fromkeys(_ASSERTIONS, _ASSERTION),
     "sasl.oauthbearer.metadata.authentication.type": "client credentials "
     "(sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret); or security.token_from",
     "sasl.oauthbearer.config": "sasl.oauthbearer.method=oidc with a client's id and secret, as "
