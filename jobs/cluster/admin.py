@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient
@@ -29,7 +30,7 @@ from kafka.protocol.admin import (
     ElectLeadersRequest,
     ListGroupsRequest,
 )
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from metrics.common.errors import RedlineError
@@ -174,6 +175,24 @@ class KafkaAdmin:
         """Close the connections."""
         self.client.close()
 
+    def query(
+        self,
+        what: str,
+        request: Any,
+        broker_id: int | None = None,
+        timeout_ms: int | None = QUERY_TIMEOUT_MS,
+        read: Callable[[Any], Any] = lambda answer: answer,
+    ) -> Any:
+        """Send a request and return what `read` takes from the answer.
+
+        Args:
+            what: a verb phrase for messages.
+            broker_id: the broker that is asked; None for any.
+            timeout_ms: time in which it has to answer; None for the client's own.
+            read: takes the part of the answer that counts, or raises its error.
+        """
+        return self.ask(what, lambda: read(self._send(request, broker_id, timeout_ms)))
+
     def describe_cluster(self) -> ClusterInfo:
         """The brokers that serve, and the ids of those that are fenced.
 
@@ -194,15 +213,10 @@ class KafkaAdmin:
         )
 
     def _described_cluster(self) -> Any:
-        request = DescribeClusterRequest(
-            include_cluster_authorized_operations=False, include_fenced_brokers=True
-        )
         try:
-            answer = self._send(request)
-            _require(answer.error_code, answer.error_message)
+            return checked(self._send(DescribeClusterRequest(include_fenced_brokers=True)))
         except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
-            return self._send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        return answer
+            return self._send(_metadata_request([]))
 
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None
@@ -257,8 +271,7 @@ class KafkaAdmin:
         if names is not None and not names:  # an empty list requests all topics of old brokers
             return []
         timeout_ms = None if broker_id is None else LOOK_TIMEOUT_MS
-        request = _metadata_request(names)
-        answer = self.ask(what, lambda: self._send(request, broker_id, timeout_ms))
+        answer = self.query(what, _metadata_request(names), broker_id, timeout_ms)
         return [
             {
                 "error_code": each.error_code,
@@ -288,32 +301,23 @@ class KafkaAdmin:
             partitions: topic → the partitions in question; None for all that are reassigned.
         """
         asked = None if partitions is None else dict(partitions)
-
-        def read() -> Any:
-            return self.client.list_partition_reassignments(asked)
-
-        found = self.ask("list reassignments of partitions", read)
+        found: Any = self.ask(
+            "list reassignments of partitions",
+            lambda: self.client.list_partition_reassignments(asked),
+        )
         return {
             (each.topic, each.partition): frozenset(moved["adding_replicas"])
             for each, moved in found.items()
         }
 
-    def features(self) -> dict[str, int]:
+    def features(self) -> dict[str, str]:
         """Feature, such as `metadata.version`, → its finalized level; empty without features."""
-
-        def read() -> Any:
-            answer = self._send(
-                ApiVersionsRequest(
-                    client_software_name="kafka-redline",
-                    client_software_version="1",
-                    min_version=3,
-                )
-            )
-            _require(answer.error_code)
-            return answer.finalized_features or ()
-
-        answer = self.ask("read the features", read)
-        return {str(each.name): int(each.max_version_level) for each in answer}
+        request = ApiVersionsRequest(
+            client_software_name="kafka-redline", client_software_version="1", min_version=3
+        )
+        answer = self.query("read the features", request, timeout_ms=None, read=checked)
+        found = {str(each.name): each.max_version_level for each in answer.finalized_features or ()}
+        return {name: str(level) for name, level in sorted(found.items())}
 
     def create_topic(
         self,
@@ -336,59 +340,35 @@ class KafkaAdmin:
             this user may not read them.
         """
         kind = CreateTopicsRequest.CreatableTopic
-        properties = [
-            kind.CreatableTopicConfig(name=name, value=value) for name, value in config.items()
-        ]
-        if isinstance(placement, TopicSize):
-            wanted = kind(
-                name=topic,
-                num_partitions=placement.partitions,
-                replication_factor=placement.replication_factor,
-                assignments=[],
-                configs=properties,
-            )
-        else:
-            replicas = [
+        size = placement if isinstance(placement, TopicSize) else TopicSize(-1, -1)
+        assigned = {} if isinstance(placement, TopicSize) else placement
+        wanted = kind(
+            name=topic,
+            num_partitions=size.partitions,
+            replication_factor=size.replication_factor,
+            assignments=[
                 kind.CreatableReplicaAssignment(partition_index=number, broker_ids=list(ids))
-                for number, ids in placement.items()
-            ]
-            wanted = kind(
-                name=topic,
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=replicas,
-                configs=properties,
-            )
-        result = self._change(
-            f"create the topic {topic}",
-            lambda: CreateTopicsRequest(
-                topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only
-            ),
-            lambda answer: answer.topics,
+                for number, ids in assigned.items()
+            ],
+            configs=[kind.CreatableTopicConfig(name=key, value=config[key]) for key in config],
         )
+        request = CreateTopicsRequest(
+            topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only
+        )
+        result = self._change(f"create the topic {topic}", request, "topics")
         return {str(each.name): each.value for each in getattr(result, "configs", None) or ()}
 
     def create_partitions(self, topic: str, count: int) -> None:
         """Request that a topic has `count` partitions; the cluster places the new ones."""
-        kind = CreatePartitionsRequest.CreatePartitionsTopic
-        self._change(
-            f"add partitions to the topic {topic}",
-            lambda: CreatePartitionsRequest(
-                topics=[kind(name=topic, count=count, assignments=None)],
-                timeout_ms=self._timeout_ms,
-                validate_only=False,
-            ),
-            lambda answer: answer.results,
-        )
+        wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
+        self._change(f"add partitions to the topic {topic}", request, "results")
 
     def delete_topic(self, topic: str) -> None:
         """Request a topic's deletion, which is complete once no broker's metadata include it."""
-        kind = DeleteTopicsRequest.DeleteTopicState
-        self._change(
-            f"delete the topic {topic}",
-            lambda: DeleteTopicsRequest(topics=[kind(name=topic)], timeout_ms=self._timeout_ms),
-            lambda answer: answer.responses,
-        )
+        wanted = DeleteTopicsRequest.DeleteTopicState(name=topic)
+        request = DeleteTopicsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
+        self._change(f"delete the topic {topic}", request, "responses")
 
     def groups(self) -> dict[str, str]:
         """Id of each consumer group that this user may describe → its state.
@@ -399,9 +379,7 @@ class KafkaAdmin:
         def read() -> list[Any]:
             found: list[Any] = []
             for broker in self.client._manager.cluster.brokers():
-                answer = self._send(ListGroupsRequest(), broker.node_id)
-                _require(answer.error_code)
-                found += answer.groups or ()
+                found += checked(self._send(ListGroupsRequest(), broker.node_id)).groups or ()
             return found
 
         groups = self.ask("list consumer groups", read)
@@ -438,8 +416,7 @@ class KafkaAdmin:
             client = self.client
             coordinator = client._manager.run(client._find_coordinator_id, group_id)
             answer = self._send(DeleteGroupsRequest(groups_names=[group_id]), coordinator)
-            (result,) = answer.results
-            _require(result.error_code)
+            checked(*answer.results)
 
         self.ask(f"delete the consumer group {group_id}", delete)
 
@@ -455,9 +432,7 @@ class KafkaAdmin:
         request = DescribeLogDirsRequest(
             topics=[kind(topic=topic, partitions=list(each)) for topic, each in held.items()]
         )
-        answer = self.ask(
-            f"look at the disks of broker {broker_id}", lambda: self._send(request, broker_id)
-        )
+        answer = self.query(f"look at the disks of broker {broker_id}", request, broker_id, None)
         return [each.to_dict() for each in answer.results or ()]
 
     def topics_held_by(self, broker_id: int) -> frozenset[str] | None:
@@ -469,11 +444,8 @@ class KafkaAdmin:
         Raises:
             AdminError: the broker does not answer.
         """
-        request = DescribeLogDirsRequest(topics=None)
-        answer = self.ask(
-            f"ask broker {broker_id} which topics it holds",
-            lambda: self._send(request, broker_id, QUERY_TIMEOUT_MS),
-        )
+        what = f"ask broker {broker_id} which topics it holds"
+        answer = self.query(what, DescribeLogDirsRequest(topics=None), broker_id)
         if not answer.results:
             return None
         return frozenset(str(topic.name) for each in answer.results for topic in each.topics or ())
@@ -487,10 +459,8 @@ class KafkaAdmin:
         names = list(topics)
         if not names:  # an empty list requests all topics
             return frozenset()
-        answer = self.ask(
-            f"ask broker {broker_id} which topics it shows",
-            lambda: self._send(_metadata_request(names), broker_id, QUERY_TIMEOUT_MS),
-        )
+        what = f"ask broker {broker_id} which topics it shows"
+        answer = self.query(what, _metadata_request(names), broker_id)
         refused = kafka_errors.TopicAuthorizationFailedError.errno
         return frozenset(str(each.name) for each in answer.topics if each.error_code == refused)
 
@@ -502,9 +472,7 @@ class KafkaAdmin:
         It never creates a topic, even with auto.create.topics.enable on the brokers.
         """
         what = f"ask broker {broker_id} about {_named(topics)}"
-        answer = self.ask(
-            what, lambda: self._send(_metadata_request(topics), broker_id, QUERY_TIMEOUT_MS)
-        )
+        answer = self.query(what, _metadata_request(topics), broker_id)
         return {found.name: self._partitions_in(what, found) for found in answer.topics}
 
     def _partitions_in(self, what: str, found: Any) -> dict[int, Partition] | None:
@@ -527,23 +495,18 @@ class KafkaAdmin:
             wanted.setdefault(topic, []).append(partition)
         kind = ElectLeadersRequest.TopicPartitions
         needless = kafka_errors.ElectionNotNeededError.errno
+        request = ElectLeadersRequest(
+            election_type=ElectionType.PREFERRED,
+            topic_partitions=[kind(topic=topic, partitions=wanted[topic]) for topic in wanted],
+            timeout_ms=self._timeout_ms,
+        )
 
         def elect() -> None:
-            answer = self._send_to_controller(
-                lambda: ElectLeadersRequest(
-                    election_type=ElectionType.PREFERRED,
-                    topic_partitions=[
-                        kind(topic=topic, partitions=numbers) for topic, numbers in wanted.items()
-                    ],
-                    timeout_ms=self._timeout_ms,
-                ),
-                lambda answer: [int(getattr(answer, "error_code", 0) or 0)],
-            )
-            _require(getattr(answer, "error_code", 0) or 0)
+            answer = checked(self._send_to_controller(request, lambda answer: [answer]))
             for topic in answer.replica_election_results or ():
                 for each in topic.partition_result:
                     if each.error_code != needless:
-                        _require(each.error_code, each.error_message)
+                        checked(each)
 
         self.ask(f"elect the preferred leaders of {_named(sorted(wanted))}", elect)
 
@@ -636,8 +599,7 @@ class KafkaAdmin:
                 for each in topic.partitions:
                     if each.error_code == kafka_errors.NotLeaderForPartitionError.errno:
                         continue
-                    _require(each.error_code)
-                    found[topic.name, int(each.partition_index)] = int(each.offset)
+                    found[topic.name, int(each.partition_index)] = int(checked(each).offset)
         return found
 
     def _properties(
@@ -654,11 +616,8 @@ class KafkaAdmin:
         )
 
         def read() -> Any:
-            request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
-            answer = self._send(request, broker_id)
-            (result,) = answer.results
-            _require(result.error_code, result.error_message)
-            return answer, result
+            answer = self._send(DescribeConfigsRequest(resources=[resource]), broker_id)
+            return answer, checked(*answer.results)
 
         answer, result = self.ask(f"read the configuration of {kind.name.lower()} {name}", read)
         has_source = answer.API_VERSION >= 1
@@ -687,33 +646,30 @@ class KafkaAdmin:
                 pass
         return manager.run(manager.send, request, broker_id, timeout_ms)
 
-    def _send_to_controller(
-        self, request: Callable[[], Any], codes_of: Callable[[Any], Sequence[int]]
-    ) -> Any:
+    def _send_to_controller(self, request: Any, results_of: Callable[[Any], Sequence[Any]]) -> Any:
         """The controller's answer; a broker that no longer is the controller is asked once.
 
         Args:
-            request: makes the request.
-            codes_of: the error codes in an answer.
+            results_of: the parts of an answer that have an error code.
         """
         client, moved = self.client, kafka_errors.NotControllerError
         for _ in range(2):
-            answer = client._manager.run(client._send_request_to_controller, request())
-            if moved.errno not in codes_of(answer):
+            answer = client._manager.run(client._send_request_to_controller, request)
+            if moved.errno not in map(_code_of, results_of(answer)):
                 return answer
             client._controller_id = None
         raise moved()
 
-    def _change(
-        self, what: str, request: Callable[[], Any], results_of: Callable[[Any], Sequence[Any]]
-    ) -> Any:
-        """Have the controller change one topic; returns the result in its answer."""
+    def _change(self, what: str, request: Any, key: str) -> Any:
+        """Have the controller change one topic; returns the result in its answer.
+
+        Args:
+            key: the part of the answer with the results.
+        """
 
         def change() -> tuple[Any, float]:
-            answer = self._send_to_controller(
-                request, lambda answer: [each.error_code for each in results_of(answer)]
-            )
-            (result,) = results_of(answer)
+            answer = self._send_to_controller(request, attrgetter(key))
+            (result,) = getattr(answer, key)
             return result, answer.throttle_time_ms / 1_000.0
 
         deadline_s = time.monotonic() + MUTATIONS_WAIT_S
@@ -798,11 +754,21 @@ def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
     return is_connection and any(name in str(error) for name in _NOT_REACHED)
 
 
-def _require(error_code: int, message: str | None = None) -> None:
-    """Raise the error of an answer's code."""
-    error = kafka_errors.for_code(error_code)
+def _code_of(answer: Any) -> int:
+    """The error code of an answer, or of a part; older versions may have none."""
+    return int(getattr(answer, "error_code", 0) or 0)
+
+
+def checked(answer: Any) -> Any:
+    """The answer, or a part of it, after its error code is checked.
+
+    Raises:
+        KafkaError: the error of its code.
+    """
+    error = kafka_errors.for_code(_code_of(answer))
     if error is not kafka_errors.NoError:
-        raise error(message or "")
+        raise error(getattr(answer, "error_message", None) or "")
+    return answer
 
 
 def _id_of(broker: Any) -> int:
@@ -872,6 +838,14 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
     return answers
 
 
+def fetch_request(topic: str, at: int = 0, bytes_max: int = 1) -> Any:
+    """A request for what partition 0 of a topic has from an offset on, without a wait."""
+    kind = FetchRequest.FetchTopic
+    wanted = kind.FetchPartition(partition=0, fetch_offset=at, partition_max_bytes=bytes_max)
+    topics = [kind(topic=topic, partitions=[wanted])]
+    return FetchRequest(max_bytes=bytes_max, topics=topics, max_version=_FETCH_BY_NAME)
+
+
 def _offsets_request(
     partitions: Iterable[tuple[str, int]], at: int = OffsetSpec.LATEST, replica_id: int = -1
 ) -> Any:
@@ -881,7 +855,6 @@ def _offsets_request(
         numbers.setdefault(topic, []).append(number)
     return ListOffsetsRequest(
         replica_id=replica_id,
-        isolation_level=_UNCOMMITTED,
         topics=[
             kind(
                 name=topic,
@@ -897,7 +870,8 @@ def _offsets_request(
 
 
 _DEBUGGER = -2
-_UNCOMMITTED = 0
+_FETCH_BY_NAME = 12
+"""The newest version of a fetch request that names topics; later ones need an id."""
 _MEMBERLESS = ("Empty", "Dead")
 
 

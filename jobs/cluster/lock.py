@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -39,7 +39,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from jobs.cluster.admin import QUERY_TIMEOUT_MS, KafkaAdmin
+from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import admin_client, join_address
 from jobs.cluster.opening import OpenCluster
 from jobs.engine.network.options import NAME_PREFIX
@@ -94,14 +94,10 @@ def holder_of(
         AdminError: a broker does not answer.
     """
     request = DescribeGroupsRequest(groups=[lock_group(prefix)], max_version=_DESCRIBE)
-    manager = admin.client._manager
-
-    def ask(broker: int) -> str | None:
-        return _members_in(manager.run(manager.send, request, broker, QUERY_TIMEOUT_MS))
-
     for broker in broker_ids:
         what = f"query broker {broker} for the holder of the cluster's lock"
-        if (holder := admin.ask(what, partial(ask, broker))) is not None:
+        holder: str | None = admin.query(what, request, broker, read=_members_in)
+        if holder is not None:
             return holder
     return None
 
@@ -113,10 +109,6 @@ def _members_in(answer: Any) -> str | None:
         for each in answer.groups[0].members
     )
     return " and ".join(words) or None
-
-
-def _code_of(answer: Any) -> int:
-    return int(answer.error_code)
 
 
 def holder_text(run_id: str, at_s: float) -> str:
@@ -368,7 +360,7 @@ class LockGroup:
     def holder(self) -> str | None:
         """The description of the group's members; None where it has none."""
         request = DescribeGroupsRequest(groups=[self.name], max_version=_DESCRIBE)
-        return _members_in(self._ask(request, lambda answer: int(answer.groups[0].error_code)))
+        return _members_in(self._ask(request, lambda answer: answer.groups[0].error_code))
 
     def join(self) -> None:
         """Become the only member.
@@ -388,7 +380,6 @@ class LockGroup:
                 group_id=self.name,
                 generation_id=joined.generation_id,
                 member_id=self._member,
-                group_instance_id=None,
                 protocol_type=self.name,
                 protocol_name=self._protocol,
                 assignments=[mine],
@@ -400,17 +391,14 @@ class LockGroup:
         """Confirm the membership."""
         self._ask(
             HeartbeatRequest(
-                group_id=self.name,
-                generation_id=self._generation,
-                member_id=self._member,
-                group_instance_id=None,
+                group_id=self.name, generation_id=self._generation, member_id=self._member
             )
         )
 
     def leave(self) -> None:
         """End the membership; if that fails, it ends with the session."""
         kind = LeaveGroupRequest.MemberIdentity
-        mine = [kind(member_id=self._member, group_instance_id=None, reason="the run ended")]
+        mine = [kind(member_id=self._member, reason="the run ended")]
         with suppress(kafka_errors.KafkaError):
             self._ask(LeaveGroupRequest(group_id=self.name, member_id=self._member, members=mine))
 
@@ -426,16 +414,15 @@ class LockGroup:
             session_timeout_ms=self._timeout_ms,
             rebalance_timeout_ms=self._timeout_ms,
             member_id=self._member,
-            group_instance_id=None,
             protocol_type=self.name,
             protocols=[mine],
         )
         wants_id = kafka_errors.MemberIdRequiredError.errno
         return self._ask(
-            request, lambda answer: 0 if answer.error_code == wants_id else int(answer.error_code)
+            request, lambda answer: 0 if answer.error_code == wants_id else answer.error_code
         )
 
-    def _ask(self, request: Any, code_of: Callable[[Any], int] = _code_of) -> Any:
+    def _ask(self, request: Any, code_of: Callable[[Any], int] = attrgetter("error_code")) -> Any:
         """The coordinator's answer; after an error the next request searches the coordinator."""
         manager = self._client._manager
         try:
@@ -460,7 +447,7 @@ class LockGroup:
 
     def _find(self) -> int:
         manager = self._client._manager
-        request = FindCoordinatorRequest(key=self.name, key_type=0, coordinator_keys=[self.name])
+        request = FindCoordinatorRequest(key=self.name, coordinator_keys=[self.name])
         answer = manager.run(manager.send, request, None, self._timeout_ms)
         found = answer.coordinators[0] if answer.coordinators else answer
         self._require(found.error_code)

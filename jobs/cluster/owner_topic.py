@@ -19,11 +19,9 @@ import lz4.frame
 import snappy
 import zstandard
 from kafka import errors as kafka_errors
-from kafka.admin import OffsetSpec
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 
-from jobs.cluster.admin import QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
+from jobs.cluster.admin import UNREADABLE, AdminError, KafkaAdmin, checked, fetch_request
 from jobs.config.goal import OwnerBounds, parse_bounds
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
@@ -117,9 +115,8 @@ KEY = "bounds"
 READ_BYTES_MAX = 8_000_000
 """Bytes of the topic that are read at most, with records that compaction leaves for a time [B]."""
 
-_BY_NAME = 12
-"""The newest version of a fetch request that names topics; later ones need an id."""
-_OFFSETS_VERSION = 1
+FETCH_BYTES = 1_000_000
+"""Bytes of an answer at most [B]."""
 _DENIED = kafka_errors.TopicAuthorizationFailedError
 
 
@@ -180,7 +177,7 @@ class _Reader:
             )
         leader = int(partitions[0]["leader_id"])
         if self.at < 0:
-            self.at = self._earliest(leader)
+            self.at = self.admin.begin_offsets([(self.topic, 0)])[self.topic, 0]
         try:
             self._read(leader)
         except AdminError as error:
@@ -193,38 +190,21 @@ class _Reader:
                 f"not read it; expected the ACL Read on it; grant it to the user of cluster "
                 "security"
             ) from error
+        if self.bounds is None and self.record is not None:
+            self.bounds = parse_bounds(self.record, f"topic {self.topic}, record {KEY}")
         if self.bounds is None:
-            self.bounds = self._parsed()
-
-    def _parsed(self) -> OwnerBounds:
-        if self.record is None:
             raise ConfigError(
                 f"topic {self.topic} has no record with the key {KEY}; expected the bounds of the "
                 "cluster's owner, or no such topic; write the record, or delete the topic"
             )
-        return parse_bounds(self.record, f"topic {self.topic}, record {KEY}")
-
-    def _earliest(self, leader: int) -> int:
-        kind = ListOffsetsRequest.ListOffsetsTopic
-        partition = kind.ListOffsetsPartition(partition_index=0, timestamp=OffsetSpec.EARLIEST)
-        request = ListOffsetsRequest(
-            isolation_level=0,
-            topics=[kind(name=self.topic, partitions=[partition])],
-            min_version=_OFFSETS_VERSION,
-        )
-
-        def ask() -> int:
-            (found,) = self._send(request, leader).topics[0].partitions
-            _require(found.error_code)
-            return int(found.offset)
-
-        return self.admin.ask(f"look at the topic {self.topic}", ask)
 
     def _read(self, leader: int) -> None:
         """Take all new records."""
         size = 0
         while True:
-            end, data = self.admin.ask(f"read the topic {self.topic}", lambda: self._fetch(leader))
+            request = fetch_request(self.topic, self.at, FETCH_BYTES)
+            what = f"read the topic {self.topic}"
+            end, data = self.admin.query(what, request, leader, read=_fetched)
             size += len(data)
             found = batches_in(memoryview(data))
             for header, body in found.batches:
@@ -253,44 +233,8 @@ class _Reader:
                 "without compression; write it again with --compression-codec none"
             ) from error
 
-    def _fetch(self, leader: int) -> tuple[int, bytes]:
-        """The high watermark, and the batches from the next offset on."""
-        kind = FetchRequest.FetchTopic
-        partition = kind.FetchPartition(
-            partition=0,
-            current_leader_epoch=-1,
-            fetch_offset=self.at,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=1_000_000,
-        )
-        answer = self._send(
-            FetchRequest(
-                replica_id=-1,
-                max_wait_ms=0,
-                min_bytes=0,
-                max_bytes=1_000_000,
-                isolation_level=0,
-                session_id=0,
-                session_epoch=-1,
-                topics=[kind(topic=self.topic, partitions=[partition])],
-                forgotten_topics_data=[],
-                rack_id="",
-                max_version=_BY_NAME,
-            ),
-            leader,
-        )
-        _require(answer.error_code)
-        (found,) = answer.responses[0].partitions
-        _require(found.error_code)
-        return int(found.high_watermark), bytes(found.records or b"")
 
-    def _send(self, request: Any, leader: int) -> Any:
-        manager = self.admin.client._manager
-        return manager.run(manager.send, request, leader, QUERY_TIMEOUT_MS)
-
-
-def _require(code: int) -> None:
-    error = kafka_errors.for_code(code)
-    if error is not kafka_errors.NoError:
-        raise error()
+def _fetched(answer: Any) -> tuple[int, bytes]:
+    """The high watermark, and the batches in an answer."""
+    found = checked(*checked(answer).responses[0].partitions)
+    return int(found.high_watermark), bytes(found.records or b"")

@@ -10,24 +10,33 @@ Quotas that may throttle a run's producers, read where no trial could show the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
-from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
+from kafka.protocol.consumer import HeartbeatRequest
 from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
-from jobs.cluster.admin import NOT_SUPPORTED, QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
+from jobs.cluster.admin import (
+    NOT_SUPPORTED,
+    QUERY_TIMEOUT_MS,
+    UNREADABLE,
+    AdminError,
+    KafkaAdmin,
+    checked,
+    fetch_request,
+)
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Workload
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 
-_BY_NAME = {"produce": 12, "fetch": 12}
-"""The newest versions of these requests that name topics; later ones need an id."""
+_PRODUCE_BY_NAME = 12
+"""The newest version of this request that names topics; later ones need an id."""
 _END_VERSION = 1
 """The version of the request to end a transaction that producers send."""
 _REFUSALS = (
@@ -36,6 +45,9 @@ _REFUSALS = (
     kafka_errors.ClusterAuthorizationFailedError,
     kafka_errors.TransactionalIdAuthorizationFailedError,
 )
+
+Query = tuple[Any, Callable[[Any], int]]
+"""A request, and the error code in its answer."""
 
 
 @dataclass(frozen=True)
@@ -88,31 +100,28 @@ def permissions(
         AdminError: the broker does not answer.
     """
 
-    def ask(action: str, acl: str, request: Any, code_of: Callable[[Any], int]) -> Permission:
+    def ask(action: str, acl: str, query: Query, **more: Any) -> Permission:
         try:
-            code = _code(admin, broker_id, action, request, code_of)
+            is_granted = _is_granted(admin, broker_id, action, query)
         except AdminError as error:
             if error.cause not in (*NOT_SUPPORTED, UNREADABLE):
                 raise
-            return Permission(action, acl, True, is_known=False)
-        is_refused = isinstance(kafka_errors.for_code(code)(), _REFUSALS)
-        return Permission(action, acl, not is_refused)
+            return Permission(action, acl, True, is_known=False, **more)
+        return Permission(action, acl, is_granted, **more)
 
     on, named = ("topic", topic) if is_given else ("topics", "")
-    found = [replace(ask("write", f"Write on {on}", _produce(topic), _of_produce), topic=named)]
-    if not is_given:
-        found.insert(0, ask("delete", "Delete on topics", _delete(topic), _of_delete))
+    found = [] if is_given else [ask("delete", "Delete on topics", _delete(topic))]
+    found.append(ask("write", f"Write on {on}", _produce(topic), topic=named))
     if group is not None:
-        read = ask("read", f"Read on {on}", _fetch(topic), _of_fetch)
-        found.append(replace(read, topic=named))
-        found.append(ask("join a group", "Read on groups", _heartbeat(group), _of_heartbeat))
+        found.append(ask("read", f"Read on {on}", _fetch(topic), topic=named))
+        found.append(ask("join a group", "Read on groups", _heartbeat(group)))
     if transactional_id is not None:
-        acl, end = "Write on transactional ids", _end(transactional_id)
-        found.append(ask("write in transactions", acl, end, _of_end))
+        acl = "Write on transactional ids"
+        found.append(ask("write in transactions", acl, _end(transactional_id)))
     if lock_group is not None:
         remedy = "grant it, or run with --no-lock where no other run loads the cluster"
-        lock = ask("lock the cluster", "Read on groups", _heartbeat(lock_group), _of_heartbeat)
-        found.append(replace(lock, remedy=remedy))
+        lock = _heartbeat(lock_group)
+        found.append(ask("lock the cluster", "Read on groups", lock, remedy=remedy))
     return tuple(found)
 
 
@@ -125,113 +134,66 @@ def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str
     Raises:
         AdminError: the broker does not answer.
     """
-    wanted = (("write to", _produce(topic), _of_produce), ("delete", _delete(topic), _of_delete))
-    codes = ((act, _code(admin, broker_id, act, request, of)) for act, request, of in wanted)
-    return [act for act, code in codes if not isinstance(kafka_errors.for_code(code)(), _REFUSALS)]
+    wanted = {"write to": _produce(topic), "delete": _delete(topic)}
+    return [act for act in wanted if _is_granted(admin, broker_id, act, wanted[act])]
 
 
-def _code(
-    admin: KafkaAdmin, broker_id: int, action: str, request: Any, code_of: Callable[[Any], int]
-) -> int:
-    """The error code in a broker's answer."""
-    manager = admin.client._manager
-    return admin.ask(
-        f"ask broker {broker_id} for the permission to {action}",
-        lambda: code_of(manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS)),
-    )
+def _is_granted(admin: KafkaAdmin, broker_id: int, action: str, query: Query) -> bool:
+    request, code_of = query
+    what = f"ask broker {broker_id} for the permission to {action}"
+    code = admin.query(what, request, broker_id, read=lambda answer: int(code_of(answer)))
+    return not isinstance(kafka_errors.for_code(code)(), _REFUSALS)
 
 
-def _delete(topic: str) -> Any:
+def _delete(topic: str) -> Query:
     """A request to delete records, which requires the same ACL as to delete the topic.
 
     A request to delete a topic that does not exist is answered without a check of the ACL.
     """
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     partition = kind.DeleteRecordsPartition(partition_index=0, offset=0)
-    return DeleteRecordsRequest(
-        topics=[kind(name=topic, partitions=[partition])], timeout_ms=QUERY_TIMEOUT_MS
+    topics = [kind(name=topic, partitions=[partition])]
+    return (
+        DeleteRecordsRequest(topics=topics, timeout_ms=QUERY_TIMEOUT_MS),
+        lambda answer: answer.topics[0].partitions[0].error_code,
     )
 
 
-def _of_delete(answer: Any) -> int:
-    return int(answer.topics[0].partitions[0].error_code)
-
-
-def _produce(topic: str) -> Any:
+def _produce(topic: str) -> Query:
     """A produce request without a record."""
     kind = ProduceRequest.TopicProduceData
-    return ProduceRequest(
-        transactional_id=None,
-        acks=1,
-        timeout_ms=QUERY_TIMEOUT_MS,
-        topic_data=[
-            kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=b"")])
-        ],
-        max_version=_BY_NAME["produce"],
+    empty = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=b"")])
+    return (
+        ProduceRequest(
+            acks=1,
+            timeout_ms=QUERY_TIMEOUT_MS,
+            topic_data=[empty],
+            max_version=_PRODUCE_BY_NAME,
+        ),
+        lambda answer: answer.responses[0].partition_responses[0].error_code,
     )
 
 
-def _of_produce(answer: Any) -> int:
-    return int(answer.responses[0].partition_responses[0].error_code)
-
-
-def _fetch(topic: str) -> Any:
-    kind = FetchRequest.FetchTopic
-    partition = kind.FetchPartition(
-        partition=0,
-        current_leader_epoch=-1,
-        fetch_offset=0,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=1,
-    )
-    return FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[kind(topic=topic, partitions=[partition])],
-        forgotten_topics_data=[],
-        rack_id="",
-        max_version=_BY_NAME["fetch"],
+def _fetch(topic: str) -> Query:
+    return (
+        fetch_request(topic),
+        lambda answer: answer.error_code or answer.responses[0].partitions[0].error_code,
     )
 
 
-def _of_fetch(answer: Any) -> int:
-    return int(answer.error_code or answer.responses[0].partitions[0].error_code)
-
-
-def _heartbeat(group: str) -> Any:
+def _heartbeat(group: str) -> Query:
     """A heartbeat of an unknown member in an unknown group."""
-    return HeartbeatRequest(
-        group_id=group, generation_id=0, member_id="nobody", group_instance_id=None
-    )
+    return HeartbeatRequest(group_id=group, member_id="nobody"), attrgetter("error_code")
 
 
-def _of_heartbeat(answer: Any) -> int:
-    return int(answer.error_code)
-
-
-def _end(transactional_id: str) -> Any:
+def _end(transactional_id: str) -> Query:
     """A request to abort a transaction that does not exist.
 
     It requires Write, which grants Describe too (https://kafka.apache.org/documentation/#security_authz).
     Unlike a search for the coordinator, it does not create the topic `__transaction_state`.
     """
-    return EndTxnRequest(
-        transactional_id=transactional_id,
-        producer_id=0,
-        producer_epoch=0,
-        committed=False,
-        max_version=_END_VERSION,
-    )
-
-
-def _of_end(answer: Any) -> int:
-    return int(answer.error_code)
+    request = EndTxnRequest(transactional_id=transactional_id, max_version=_END_VERSION)
+    return request, attrgetter("error_code")
 
 
 PRODUCE_KEYS = ("producer_byte_rate", "request_percentage")
@@ -285,22 +247,14 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
     Raises:
         AdminError: this user may not read them, or the cluster did not answer.
     """
-    what, manager = "read the quotas", admin.client._manager
     request = DescribeClientQuotasRequest(components=[], strict=False)
-
-    def ask() -> Any:
-        answer = manager.run(manager.send, request)
-        error = kafka_errors.for_code(answer.error_code)
-        if error is not kafka_errors.NoError:
-            raise error(answer.error_message or "")
-        return answer
-
+    answer = admin.query("read the quotas", request, timeout_ms=None, read=checked)
     return [
         Quota(
             {each.entity_type: each.entity_name for each in entry.entity},
             {each.key: each.value for each in entry.values},
         )
-        for entry in admin.ask(what, ask).entries or ()
+        for entry in answer.entries or ()
     ]
 
 

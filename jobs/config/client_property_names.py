@@ -22,8 +22,8 @@ LIBRDKAFKA: Mapping[str, str] = {
 }
 """librdkafka's name → Kafka's name of the same property."""
 
-USED = frozenset(
-    """
+# The last two rows have librdkafka's.
+_USED = """
     bootstrap.servers client.id security.protocol sasl.mechanism sasl.jaas.config
     sasl.client.callback.handler.class sasl.login.callback.handler.class
     sasl.kerberos.service.name sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope
@@ -35,9 +35,9 @@ USED = frozenset(
     ssl.endpoint.identification.algorithm
     sasl.username sasl.password sasl.oauthbearer.extensions ssl.ca.location
     ssl.certificate.location ssl.key.location https.ca.location
-    """.split()
-)
-"""Properties with an effect; the last row has librdkafka's."""
+"""
+USED = frozenset(_USED.split())
+"""Properties with an effect."""
 
 # The workload and the goal describe the load and its limits.
 _LOAD = """
@@ -89,7 +89,7 @@ _ASSERTIONS = """
     sasl.oauthbearer.assertion.private.key.file
     sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
     sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.grant.type
-""".split()
+"""
 _ASSERTION = (
     "client credentials (sasl.oauthbearer.client.credentials.client.id and .client.secret), as "
     "assertions are not signed here; or a token that is renewed elsewhere, by security.token_from "
@@ -101,7 +101,7 @@ REFUSED: Mapping[str, str] = {
     "security.token_from in the cluster's file",
     "ssl.engine.factory.class": "no engine factory, as Java's classes do not run here; name the "
     "files in ssl.truststore.location and ssl.keystore.location",
-    **dict.fromkeys(_ASSERTIONS, _ASSERTION),
+    **dict.fromkeys(_ASSERTIONS.split(), _ASSERTION),
     "sasl.oauthbearer.metadata.authentication.type": "client credentials "
     "(sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret); or security.token_from",
     "sasl.oauthbearer.config": "sasl.oauthbearer.method=oidc with a client's id and secret, as "
