@@ -12,8 +12,7 @@ from jobs.config import Cluster
 from jobs.config.base import ConfigModel
 from jobs.config.client_properties import KEY as CLIENT_PROPERTIES
 from jobs.config.client_properties import provider_files
-from jobs.config.metrics_registry import ExtensionSection, configured_sources
-from jobs.config.metrics_section import SourceSection
+from jobs.config.metrics_registry import ExtensionSection, SourceSection
 
 CHECK = "secrets"
 _AUTHENTICATED = "spark.authenticate"
@@ -44,7 +43,7 @@ def exposure_findings(
                 "give the brokers a listener with TLS",
             )
         )
-    for section in configured_sources(cluster):
+    for section in cluster.sources:
         secret = section.unencrypted_secret()
         if secret is not None and _is_remote(section.contacted_hosts(known)):
             key, remedy = section.tls_hint()
@@ -58,7 +57,7 @@ def exposure_findings(
                 )
             )
     sections: dict[str, ConfigModel] = {"security": security}
-    sections |= {section.key: section for section in configured_sources(cluster)}
+    sections |= {section.key: section for section in cluster.sources}
     for name, each in sections.items():
         own = each.contacted_hosts(known) if isinstance(each, SourceSection) else known
         if getattr(each, "check_hostname", True) is False and _is_remote(own):

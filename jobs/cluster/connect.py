@@ -100,11 +100,6 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def join_address(host: str, port: int) -> str:
-    """`host:port`; an IPv6 host stands in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _trouble(address: str, timeout_s: float) -> str | None:
     try:
         socket.create_connection(split_address(address), timeout_s).close()

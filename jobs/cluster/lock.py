@@ -40,9 +40,9 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.connect import admin_client, join_address
+from jobs.cluster.connect import admin_client
 from jobs.cluster.opening import OpenCluster
-from jobs.engine.network.options import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX, join_address
 from metrics.common.errors import ConfigError, RedlineError, TryLaterError
 from metrics.units import iso_utc
 

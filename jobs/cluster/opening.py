@@ -18,7 +18,7 @@ from jobs.cluster.broker_outage import (
 )
 from jobs.cluster.connect import connect
 from jobs.config import Cluster, Goal, Workload
-from jobs.config.metrics_section import StartedJmx
+from jobs.config.metrics_registry import StartedJmx
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter, note
 from jobs.engine.network.options import NAME_PREFIX, ClientIds, ClientOptions

@@ -20,9 +20,9 @@ from jobs.cluster.admin import AdminError, KafkaAdmin, Property
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
-from jobs.config.metrics_registry import broker_source, configured_sources, host_source
-from jobs.config.metrics_section import SourceTarget
+from jobs.config.metrics_registry import SourceTarget
 from jobs.engine.network.namespaces import inside
+from jobs.engine.network.options import join_address
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.sources.client_only import Replicas
@@ -104,15 +104,6 @@ def configured_properties(properties: Mapping[str, Property]) -> dict[str, str]:
     return found
 
 
-def features(admin: KafkaAdmin) -> dict[str, str]:
-    """Feature, such as `metadata.version`, → its finalized level.
-
-    Raises:
-        AdminError: the cluster did not answer.
-    """
-    return {name: str(level) for name, level in sorted(admin.features().items())}
-
-
 QUERY_DEADLINE_S = 5.0
 """Deadline of the Admin API for the state of the replicas [s]."""
 
@@ -123,7 +114,7 @@ def require_sources(cluster: Cluster, opened: OpenCluster) -> None:
     Raises:
         ConfigError: a broker has no address, or a secret is missing.
     """
-    for section in configured_sources(cluster):
+    for section in cluster.sources:
         section.require_usable(opened.info.hosts)
 
 
@@ -139,7 +130,7 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
         ConfigError: a node cannot be reached or judged, the rule set is wrong, or a secret is
             missing.
     """
-    return broker_source(cluster).open(_target(opened, jvm))
+    return cluster.broker_source.open(_target(opened, jvm))
 
 
 def open_hosts(
@@ -154,7 +145,7 @@ def open_hosts(
     Raises:
         ConfigError: a host that the cluster's file names does not answer, or a secret is missing.
     """
-    return host_source(cluster).open(_target(opened, broker_folders=broker_folders))
+    return cluster.host_source.open(_target(opened, broker_folders=broker_folders))
 
 
 def _target(
@@ -177,9 +168,8 @@ def _open_replicas(
 
     The sampler queries from another thread than the run.
     """
-    servers = [f"{host}:{port}" for host, port in opened.info.addresses.values()]
-    options = opened.client_kwargs()
-    admin = connect(servers, options, request_timeout_s=QUERY_DEADLINE_S)
+    servers = [join_address(*each) for each in opened.info.addresses.values()]
+    admin = connect(servers, opened.client_kwargs(), request_timeout_s=QUERY_DEADLINE_S)
     return partial(replicas_by_broker, admin), admin.close
 
 

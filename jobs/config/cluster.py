@@ -13,7 +13,15 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Name
-from jobs.config.metrics_registry import Jmx, Metrics, configured_sources, require_one_broker_source
+from jobs.config.metrics_registry import (
+    BrokerSection,
+    HostSection,
+    Jmx,
+    JmxOfStartedBrokers,
+    LocalProc,
+    Metrics,
+    SourceSection,
+)
 from jobs.config.problems import Written
 from jobs.config.security import Protocol, Security
 from jobs.engine.network.options import NAME_PREFIX, ClientIds, ClientOptions
@@ -229,6 +237,28 @@ class Cluster(ConfigModel):
         return stated_environment(self.planted_handler_ms, self.link, broker_ids, self.disk)
 
     @property
+    def broker_sources(self) -> list[BrokerSection]:
+        """The sources of the brokers' metrics that the file configures."""
+        jmx = [] if self.jmx is None else [self.jmx]
+        return [*jmx, *(self.metrics.broker_sources if self.metrics else ())]
+
+    @property
+    def broker_source(self) -> BrokerSection:
+        """The section that opens the source of the brokers' metrics."""
+        return next(iter(self.broker_sources), JmxOfStartedBrokers())
+
+    @property
+    def host_source(self) -> HostSection:
+        """The section that opens the source of the hosts' metrics."""
+        host = self.metrics.host if self.metrics else None
+        return host.prometheus if host and host.prometheus else LocalProc()
+
+    @property
+    def sources(self) -> list[SourceSection]:
+        """The sections of all sources that the file configures."""
+        return [each for each in (*self.broker_sources, self.host_source) if each.key]
+
+    @property
     def client_ids(self) -> ClientIds:
         """The client ids of all connections."""
         return ClientIds(self.client_id or "", self.client_id_suffix)
@@ -257,17 +287,16 @@ class Cluster(ConfigModel):
     @model_validator(mode="after")
     def _metrics_of_real_brokers(self) -> Cluster:
         if self.testbed is None:
-            require_one_broker_source(self)
-        elif not self._leaves_testbed_its_own():
-            raise ValueError(
-                "a testbed brings its own cluster_id, topics, jmx, security, planted_handler_ms, "
-                "network_namespace, link and disk; expected none of them next to testbed; remove "
-                "them"
-            )
-        return self
-
-    def _leaves_testbed_its_own(self) -> bool:
-        """Whether the file leaves a testbed's own keys out; it may only turn its metrics off."""
+            given = [each.key.partition(".")[0] for each in self.broker_sources]
+            if len(given) != 1:
+                what = f"{' and '.join(given)} are both given" if given else "jmx is missing"
+                raise ValueError(
+                    f"{what}; the brokers' metrics decide what they sustain; start the brokers "
+                    "with JMX_PORT and add `jmx: {port: 9999}` with that port, or name their "
+                    "exporters in metrics.prometheus, or set metrics.client_only: true, or name "
+                    "the source of an installed package in metrics.extension; expected one of them"
+                )
+            return self
         own = (
             self.planted_handler_ms,
             self.network_namespace,
@@ -275,10 +304,16 @@ class Cluster(ConfigModel):
             self.disk,
             self.cluster_id,
             self.topics,
+            self.security != Security(),
         )
-        if any(own) or self.security != Security():
-            return False
-        return all(source.suits_testbed for source in configured_sources(self))
+        # The file of a testbed may only turn its metrics off.
+        if any(own) or not all(source.suits_testbed for source in self.sources):
+            raise ValueError(
+                "a testbed brings its own cluster_id, topics, jmx, security, planted_handler_ms, "
+                "network_namespace, link and disk; expected none of them next to testbed; remove "
+                "them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _suffix_of_an_id(self) -> Cluster:

@@ -1,8 +1,9 @@
-"""The kinds of metrics sources, and the `metrics` section of a cluster's file that they make up.
+"""The sections of a cluster's file that configure the sources of its metrics, and open them.
 
-A new kind is a subclass of `BrokerSection` or `HostSection` in a module of its own, and an entry
-in `BROKER_SOURCES` or `HOST_SOURCES`. From there its key joins the section and its schema, the
-messages about sources, doctor's checks of secrets, and the opening of a cluster's sources.
+A kind of source is a subclass of `BrokerSection` or `HostSection` and a key of `Metrics`.
+
+All share addresses, logins and TLS. Exporters are scraped by the run itself, or read from a
+Prometheus server that scrapes them.
 
 No metrics of the brokers: the Admin API reports their replicas, and clients judge the rest.
 
@@ -13,66 +14,496 @@ JMX as a source of the brokers' metrics: configured, or of brokers that the run 
 A source of an installed package, as a source of the brokers' metrics.
 
 Reading rule sets of conf/prometheus, which map the series of an exporter to readings.
-
-Prometheus exporters in the brokers, or a server that scrapes them, as a source of metrics.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+from typing_extensions import Self
 
-from jobs.config.base import ConfigModel
+from jobs.config.base import ConfigModel, HostPort
 from jobs.config.files import read_conf
-from jobs.config.metrics_section import (
-    BrokerSection,
-    HostSection,
-    SecuredSection,
-    ServedSection,
-    SourceSection,
-    SourceTarget,
-)
 from jobs.config.problems import may_be_secret
-from jobs.config.security import REFERENCE, as_reference, is_reference, read_secret
+from jobs.config.security import (
+    REFERENCE,
+    SecretReference,
+    as_reference,
+    is_reference,
+    read_secret,
+)
 from jobs.config.source import parse_map
-from metrics.common.bounds import Text, UnexpectedError
+from jobs.engine.network.options import join_address
+from metrics.common.bounds import Text, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import SOURCES, ExtensibleName, load_extension
 from metrics.sources.access import JmxAccess
-from metrics.sources.client_only import ClientOnlySource
+from metrics.sources.client_only import ClientOnlySource, Replicas
 from metrics.sources.extension import SourceRequest, extension_source
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.hosts.source import HostSource
+from metrics.sources.http_access import HttpAccess, basic, bearer
 from metrics.sources.jmx import open_jmx
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.series_choice import AUTO
+from metrics.sources.server.api import ServerApi
+from metrics.sources.server.broker_label import BrokerLabel
+from metrics.sources.server.feed import FeedSpec
 from metrics.sources.server.source import PrometheusServerSource
-from metrics.sources.source import Endpoint, MetricsSource
+from metrics.sources.source import Endpoint, MetricsSource, named_brokers
+
+
+@dataclass(frozen=True)
+class StartedJmx:
+    """JMX of brokers that the run started.
+
+    Attributes:
+        addresses: node id → host:port, of the brokers and the controller.
+        access: its password and certificates; None when it is open.
+    """
+
+    addresses: Mapping[int, str]
+    access: JmxAccess | None
+
+    def without(self, nodes: Set[int]) -> StartedJmx:
+        """JMX of the other nodes."""
+        rest = {node: each for node, each in self.addresses.items() if node not in nodes}
+        return replace(self, addresses=rest)
+
+
+@dataclass(frozen=True)
+class SourceTarget:
+    """An open cluster, as a section needs it to open its source.
+
+    Attributes:
+        hosts: broker id → advertised host.
+        version: Kafka's release as far as the protocol shows it, such as `4.1`.
+        open_replicas: opens a connection of its own to the Admin API; returns a function that
+            queries the replicas of each broker, and one that closes the connection.
+        local_hosts: opens the host source for brokers that run on this machine.
+        started_jmx: JMX of brokers that the run started; None for brokers that run already.
+        jvm: the driver's JVM (`spark._jvm`), or None where there is none.
+    """
+
+    hosts: Mapping[int, str]
+    version: str
+    open_replicas: Callable[[], tuple[Callable[[], Mapping[int, Replicas]], Callable[[], None]]]
+    local_hosts: Callable[[], HostSource]
+    started_jmx: StartedJmx | None = None
+    jvm: Any | None = None
+
+
+class SourceSection(ConfigModel):
+    """The configuration of one kind of metrics source: its keys, its secrets, and its opening.
+
+    Attributes:
+        key: path of the section in a cluster's file; empty for a kind that needs no configuration.
+        tls_remedy: how to enable TLS on the side of the cluster, for messages; a verb phrase.
+        suits_testbed: whether the file of a testbed, which brings its own JMX, may configure it.
+    """
+
+    key: ClassVar[str] = ""
+    tls_remedy: ClassVar[str] = ""
+    suits_testbed: ClassVar[bool] = False
+
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """Check what can be checked without a connection.
+
+        Args:
+            hosts: broker id → advertised host.
+
+        Raises:
+            ConfigError: a broker has no address, or a secret is missing.
+        """
+
+    def unencrypted_secret(self) -> str | None:
+        """The kind of secret, such as `password`, that the source sends without TLS, if any."""
+        return None
+
+    def tls_hint(self) -> tuple[str, str]:
+        """What enables TLS in the cluster's file, and on the other side, for messages."""
+        return f"{self.key}.tls: true", self.tls_remedy
+
+    def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
+        """The hosts to which the source connects.
+
+        Args:
+            advertised: the brokers' advertised hosts.
+        """
+        return list(advertised)
+
+
+class BrokerSection(SourceSection):
+    """The configuration of a source of the brokers' metrics."""
+
+    @abstractmethod
+    def open(self, target: SourceTarget) -> MetricsSource:
+        """Open the source.
+
+        Raises:
+            ConfigError: a node cannot be reached or judged, or a secret or file is missing.
+        """
+
+
+class HostSection(SourceSection):
+    """The configuration of a source of the hosts' metrics."""
+
+    @abstractmethod
+    def open(self, target: SourceTarget) -> HostSource:
+        """Open the source.
+
+        Raises:
+            ConfigError: a host cannot be reached, or a secret or file is missing.
+        """
+
+
+BrokerId = Annotated[int, Whole(0, 2**31 - 1)]
+
+
+def _by_broker(value: Any, values: str) -> Any:
+    """Broker ids as numbers: `--set` passes them as text."""
+    if not isinstance(value, Mapping) or not value:
+        raise UnexpectedError(f"a map of broker ids to {values}")
+    return {
+        int(key) if isinstance(key, str) and key.isdecimal() else key: each
+        for key, each in value.items()
+    }
+
+
+_ENDPOINTS = BeforeValidator(partial(_by_broker, values="addresses, such as {1: broker-1:9999}"))
+_VALUES = BeforeValidator(partial(_by_broker, values="values of the label, such as {1: kafka-1}"))
+
+
+class AddressedSection(SourceSection):
+    """A source with an address for each broker: one port for all, or an endpoint for each.
+
+    Attributes:
+        port: the same port on each broker's advertised host.
+        endpoints: broker id → host:port.
+    """
+
+    port: Annotated[int, Whole(1, 65_535)] | None = None
+    endpoints: Annotated[Mapping[BrokerId, HostPort], _ENDPOINTS] | None = None
+
+    @model_validator(mode="after")
+    def _require_port_or_endpoints(self) -> Self:
+        if (self.port is None) == (self.endpoints is None):
+            raise ValueError(
+                "expected exactly one of port (the same on every broker) and endpoints "
+                "(an address for each broker id); set one and leave the other out"
+            )
+        return self
+
+    def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
+        """Broker id → host:port of its metrics.
+
+        Args:
+            hosts: broker id → advertised host, of all brokers.
+
+        Raises:
+            ConfigError: a broker has no endpoint, or several brokers have the same address where
+                each needs its own.
+        """
+        if self.endpoints is None:
+            given = {broker: join_address(hosts[broker], self.port or 0) for broker in hosts}
+        else:
+            given = {broker: self.endpoints[broker] for broker in hosts if broker in self.endpoints}
+            if missing := sorted(set(hosts) - set(given)):
+                raise ConfigError(
+                    f"cluster {self.key}.endpoints has no address for broker {missing[0]}; the "
+                    f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
+                )
+        is_host = isinstance(self, HostSection)
+        for address in given.values():
+            ids = sorted(broker for broker, each in given.items() if each == address)
+            if len(ids) == 1 or (is_host and self.endpoints is not None):
+                continue
+            what = f"{self.key}.endpoints names {address} for"
+            if self.endpoints is None:
+                what = f"{self.key}.port {self.port} leads to {address} for the advertised host of"
+            raise ConfigError(
+                f"cluster {what} {named_brokers(ids)}, where one process answers; expected the "
+                f"address of each; list them in {self.key}.endpoints"
+                f"{', the same one for brokers on the same machine' if is_host else ''}"
+            )
+        return given
+
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """See `SourceSection.require_usable`."""
+        self.addresses(hosts)
+
+    def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
+        """See `SourceSection.contacted_hosts`."""
+        if self.endpoints is None:
+            return list(advertised)
+        return [each.rpartition(":")[0].strip("[]") for each in self.endpoints.values()]
+
+
+class SecuredSection(AddressedSection):
+    """A source that may require a password or speak TLS.
+
+    Attributes:
+        username_from, password_from: where its user and password are.
+        tls: whether it speaks TLS.
+        cafile: PEM file of the certificates to trust, in place of the default authorities.
+        check_hostname: whether a broker's certificate must name its host.
+    """
+
+    tls_keys: ClassVar[tuple[str, ...]] = ("cafile",)
+
+    username_from: SecretReference | None = None
+    password_from: SecretReference | None = None
+    tls: bool = False
+    cafile: str | None = None
+    check_hostname: bool = True
+
+    @model_validator(mode="after")
+    def _require_complete_login(self) -> Self:
+        if (self.username_from is None) != (self.password_from is None):
+            raise ValueError("username_from and password_from belong together; add the other one")
+        for key in self.tls_keys:
+            if getattr(self, key) is not None and not self.tls:
+                raise ValueError(f"{key} has no effect without tls; add tls: true or remove {key}")
+        return self
+
+    def unencrypted_secret(self) -> str | None:
+        """See `SourceSection.unencrypted_secret`."""
+        return "password" if self.password_from is not None and not self.tls else None
+
+    def user_and_password(self) -> tuple[str, str] | None:
+        """The user and the password, secrets resolved; None where there is none.
+
+        Raises:
+            ConfigError: a secret is missing.
+        """
+        if self.username_from is None or self.password_from is None:
+            return None
+        return (
+            read_secret(self.username_from, f"{self.key}.username_from"),
+            read_secret(self.password_from, f"{self.key}.password_from"),
+        )
+
+
+class HttpSection(SecuredSection):
+    """A source that is read over HTTP.
+
+    Attributes:
+        token_from: where a bearer token is; read anew for every scrape.
+        certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
+    """
+
+    tls_keys: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
+    tls_remedy: ClassVar[str] = (
+        "let the exporters speak HTTPS (httpServer.ssl of the JMX exporter, tls_server_config of "
+        "node_exporter)"
+    )
+
+    token_from: SecretReference | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+
+    @model_validator(mode="after")
+    def _require_one_login(self) -> Self:
+        if self.token_from is not None and self.password_from is not None:
+            raise ValueError(
+                "expected one of token_from and username_from with password_from; set one and "
+                "leave the other out"
+            )
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile belong together; add the other one")
+        return self
+
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """See `SourceSection.require_usable`."""
+        super().require_usable(hosts)
+        self.access()
+
+    def unencrypted_secret(self) -> str | None:
+        """See `SourceSection.unencrypted_secret`."""
+        if self.token_from is not None and not self.tls:
+            return "token"
+        return super().unencrypted_secret()
+
+    def access(self) -> HttpAccess:
+        """The login and the certificates for HTTP.
+
+        Raises:
+            ConfigError: a secret is missing, or cannot be sent.
+        """
+        has_login = self.token_from is not None or self.password_from is not None
+        if has_login:
+            self._login()  # reports a missing secret before any connection
+        return HttpAccess(
+            self.key,
+            self.tls,
+            self.cafile,
+            self.certfile,
+            self.keyfile,
+            self.check_hostname,
+            self._login if has_login else None,
+        )
+
+    def _login(self) -> str:
+        if self.token_from is not None:
+            return bearer(read_secret(self.token_from, f"{self.key}.token_from"), self.key)
+        return basic(*(self.user_and_password() or ("", "")), self.key)
+
+
+_MATCHER = r'\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*'
+_URL = Text(
+    r"https?://[^\s/?#@]+(?:/[^\s?#]*)?",
+    "the URL of a Prometheus server, such as https://prometheus.example.com",
+)
+_SELECTOR = Text(rf"\{{?{_MATCHER}(?:,{_MATCHER})*,?\s*\}}?", 'matchers such as job="kafka"')
+_LABEL = Text(r"[a-zA-Z_]\w*", "the name of a label, such as instance or pod")
+_PATTERN = Text(r".*\(.*\).*", r"a regular expression with one group, such as -(\d+)$")
+_OF_SERVER = ("selector", "broker_label", "broker_pattern", "broker_values")
+
+
+class ServedSection(HttpSection):
+    """Exporters with an address each, or a Prometheus server that scrapes them.
+
+    Attributes:
+        server: base URL of the server.
+        selector: matchers that select the exporters of this cluster, and no others.
+        broker_label: label whose value tells brokers apart.
+        broker_pattern: regular expression whose group is the broker id in that value.
+        broker_values: broker id → that value.
+    """
+
+    what: ClassVar[str] = "the brokers"
+    shares_values: ClassVar[bool] = False
+
+    server: Annotated[str, _URL] | None = None
+    selector: Annotated[str, _SELECTOR] | None = None
+    broker_label: Annotated[str, _LABEL] = "instance"
+    broker_pattern: Annotated[str, _PATTERN] | None = None
+    broker_values: Annotated[Mapping[BrokerId, str], _VALUES] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_tls_of_url(cls, value: Any) -> Any:
+        """The section with `tls` as the URL of the server says."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("server"), str):
+            return value
+        is_https = value["server"].startswith("https://")
+        if value.get("tls") is True and not is_https:
+            raise ValueError(
+                f"tls is true and server {value['server']}; expected https://; correct the URL or "
+                "remove tls"
+            )
+        if value.get("tls") is False and is_https:
+            raise ValueError(
+                f"tls is false and server {value['server']}; expected http:// or no tls; correct "
+                "the URL or remove tls"
+            )
+        return {**value, "tls": True} if is_https else value
+
+    @model_validator(mode="after")
+    def _require_port_or_endpoints(self) -> Self:
+        given = [key for key in ("port", "endpoints", "server") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                "expected exactly one of port (the same on every broker), endpoints (an address "
+                "for each broker id) and server (a Prometheus server); set one and leave the "
+                "others out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_server_of_its_keys(self) -> Self:
+        given = [key for key in _OF_SERVER if key in self.model_fields_set]
+        if self.server is None and given:
+            raise ValueError(f"{given[0]} has no effect without server; add server or remove it")
+        if self.server is not None and self.selector is None:
+            raise ValueError(
+                'server requires selector; add the matchers of this cluster, such as job="kafka"'
+            )
+        if self.broker_pattern is not None and self.broker_values is not None:
+            raise ValueError(
+                "expected one of broker_pattern and broker_values; set one and leave the other out"
+            )
+        if self.broker_pattern is not None and _groups(self.broker_pattern) != 1:
+            raise ValueError(
+                f"broker_pattern is {self.broker_pattern!r}; expected {_PATTERN.expected()}; "
+                "correct it"
+            )
+        return self
+
+    def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
+        """See `AddressedSection.addresses`; no addresses with a server."""
+        return {} if self.server is not None else super().addresses(hosts)
+
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """See `SourceSection.require_usable`."""
+        super().require_usable(hosts)
+        missing = sorted(set(hosts) - set(self.broker_values or hosts))
+        if missing:
+            raise ConfigError(
+                f"cluster {self.key}.broker_values has no value for broker {missing[0]}; the "
+                f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
+            )
+
+    def tls_hint(self) -> tuple[str, str]:
+        """See `SourceSection.tls_hint`."""
+        if self.server is None:
+            return super().tls_hint()
+        return f"https:// in {self.key}.server", "let the server, or a proxy before it, speak HTTPS"
+
+    def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
+        """See `SourceSection.contacted_hosts`."""
+        if self.server is None:
+            return super().contacted_hosts(advertised)
+        return [urlsplit(self.server).hostname or ""]
+
+    def served(
+        self, hosts: Mapping[int, str], deadline_s: float
+    ) -> tuple[ServerApi, FeedSpec] | None:
+        """The server and what to read there; None where exporters are scraped.
+
+        Args:
+            hosts: broker id → advertised host.
+            deadline_s: longest silence of the server [s].
+
+        Raises:
+            ConfigError: a secret or a file is missing.
+        """
+        if self.server is None or self.selector is None:
+            return None
+        label = BrokerLabel(
+            self.key,
+            self.broker_label,
+            self.broker_pattern,
+            self.broker_values,
+            is_shared=self.shares_values,
+        )
+        selector = self.selector.strip().removeprefix("{").removesuffix("}").strip().strip(",")
+        api = ServerApi(self.server, self.access(), deadline_s)
+        return api, FeedSpec(selector, label, hosts, self.what)
+
+
+def _groups(pattern: str) -> int:
+    """The number of groups of a regular expression; 0 for a malformed one."""
+    try:
+        return re.compile(pattern).groups
+    except re.error:
+        return 0
 
 
 class ClientOnly(BrokerSection):
     """A cluster that shows no metrics; its key has the value true."""
 
     key: ClassVar[str] = "metrics.client_only"
-    meaning: ClassVar[str] = "the brokers show no metrics, and only what clients see judges."
-    example: ClassVar[str] = "client_only: true"
-    remedy: ClassVar[str] = "set metrics.client_only: true"
     suits_testbed: ClassVar[bool] = True
-
-    @classmethod
-    def field(cls) -> tuple[Any, Any]:
-        """See `SourceSection.field`."""
-        return bool, False
-
-    @classmethod
-    def configured(cls, value: Any) -> ClientOnly | None:
-        """See `SourceSection.configured`."""
-        return cls() if value else None
 
     def open(self, target: SourceTarget) -> MetricsSource:
         """See `BrokerSection.open`."""
@@ -101,8 +532,6 @@ class NodeExporter(ServedSection, HostSection):
     """
 
     key: ClassVar[str] = "metrics.host.prometheus"
-    meaning: ClassVar[str] = "node_exporter on each of them."
-    example: ClassVar[str] = "prometheus"
     what: ClassVar[str] = "the brokers' hosts"
     shares_values: ClassVar[bool] = True
 
@@ -122,11 +551,6 @@ class NodeExporter(ServedSection, HostSection):
 class LocalProc(HostSection):
     """/proc of this machine, for brokers that run on it; needs no configuration."""
 
-    @classmethod
-    def configured(cls, value: Any) -> LocalProc:
-        """See `SourceSection.configured`."""
-        return cls()
-
     def open(self, target: SourceTarget) -> HostSource:
         """See `HostSection.open`."""
         return target.local_hosts()
@@ -136,10 +560,6 @@ class Jmx(SecuredSection, BrokerSection):
     """The brokers' JMX; TLS applies to its registry, too."""
 
     key: ClassVar[str] = "jmx"
-    example: ClassVar[str] = "jmx: {port: 9999}"
-    remedy: ClassVar[str] = (
-        "start the brokers with JMX_PORT and add `jmx: {port: 9999}` with that port"
-    )
     tls_remedy: ClassVar[str] = (
         "start the brokers with com.sun.management.jmxremote.ssl and .registry.ssl"
     )
@@ -168,11 +588,6 @@ class Jmx(SecuredSection, BrokerSection):
 
 class JmxOfStartedBrokers(BrokerSection):
     """JMX of brokers that the run started, which needs no configuration."""
-
-    @classmethod
-    def configured(cls, value: Any) -> JmxOfStartedBrokers:
-        """See `SourceSection.configured`."""
-        return cls()
 
     def open(self, target: SourceTarget) -> MetricsSource:
         """See `BrokerSection.open`."""
@@ -212,9 +627,6 @@ class ExtensionSection(BrokerSection):
     """
 
     key: ClassVar[str] = "metrics.extension"
-    meaning: ClassVar[str] = "a source of an installed package, see docs/extending.md."
-    example: ClassVar[str] = "extension"
-    remedy: ClassVar[str] = "name the source of an installed package in metrics.extension"
 
     source: Annotated[str, ExtensibleName((), SOURCES)]
     options: Annotated[Mapping[str, str], BeforeValidator(_as_texts)] = Field(default_factory=dict)
@@ -277,9 +689,6 @@ class Prometheus(ServedSection, BrokerSection):
     """
 
     key: ClassVar[str] = "metrics.prometheus"
-    meaning: ClassVar[str] = "exporters that are scraped."
-    example: ClassVar[str] = "prometheus"
-    remedy: ClassVar[str] = "name their exporters in metrics.prometheus"
 
     rules: Annotated[str, Text(r"\S.*", "auto, or the name of a rule set, such as strimzi")] = AUTO
 
@@ -301,148 +710,56 @@ class Prometheus(ServedSection, BrokerSection):
         return source
 
 
-Section = TypeVar("Section", bound=SourceSection)
+class HostMetrics(ConfigModel):
+    """The source of the metrics of the brokers' hosts.
 
-BROKER_SOURCES: tuple[type[BrokerSection], ...] = (
-    Jmx,
-    Prometheus,
-    ClientOnly,
-    ExtensionSection,
-    JmxOfStartedBrokers,
-)
-"""Sources of the brokers' metrics; the last needs no configuration and is the default."""
-HOST_SOURCES: tuple[type[HostSection], ...] = (NodeExporter, LocalProc)
-"""Sources of the hosts' metrics; the last needs no configuration and is the default."""
-
-_METRICS = "metrics"
-_HOST = "metrics.host"
-
-
-def _kinds_in(kinds: Sequence[type[Section]], parent: str) -> dict[str, type[Section]]:
-    """Key → kind, of the kinds whose key stands directly in the section `parent`."""
-    places = {kind: kind.key.rpartition(".") for kind in kinds if kind.key}
-    return {key: kind for kind, (above, _, key) in places.items() if above == parent}
-
-
-def _keys_of(kinds: Mapping[str, type[SourceSection]]) -> dict[str, Any]:
-    """Fields of a model with a key for each kind."""
-    fields = {key: (kind, *kind.field()) for key, kind in kinds.items()}
-    return {
-        key: (annotation, Field(default, description=kind.meaning))
-        for key, (kind, annotation, default) in fields.items()
-    }
-
-
-def _configured_in(section: ConfigModel, kinds: Mapping[str, type[SourceSection]]) -> list[str]:
-    """Keys of the kinds that a section configures."""
-    return [key for key, kind in kinds.items() if kind.configured(getattr(section, key))]
-
-
-def _examples(kinds: Mapping[str, type[SourceSection]], joint: str) -> str:
-    return joint.join(kind.example for kind in kinds.values())
-
-
-_IN_HOST = _kinds_in(HOST_SOURCES, _HOST)
-_IN_METRICS = _kinds_in(BROKER_SOURCES, _METRICS)
-
-
-class _HostMetrics(ConfigModel):
-    """The source of the metrics of the brokers' hosts."""
-
-    @model_validator(mode="after")
-    def _require_one_source(self) -> _HostMetrics:
-        if len(_configured_in(self, _IN_HOST)) != 1:
-            raise ValueError(
-                f"expected one of {_examples(_IN_HOST, ' and ')}; set one and leave any other "
-                f"out, or remove {_HOST}"
-            )
-        return self
-
-
-class _Metrics(ConfigModel):
-    """The source of the brokers' metrics where it is not JMX, and that of their hosts' metrics."""
-
-    if TYPE_CHECKING:
-        host: _HostMetrics | None
-
-    @model_validator(mode="after")
-    def _require_one_source(self) -> _Metrics:
-        configured = _configured_in(self, _IN_METRICS)
-        if len(configured) > 1:
-            raise ValueError(
-                f"expected one of {_examples(_IN_METRICS, ' and ')}; set one and leave the other "
-                "out"
-            )
-        if not configured and self.host is None:
-            raise ValueError(
-                f"expected {_examples(_IN_METRICS, ', ')} or host; set one, or remove metrics"
-            )
-        return self
-
-
-if TYPE_CHECKING:
-    HostMetrics = _HostMetrics
-    Metrics = _Metrics
-else:
-    HostMetrics = create_model(
-        "HostMetrics", __base__=_HostMetrics, __doc__=_HostMetrics.__doc__, **_keys_of(_IN_HOST)
-    )
-    Metrics = create_model(
-        "Metrics",
-        __base__=_Metrics,
-        __doc__=_Metrics.__doc__,
-        **_keys_of(_IN_METRICS),
-        host=(
-            HostMetrics | None,
-            Field(None, description="metrics of their hosts, beside any source of the brokers'"),
-        ),
-    )
-
-
-def configured_sources(cluster: ConfigModel) -> Iterator[SourceSection]:
-    """The sections of all sources that a cluster's file configures."""
-    for kind in (*BROKER_SOURCES, *HOST_SOURCES):
-        section = _section_of(kind, cluster)
-        if kind.key and section is not None:
-            yield section
-
-
-def broker_source(cluster: ConfigModel) -> BrokerSection:
-    """The section that opens the source of the brokers' metrics."""
-    return _first_of(BROKER_SOURCES, cluster)
-
-
-def host_source(cluster: ConfigModel) -> HostSection:
-    """The section that opens the source of the hosts' metrics."""
-    return _first_of(HOST_SOURCES, cluster)
-
-
-def require_one_broker_source(cluster: ConfigModel) -> None:
-    """Check that the file of a cluster that runs already configures one source of its brokers.
-
-    Raises:
-        ValueError: it configures none, or several.
+    Attributes:
+        prometheus: node_exporter on each of them.
     """
-    kinds = [kind for kind in BROKER_SOURCES if kind.key]
-    given = [kind.key for kind in kinds if _section_of(kind, cluster) is not None]
-    if len(given) == 1:
-        return
-    names = [key.partition(".")[0] for key in given]
-    what = f"{' and '.join(names)} are both given" if given else f"{kinds[0].key} is missing"
-    raise ValueError(
-        f"{what}; the brokers' metrics decide what they sustain; "
-        f"{', or '.join(kind.remedy for kind in kinds)}; expected one of them"
-    )
+
+    prometheus: NodeExporter | None = None
+
+    @model_validator(mode="after")
+    def _require_one_source(self) -> Self:
+        if self.prometheus is None:
+            raise ValueError(
+                "expected one of prometheus; set one and leave any other out, or remove "
+                "metrics.host"
+            )
+        return self
 
 
-def _first_of(kinds: Iterable[type[Section]], cluster: ConfigModel) -> Section:
-    found = (_section_of(kind, cluster) for kind in kinds)
-    return next(section for section in found if section is not None)
+class Metrics(ConfigModel):
+    """The source of the brokers' metrics where it is not JMX, and that of their hosts' metrics.
 
+    Attributes:
+        prometheus: exporters that are scraped.
+        client_only: the brokers show no metrics, and only what clients see judges.
+        extension: a source of an installed package, see docs/extending.md.
+        host: metrics of their hosts, beside any source of the brokers'.
+    """
 
-def _section_of(kind: type[Section], cluster: ConfigModel) -> Section | None:
-    """The section of a kind in a cluster's file; None where it is not configured."""
-    value: Any = cluster
-    for key in filter(None, kind.key.split(".")):
-        value = getattr(value, key, None)
-    return kind.configured(value)
+    prometheus: Prometheus | None = None
+    client_only: bool = False
+    extension: ExtensionSection | None = None
+    host: HostMetrics | None = None
+
+    @property
+    def broker_sources(self) -> list[BrokerSection]:
+        """The configured sources of the brokers' metrics."""
+        found = (self.prometheus, ClientOnly() if self.client_only else None, self.extension)
+        return [each for each in found if each is not None]
+
+    @model_validator(mode="after")
+    def _require_one_source(self) -> Self:
+        if len(self.broker_sources) > 1:
+            raise ValueError(
+                "expected one of prometheus and client_only: true and extension; set one and leave "
+                "the other out"
+            )
+        if not self.broker_sources and self.host is None:
+            raise ValueError(
+                "expected prometheus, client_only: true, extension or host; set one, or remove "
+                "metrics"
+            )
+        return self

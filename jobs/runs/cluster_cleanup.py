@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.connect import join_address
 from jobs.cluster.lock import RunLocks, holder_text
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.topic_plan import Leftover, delete_leftovers, leftovers
 from jobs.config.loading import load_cluster
 from jobs.console.events import Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
+from jobs.engine.network.options import join_address
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.units import UNKNOWN, iso_utc
 

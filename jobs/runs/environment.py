@@ -14,11 +14,11 @@ import psutil
 
 from jobs.cluster.admin import AdminError, TopicSize
 from jobs.cluster.opening import OpenCluster
-from jobs.cluster.sources import changed_properties, features
+from jobs.cluster.sources import changed_properties
 from jobs.cluster.topic_plan import Assignment
 from jobs.cluster.topic_set import REFUSED_ASSIGNMENTS
 from jobs.config import Configuration
-from jobs.config.metrics_registry import ExtensionSection, configured_sources
+from jobs.config.metrics_registry import ExtensionSection
 from jobs.setup.places import child_environment
 from jobs.setup.version import __version__
 from metrics.common.extensions import CLIENTS, SOURCES, version_of
@@ -94,7 +94,7 @@ def packages_of_extensions(config: Configuration) -> dict[str, str]:
     ]
     names += [
         (SOURCES, section.source)
-        for section in configured_sources(config.cluster)
+        for section in config.cluster.sources
         if isinstance(section, ExtensionSection)
     ]
     found = dict(filter(None, (version_of(group, name) for group, name in names)))
@@ -171,7 +171,7 @@ def _of_cluster(opened: OpenCluster, config: Configuration) -> dict[str, str]:
         return {f"topic.config.{name}": str(value) for name, value in would_have.items()}
 
     def of_features() -> dict[str, str]:
-        return {f"cluster.{name}": level for name, level in features(admin).items()}
+        return {f"cluster.{name}": level for name, level in admin.features().items()}
 
     return {
         "cluster.id": opened.info.cluster_id,

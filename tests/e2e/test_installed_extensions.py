@@ -30,9 +30,8 @@ metrics:
 READ = """
 import json, sys
 from jobs.config.loading import load_cluster
-from jobs.config.metrics_registry import broker_source
-from jobs.config.metrics_section import SourceTarget
-source = broker_source(load_cluster(sys.argv[1])).open(
+from jobs.config.metrics_registry import SourceTarget
+source = load_cluster(sys.argv[1]).broker_source.open(
     SourceTarget({1: "127.0.0.1"}, "4.1", None, None)
 )
 (sample,) = source.sample_all()

@@ -9,7 +9,7 @@ import pytest
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.permissions import permissions, quotas_of
-from jobs.cluster.sources import changed_properties, features, replicas_by_broker
+from jobs.cluster.sources import changed_properties, replicas_by_broker
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.launcher import start
@@ -31,7 +31,7 @@ def test_every_request_of_a_run_is_answered(version: str) -> None:
         first = info.broker_ids[0]
         assert int(admin.broker_config(first, ["num.io.threads"])["num.io.threads"] or 0) > 0
         assert changed_properties(admin, first)
-        assert features(admin) is not None
+        assert admin.features() is not None
 
         topics = Topics(admin, f"older-{uuid.uuid4().hex[:8]}")
         pattern = load_workload("demo", ["workload.topic.replication_factor=2"]).pattern(1_000)

@@ -13,8 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.cluster import metrics_rules
 from jobs.checks.finding import Severity
-from jobs.config.metrics_registry import Prometheus
-from jobs.config.metrics_section import SourceTarget
+from jobs.config.metrics_registry import Prometheus, SourceTarget
 from jobs.testbed.places import free_ports
 from metrics.common.errors import ConfigError
 from metrics.sources.prometheus import PrometheusSource

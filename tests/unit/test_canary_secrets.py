@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from jobs.config import describe, load, load_cluster
-from jobs.config.metrics_registry import configured_sources
 from jobs.runs.results import command_of
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError
@@ -71,7 +70,7 @@ def shown(action: Callable[[], Any]) -> str:
             config_text(config),
             json.dumps(describe(config.cluster), default=str),
             str(command_of(settings)),
-            *(str(section.unencrypted_secret()) for section in configured_sources(config.cluster)),
+            *(str(section.unencrypted_secret()) for section in config.cluster.sources),
         )
     )
 
@@ -111,7 +110,7 @@ def test_a_reference_is_recorded_and_its_value_is_in_no_repr(
     file.write_text(json.dumps(document).replace('"R"', '"env:CANARY_VARIABLE"'))
     config = load(str(file), "quick", "quick")
     options = config.cluster.client_kwargs()
-    sources = configured_sources(config.cluster)
+    sources = config.cluster.sources
     opened = [each.access() for each in sources if hasattr(each, "access")]
     assert CANARY not in shown(lambda: config) + repr((config, options, opened))
 

@@ -12,8 +12,7 @@ import pytest
 import trustme
 
 from jobs.config import Cluster, load_cluster
-from jobs.config.metrics_registry import NodeExporter, Prometheus, broker_source, host_source
-from jobs.config.metrics_section import SourceTarget
+from jobs.config.metrics_registry import NodeExporter, Prometheus, SourceTarget
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.http_access import bearer
@@ -39,7 +38,7 @@ def loaded(folder: Path, keys: str, *overrides: str) -> Cluster:
 def test_a_server_has_tls_by_its_url(tmp_path: Path) -> None:
     keys = f"server: {URL}\nselector: '{SELECTOR}'\ncafile: /ca.pem"
     cluster = loaded(tmp_path, keys, "cluster.metrics.prometheus.broker_values.1=kafka-1")
-    section = broker_source(cluster)
+    section = cluster.broker_source
     assert isinstance(section, Prometheus)
     assert (section.server, section.tls, section.rules) == (URL, True, "auto")
     assert (section.broker_label, section.broker_values) == ("instance", {1: "kafka-1"})
@@ -109,11 +108,11 @@ def test_brokers_and_hosts_are_read_from_a_server_with_tls_and_a_token(
                 },
             }
         )
-        assert isinstance(host_source(cluster), NodeExporter)
+        assert isinstance(cluster.host_source, NodeExporter)
         target = target_of({1: "localhost"})
-        with closing(broker_source(cluster).open(target)) as source:
+        with closing(cluster.broker_source.open(target)) as source:
             assert isinstance(source, PrometheusServerSource)
             assert [each.error for each in source.sample_all()] == [None]
-        with closing(host_source(cluster).open(target)) as hosts:
+        with closing(cluster.host_source.open(target)) as hosts:
             assert isinstance(hosts, ServedHosts)
             assert hosts.brokers == {"localhost": (1,)}

@@ -22,8 +22,7 @@ from jobs.checks.finding import Severity
 from jobs.checks.survey import Needs
 from jobs.config import load
 from jobs.config.loading import load_cluster
-from jobs.config.metrics_registry import broker_source
-from jobs.config.metrics_section import SourceTarget
+from jobs.config.metrics_registry import SourceTarget
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
@@ -302,7 +301,7 @@ def section(folder: Path, keys: str) -> Any:
     """The source that a cluster's file configures."""
     file = folder / "cluster.yaml"
     file.write_text(f'bootstrap_servers: ["b:9092"]\nmetrics:\n  extension: {keys}\n')
-    return broker_source(load_cluster(str(file)))
+    return load_cluster(str(file)).broker_source
 
 
 def test_a_source_of_a_package_reads_brokers_over_http(

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load_cluster
-from jobs.config.metrics_registry import Prometheus, broker_source
+from jobs.config.metrics_registry import Prometheus
 from jobs.init import init
 from metrics.common.errors import ConfigError
 
@@ -50,7 +50,7 @@ def test_a_prometheus_server_is_asked_for_its_url_selector_and_label(tmp_path: P
     answers = "b:9092\nPLAINTEXT\nprometheus-server\nhttps://p.example.com\n\npod\n"
     done = run_init(file, answers=answers)
     assert done.exception is None, done.output
-    found = broker_source(load_cluster(str(file)))
+    found = load_cluster(str(file)).broker_source
     assert isinstance(found, Prometheus)
     assert (found.server, found.selector) == ("https://p.example.com", 'job="kafka"')
     assert (found.broker_label, found.tls) == ("pod", True)
@@ -58,7 +58,7 @@ def test_a_prometheus_server_is_asked_for_its_url_selector_and_label(tmp_path: P
     known = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=prometheus-server", "--force")
     done = run_init(file, *known, *options)
     assert done.exception is None, done.output
-    found = broker_source(load_cluster(str(file)))
+    found = load_cluster(str(file)).broker_source
     assert isinstance(found, Prometheus)
     assert (found.server, found.selector, found.broker_label) == ("http://p", 'job="k"', "host")
     done = run_init(file, *known, *options, "--metrics-selector=kafka")

@@ -29,7 +29,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of
 from jobs.cluster.permissions import permissions
-from jobs.cluster.sources import changed_properties, features, replicas_by_broker
+from jobs.cluster.sources import changed_properties, replicas_by_broker
 from metrics.sources.client_only import Replicas
 from tests.support.fake_cluster import FakeCluster, Habits
 
@@ -95,7 +95,7 @@ def test_every_request_is_answered(versions: dict[Any, Any]) -> None:
         assert "idle" not in cluster.groups
         admin.delete_topic("u")
         assert admin.topic_names() == {"t"}
-        assert features(admin) == {}
+        assert admin.features() == {}
         assert replicas_by_broker(admin) == {0: Replicas(1, 0, 0), 1001: Replicas(1, 0, 0)}
 
 
@@ -204,7 +204,7 @@ def test_brokers_that_cannot_report_features_are_an_error_with_its_cause() -> No
         connected(versions={ApiVersionsRequest: 2}) as (admin, _),
         pytest.raises(AdminError, match="IncompatibleBrokerVersion"),
     ):
-        features(admin)
+        admin.features()
 
 
 def test_permissions_that_the_brokers_do_not_show_are_unknown_and_named() -> None:

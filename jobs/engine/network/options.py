@@ -45,6 +45,11 @@ class ClientIds:
         return client_id.startswith(self.of(prefix))
 
 
+def join_address(host: str, port: int) -> str:
+    """`host:port`; an IPv6 host stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def client_id_of(name: str, options: Mapping[str, Any]) -> str:
     """The client id of the connection with this name, by the connection options."""
     ids = options.get("client_id") or ClientIds()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from jobs.engine.network.options import NAME_PREFIX, client_id_of
+from jobs.engine.network.options import NAME_PREFIX, client_id_of, join_address
 from jobs.engine.network.pacing import PATIENCE
 from jobs.engine.task.control_channel import ControlAddress
 from metrics.traffic.pattern import TrafficPattern
@@ -186,10 +186,7 @@ class TrialPlan:
     @property
     def servers(self) -> list[str]:
         """The brokers as bootstrap addresses."""
-        return [
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            for host, port in self.brokers.values()
-        ]
+        return [join_address(*each) for each in self.brokers.values()]
 
     def client_id(self, name: str) -> str:
         """The client id of the producer or member with this name."""

@@ -24,7 +24,6 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, load_cluster
-from jobs.config.metrics_registry import broker_source
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, Table, note, warn
 from jobs.features.learn.survey import Bounds, Survey, Surveyor
 from jobs.features.learn.topics import matching_topics
@@ -70,7 +69,7 @@ def history_of(
     cluster: Cluster, opened: OpenCluster, clock: Callable[[], float] = time.time
 ) -> Past:
     """The past of the cluster; empty where its file names no Prometheus server."""
-    if getattr(broker_source(cluster), "server", None) is None:
+    if getattr(cluster.broker_source, "server", None) is None:
         return Past()
     try:
         with closing(open_metrics(cluster, opened, None)) as source:
