@@ -16,7 +16,6 @@ from search.model import (
     Done,
     GaveUp,
     Interval,
-    IntervalSearcher,
     Measure,
     Observation,
     Searcher,
@@ -140,9 +139,7 @@ class Budgeted:
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The searcher's interval, where it states one."""
-        if isinstance(self._searcher, IntervalSearcher):
-            return self._searcher.interval(history)
-        return None
+        return self._searcher.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """The searcher's estimate, cut to the budget."""

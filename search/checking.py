@@ -47,7 +47,6 @@ from search.estimate import Curve
 from search.guide import Guide
 from search.guided import Guided
 from search.model import (
-    LEVEL,
     PRODUCERS,
     Bracket,
     Change,
@@ -55,16 +54,15 @@ from search.model import (
     Done,
     GaveUp,
     Interval,
-    IntervalSearcher,
     LoadWords,
     Measure,
     Observation,
     Searcher,
+    Trials,
     Verdict,
     invalid_in_a_row,
-    load_verdicts_of,
 )
-from search.posterior import FLUKE, STRAY, STRAY_SPREAD, TrialEvidence, evidence_of
+from search.posterior import FLUKE, STRAY, STRAY_SPREAD, Posterior, TrialEvidence, evidence_of
 
 LEAST = 0.06
 """Smallest change of the limit that counts as one [ln]."""
@@ -82,26 +80,8 @@ _REACH = 0.5
 _ROOT_2 = math.sqrt(2.0)
 
 
-@dataclass(frozen=True)
-class Suspicion:
-    """The evidence of a change in the trials of a point.
-
-    Attributes:
-        probability: probability that the limit changed by `LEAST` or more.
-        last_before, since: the last trial that was very probably before the change and the first
-            one that was very probably after it, as positions among the valid trials.
-        before, after: the 90 % interval of the limit before and after the most probable change.
-    """
-
-    probability: float
-    last_before: int = 0
-    since: int = 0
-    before: Interval | None = None
-    after: Interval | None = None
-
-
-def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Suspicion:
-    """The evidence of a change in the trials of a point.
+def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Change:
+    """The probable change in the trials of a point; its positions are among these trials.
 
     Args:
         trials: evidence of the valid trials, oldest first.
@@ -109,7 +89,7 @@ def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Suspicion:
     """
     count = len(trials)
     if count < 2:
-        return Suspicion(0.0)
+        return Change(0, 0, 0.0)
     grid = _grid(trials, curve)
     steady = 0.0
     splits = [0.0] * count
@@ -126,17 +106,17 @@ def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Suspicion:
     changed = prior * sum(splits)
     total = changed + (1.0 - PROBABLE) * steady
     if total <= 0.0:
-        return Suspicion(0.0)
+        return Change(0, 0, 0.0)
     likeliest = max(range(1, count), key=splits.__getitem__)
     before, after = [0.0] * len(grid), [0.0] * len(grid)
     for weight, firsts, lasts in sides:
         one, other = firsts[likeliest - 1], lasts[likeliest]
         before = _plus(before, weight, _times(one, _apart(other)))
         after = _plus(after, weight, _times(other, _apart(one)))
-    return Suspicion(
-        changed / total,
+    return Change(
         _split_at(splits, _TAIL) - 1,
         _split_at(splits, 1.0 - _TAIL),
+        changed / total,
         _interval(grid, before),
         _interval(grid, after),
     )
@@ -220,21 +200,11 @@ def _times(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def _interval(grid: Sequence[float], weights: Sequence[float]) -> Interval | None:
-    total = sum(weights)
+    total, step = sum(weights), grid[1] - grid[0]
     if total <= 0.0:
         return None
-    tail = (1.0 - LEVEL) / 2.0
-    step = grid[1] - grid[0]
-    found = []
-    for share in (tail, 0.5, 1.0 - tail):
-        reached = 0.0
-        for x, weight in zip(grid, weights, strict=True):
-            if weight > 0.0 and reached + weight >= share * total:
-                part = (share * total - reached) / weight
-                found.append(math.exp(x + step * (part - 0.5)))
-                break
-            reached += weight
-    return Interval(found[0], found[2], found[1])
+    shares = tuple(weight / total for weight in weights)
+    return Posterior(grid[0] - 0.5 * step, step, shares).interval()
 
 
 def _bell(away: float) -> float:
@@ -287,7 +257,7 @@ class CheckedHistory:
     start: int = 0
     plain: int = 0
     changes: tuple[Change, ...] = ()
-    found: Suspicion | None = None
+    found: Change | None = None
     is_suspicious: bool = False
     is_checked: bool = False
     looks: int = 0
@@ -349,9 +319,7 @@ class Checking:
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The searcher's interval, where it states one."""
-        if isinstance(self._searcher, IntervalSearcher):
-            return self._searcher.interval(self.searched(history))
-        return None
+        return self._searcher.interval(self.searched(history))
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end when no change is found."""
@@ -414,16 +382,15 @@ class Checking:
                 is_checked=is_checked,
                 looks=split.looks + (plain > split.plain),
             )
-        change = Change(
-            positions[found.last_before],
-            positions[found.since],
-            round(found.probability, 3),
-            found.before,
-            found.after,
+        change = replace(
+            found,
+            last_before=positions[found.last_before],
+            since=positions[found.since],
+            probability=round(found.probability, 3),
         )
         return CheckedHistory(change.since, len(history), (*split.changes, change))
 
-    def _is_suspicious(self, trials: Sequence[Observation], found: Suspicion, checks: int) -> bool:
+    def _is_suspicious(self, trials: Sequence[Observation], found: Change, checks: int) -> bool:
         """True where a change is probable, or possible and the repeats do not speak against it."""
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
@@ -438,7 +405,7 @@ class Checking:
         was_read = any(one is not None and seen.load == trials[-1].load for seen, one in early)
         return was_read and checks == 1
 
-    def _enough(self, trials: Sequence[Observation], found: Suspicion, checks: int) -> float:
+    def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
         """The probability of a change from which it is one.
 
         Where readings near the limit, or at the load that is repeated, do not differ, only trials
@@ -496,7 +463,7 @@ class Checking:
             return bracket.sustained
         if begun:
             return begun[-1].load
-        doubt = self._guide.find_doubt(valid, load_verdicts_of(valid), bracket)
+        doubt = self._guide.find_doubt(Trials(valid), bracket)
         if doubt is not None and doubt[0] in (bracket.sustained, bracket.overloaded):
             return doubt[0]
         loads = [seen.load for seen in valid]
@@ -594,7 +561,7 @@ def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
     return f"the limit {change.verb} from {before:,} to {words.amount(after)}"
 
 
-def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Suspicion:
+def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Change:
     """The evidence of a change in the trials of a point, oldest first."""
     valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
     curve = guide.curve_by_overloads(valid)

@@ -37,13 +37,11 @@ from search.model import (
     Done,
     GaveUp,
     Interval,
-    IntervalSearcher,
     Measure,
     Observation,
     Searcher,
+    Trials,
     Verdict,
-    bracket_of_verdicts,
-    load_verdicts_of,
 )
 
 HOLDS_MAX = 3
@@ -162,7 +160,7 @@ def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHi
         hold = Hold(load, windows, plan)
         if hold.broke_at is None:
             split = replace(split, last=hold, is_under_way=True)
-        elif load <= bracket_of_verdicts(load_verdicts_of(split.searched)).sustained:
+        elif load <= Trials(split.searched).bracket.sustained:
             over = [each for each in hold.valid if each.verdict is Verdict.OVERLOADED]
             # Two votes: the search repeats a single doubtful overload, and a hold is not doubtful.
             split = SplitHistory(tuple((over * 2)[-2:]), (*split.failed, hold))
@@ -211,24 +209,20 @@ class Confirming:
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The searcher's interval, where it states one."""
-        if isinstance(self._searcher, IntervalSearcher):
-            return self._searcher.interval(split_history(history, self._plan).searched)
-        return None
+        return self._searcher.interval(split_history(history, self._plan).searched)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end when the present hold, or the next one, lasts."""
         split = split_history(history, self._plan)
         left = self._searcher.trials_left(split.searched)
         last = split.last
-        if left or last is None or last.load != self._answer(split.searched):
+        decision = self._decided(split.searched)
+        answer = decision.bracket.sustained if isinstance(decision, Done) else None
+        if left or last is None or last.load != answer:
             return left + self._plan.windows
         if last.has_lasted:
             return 0
         return self._plan.windows - (len(last.valid) if split.is_under_way else 0)
-
-    def _answer(self, searched: tuple[Observation, ...]) -> int | None:
-        decision = self._decided(searched)
-        return decision.bracket.sustained if isinstance(decision, Done) else None
 
     def _window(self, decision: Done, hold: Hold | None) -> Decision:
         load, windows = decision.bracket.sustained, self._plan.windows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
@@ -11,6 +11,7 @@ from search.estimate import (
     READABLE_MIN,
     Curve,
     Estimate,
+    LoadEquation,
     Prior,
     below,
     delivered_readings,
@@ -21,12 +22,10 @@ from search.model import (
     PRODUCERS,
     Bracket,
     Interval,
-    LoadVerdict,
     LoadWords,
     Observation,
+    Trials,
     Verdict,
-    bracket_of_verdicts,
-    load_verdicts_of,
 )
 from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
 from search.signals import SATURATED_UTILIZATION, Signals
@@ -106,37 +105,32 @@ class Guide:
             and (self.signals.highest(self.hint) or 0.0) >= SATURATED_UTILIZATION
         )
 
-    def expectation(self, history: Sequence[Observation]) -> Estimate | None:
+    def expectation(self, trials: Trials) -> Estimate | None:
         """The estimate from smooth readings and neighbors, without verdicts.
 
         Neighbors that contradict the readings of this point are left out.
         """
-        curve = self.curve_of(history)
-        found = readings(self._credible(history), self.signals, curve, self.noise)
-        if self.prior is not None and found:
-            alone = solve(found, None, curve)
-            if alone is not None and self._contradicts(alone, self.prior):
-                return alone
-        return solve(found, self.prior, curve)
+        curve = self.curve_of(trials.history)
+        return self._solved(self._readings(trials, curve), self.prior, curve)
 
-    def _credible(self, history: Sequence[Observation]) -> list[Observation]:
-        """The trials whose readings count.
+    def _readings(self, trials: Trials, curve: Curve) -> list[LoadEquation]:
+        """The equations of the trials whose readings count.
 
         The cause of a fluke (a stall, a cold JVM) affects the reading as well as the verdict. So an
         outvoted trial is left out where its reading contradicts those of the other trials at its
         load; where both are close to the threshold, both count.
         """
-        verdicts = load_verdicts_of(history)
-        if all(len(one.votes) == 1 for one in verdicts.values()):
-            return list(history)
         believed: dict[int, list[float]] = {}
-        for seen in history:
+        for seen in trials.history:
             used = self.signals.utilization(seen)
-            if used and seen.verdict is verdicts[seen.load].verdict:
+            if used and seen.verdict is trials.verdicts[seen.load].verdict:
                 believed.setdefault(seen.load, []).append(math.log(used))
-        return [
-            seen for seen in history if not self._is_outvoted(seen, believed.get(seen.load, ()))
-        ]
+        credible = (
+            seen
+            for seen in trials.history
+            if not self._is_outvoted(seen, believed.get(seen.load, ()))
+        )
+        return readings(credible, self.signals, curve, self.noise)
 
     def _is_outvoted(self, seen: Observation, believed: Sequence[float]) -> bool:
         used = self.signals.utilization(seen)
@@ -157,32 +151,34 @@ class Guide:
             return self.curve
         return replace(self.curve, at_limit=ceiling, at_limit_spread=CEILING_SPREAD)
 
-    def estimate(
-        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
-    ) -> Estimate | None:
+    def estimate(self, trials: Trials) -> Estimate | None:
         """The estimate from readings and verdicts."""
-        curve, prior = self.curve_of(history), self.prior
-        believed = [s for s in history if _stands_overloaded(s, verdicts)]
-        recalibrated = self._curve_below(history, believed, bracket)
-        if recalibrated is not None:
-            curve, prior = recalibrated, None
-        found = readings(self._credible(history), self.signals, curve, self.noise)
-        found += delivered_readings(believed, self.signals)
+        curve, prior = self._curve_below(trials), None
+        if curve is None:
+            curve, prior = self.curve_of(trials.history), self.prior
+        found = self._readings(trials, curve) + delivered_readings(trials.overloads, self.signals)
+        return self._solved(found, prior, curve)
+
+    def _solved(
+        self, found: Sequence[LoadEquation], prior: Prior | None, curve: Curve
+    ) -> Estimate | None:
+        """The solution without the prior where the equations contradict it."""
         if prior is not None and found:
             alone = solve(found, None, curve)
-            if alone is not None and self._contradicts(alone, prior):
-                prior = None
+            if alone is not None and abs(math.log(alone.load / prior.load)) > DOUBT * math.hypot(
+                alone.spread, prior.spread
+            ):
+                return alone
         return solve(found, prior, curve)
 
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
         """The probability of each limit, or None where the trials do not show it."""
         if not self.states_interval:
             return None
-        verdicts = load_verdicts_of(history)
-        curves = self._curves(history, verdicts)
+        trials = Trials(history)
         odds = initial_odds(self.curve) if self.odds is None else self.odds
-        bracket = bracket_of_verdicts(verdicts)
-        return posterior(history, bracket, self.signals, curves, odds, self.prior)
+        curves = self._curves(trials)
+        return posterior(history, trials.bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The 90 % interval of the limit; it starts at 0 without sustained loads and readings."""
@@ -191,25 +187,21 @@ class Guide:
         found = self.posterior(history)
         if found is not None:
             return found.interval()
-        bracket = bracket_of_verdicts(load_verdicts_of(history))
+        bracket = Trials(history).bracket
         if bracket.overloaded is None or bracket.sustained > 0:
             return None
         return Interval(0.0, float(bracket.overloaded))
 
     def evidence(self, history: Sequence[Observation]) -> Odds:
         """The odds of noise and gain by the trials of one point."""
-        return evidence(history, self.signals, self.believed_curve(history))
-
-    def believed_curve(self, history: Sequence[Observation]) -> Curve:
-        """The curve by all readings and verdicts of one point."""
-        return self._curve_believed(history, load_verdicts_of(history))
+        return evidence(history, self.signals, self._curve_believed(Trials(history)))
 
     def curve_by_overloads(self, history: Sequence[Observation]) -> Curve:
         """The believed curve, with the utilization of the overloads where most left handlers idle.
 
         Another resource is the limit then. A search takes a single such overload for a fluke.
         """
-        curve = self.believed_curve(history)
+        curve = self._curve_believed(Trials(history))
         overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
         found = [self.signals.highest(seen) for seen in overloads]
         used = [each for each in found if each is not None]
@@ -217,91 +209,68 @@ class Guide:
             return curve
         return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
-    def bounded_estimate(
-        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
-    ) -> Estimate | None:
+    def bounded_estimate(self, trials: Trials) -> Estimate | None:
         """The estimate, cut off below every saturated overload."""
-        estimate = self.estimate(history, verdicts, bracket)
-        bound = self.bound(history, verdicts)
+        estimate, bound = self.estimate(trials), self.bound(trials)
         if estimate is None or bound is None:
             return estimate
-        return below(estimate, max(bound, bracket.sustained + 0.5))
+        return below(estimate, max(bound, trials.bracket.sustained + 0.5))
 
-    def leap(
-        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
-    ) -> float | None:
+    def leap(self, trials: Trials) -> float | None:
         """The next load where trials show only the direction of the limit, or None."""
-        low, bound = float(bracket.sustained), self.bound(history, verdicts)
-        if not history and self.hint is not None:
+        low, bound = float(trials.bracket.sustained), self.bound(trials)
+        if not trials.history and self.hint is not None:
             return self.hint.load / STEP_DOWN if self.is_hint_saturated else self.hint.load * LEAP
         if bound is None:
-            return low * LEAP if self._is_at_rest(history, low) else None
-        is_short = bracket.overloaded is not None and bound < 0.97 * bracket.overloaded
-        step = STEP_SHORT if is_short else STEP_DOWN
+            # The highest sustained load may have left the handlers too idle to be read.
+            found = [self.signals.utilization(each) for each in trials.history if each.load == low]
+            is_at_rest = all(used is not None and used < READABLE_MIN for used in found)
+            return low * LEAP if found and is_at_rest else None
+        step = STEP_SHORT if bound < 0.97 * trials.bracket.upper < math.inf else STEP_DOWN
         return math.sqrt(bound * max(low, bound / step**2))
 
-    def _is_at_rest(self, history: Sequence[Observation], low: float) -> bool:
-        """True when the highest sustained load left the handlers too idle to be read."""
-        found = [self.signals.utilization(seen) for seen in history if seen.load == low]
-        return bool(found) and all(used is not None and used < READABLE_MIN for used in found)
-
-    def bound(
-        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict]
-    ) -> float | None:
+    def bound(self, trials: Trials) -> float | None:
         """The upper bound of the limit by overloads that left no idle time, or None."""
-        believed = [s for s in history if _stands_overloaded(s, verdicts)]
-        found = [self.signals.at_most(seen) for seen in believed]
+        found = [self.signals.at_most(seen) for seen in trials.overloads]
         return min((most for most in found if most is not None), default=None)
 
-    def find_doubt(
-        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
-    ) -> tuple[int, str] | None:
+    def find_doubt(self, trials: Trials, bracket: Bracket) -> tuple[int, str] | None:
         """The bound that is based on one trial and contradicts the evidence, with the reason."""
-        high, low = bracket.overloaded, bracket.sustained
-        expected = self.expectation(history)
+        high, low, history = bracket.overloaded, bracket.sustained, trials.history
+        expected, verdicts = self.expectation(trials), trials.verdicts
         if high is not None and len(verdicts[high].votes) == 1:
-            if self._is_alone(history, verdicts, high):
+            if self._is_alone(trials, high):
                 last = next(seen for seen in history if seen.load == high)
                 reading = self.signals.describe(last)
                 return high, f"overloaded at {self.words.amount(high)} with {reading}, in one trial"
-            if expected is not None and self._is_far_above(expected, high):
+            if expected is not None and self._distance(expected, high) > DOUBT:
                 return high, self._why(history, high, expected, "overloaded")
             if expected is None and _pushed(history, high):
                 amount = self.words.amount(high)
                 return high, f"overloaded at {amount} in one trial, and all later loads held"
         if low > 0 and len(verdicts[low].votes) == 1:
-            if expected is not None and self._is_far_below(expected, low):
+            if expected is not None and self._distance(expected, low) < -DOUBT:
                 return low, self._why(history, low, expected, "sustained")
             if expected is None and _pushed(history, low):
                 amount = self.words.amount(low)
                 return low, f"sustained at {amount} in one trial, and all later loads failed"
         return None
 
-    def find_low_answer(
-        self,
-        history: Sequence[Observation],
-        verdicts: Mapping[int, LoadVerdict],
-        bracket: Bracket,
-        resolution: float,
-    ) -> tuple[int, str] | None:
+    def find_low_answer(self, trials: Trials, resolution: float) -> tuple[int, str] | None:
         """The overload that closes a bracket clearly below the estimate, with the reason.
 
         Verdicts scatter, too, and the lowest overload wins, so answers tend to be low. Where the
         limit is probably more than a resolution above the sustained side, the overload is
         measured again.
         """
-        high, low = bracket.overloaded, bracket.sustained
-        estimate = self.estimate(history, verdicts, bracket)
-        if high is None or low <= 0 or estimate is None or len(verdicts[high].votes) > 1:
+        high, low = trials.bracket.overloaded, trials.bracket.sustained
+        estimate = self.estimate(trials)
+        if high is None or low <= 0 or estimate is None or len(trials.verdicts[high].votes) > 1:
             return None
         if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * self.noise:
             return None
         amount = self.words.amount(high)
         return high, f"overloaded at {amount}, but the fit expects the limit at {estimate.load:.0f}"
-
-    def observed_noise(self, estimate: Estimate | None) -> float:
-        """The scatter of the limit from trial to trial; more where the readings scatter more."""
-        return self.noise if estimate is None else self.noise * estimate.scatter
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
         """The evidence for the next step, such as "idle 0.41 at 96 producers, the fit expects 0.20
@@ -316,19 +285,17 @@ class Guide:
         expected = self.signals.describe_limit(estimate.at_limit)
         return f"{reading}, the fit expects {expected} at {estimate.load:.0f}"
 
-    def _is_alone(
-        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], load: int
-    ) -> bool:
+    def _is_alone(self, trials: Trials, load: int) -> bool:
         """True when handlers far from their threshold contradict the only trial of an overload.
 
         A heavier overload with equally idle handlers supports it, as another resource may be the
         limit.
         """
-        found = [self.signals.highest(s) for s in history if s.load == load]
+        found = [self.signals.highest(s) for s in trials.history if s.load == load]
         used = max((each for each in found if each is not None), default=math.inf)
-        if used >= UNLIKELY * self.curve_of(history).at_limit:
+        if used >= UNLIKELY * self.curve_of(trials.history).at_limit:
             return False
-        others = [s for s in history if s.load > load and _stands_overloaded(s, verdicts)]
+        others = [s for s in trials.overloads if s.load > load]
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
 
     def describe_load(self, history: Sequence[Observation], load: int) -> str:
@@ -339,54 +306,38 @@ class Guide:
         last = next(seen for seen in reversed(history) if seen.load == load)
         return f"{self.signals.describe(last)} at {self.words.amount(load)}"
 
-    def _is_far_above(self, estimate: Estimate, load: int) -> bool:
-        distance = math.log(estimate.load / load)
-        return distance > DOUBT * math.hypot(estimate.spread, self.observed_noise(estimate))
+    def _distance(self, estimate: Estimate, load: int) -> float:
+        """The distance of the estimate above a load [standard deviations].
 
-    def _is_far_below(self, estimate: Estimate, load: int) -> bool:
-        distance = math.log(load / estimate.load)
-        return distance > DOUBT * math.hypot(estimate.spread, self.observed_noise(estimate))
+        The scatter from trial to trial counts more where the readings scatter more.
+        """
+        spread = math.hypot(estimate.spread, self.noise * estimate.scatter)
+        return math.log(estimate.load / load) / spread
 
-    def _contradicts(self, alone: Estimate, prior: Prior) -> bool:
-        distance = abs(math.log(alone.load / prior.load))
-        return distance > DOUBT * math.hypot(alone.spread, prior.spread)
+    def _curve_believed(self, trials: Trials) -> Curve:
+        """The curve by all readings and verdicts of one point."""
+        return self._curve_below(trials) or self.curve_of(trials.history)
 
-    def _curve_believed(
-        self, history: Sequence[Observation], verdicts: dict[int, LoadVerdict]
-    ) -> Curve:
-        """The curve from readings and verdicts."""
-        believed = [s for s in history if _stands_overloaded(s, verdicts)]
-        below_it = self._curve_below(history, believed, bracket_of_verdicts(verdicts))
-        return below_it or self.curve_of(history)
-
-    def _curves(
-        self, history: Sequence[Observation], verdicts: dict[int, LoadVerdict]
-    ) -> dict[Curve, float]:
+    def _curves(self, trials: Trials) -> dict[Curve, float]:
         """The probable curves: the believed one, and another if overloads left handlers idle."""
-        curve = self._curve_believed(history, verdicts)
-        believed = [s for s in history if _stands_overloaded(s, verdicts)]
-        found = [self.signals.highest(seen) for seen in believed]
+        curve = self._curve_believed(trials)
+        found = [self.signals.highest(seen) for seen in trials.overloads]
         lowest = min((used for used in found if used is not None), default=1.0)
         if not 0.05 < lowest < UNLIKELY * curve.at_limit:
             return {curve: 1.0}
         other = replace(curve, at_limit=lowest, at_limit_spread=CEILING_SPREAD)
         return {curve: 1.0 - SOMETHING_ELSE, other: SOMETHING_ELSE}
 
-    def _curve_below(
-        self, history: Sequence[Observation], believed: Sequence[Observation], bracket: Bracket
-    ) -> Curve | None:
+    def _curve_below(self, trials: Trials) -> Curve | None:
         """The curve where a believed overload is far below the limit by the readings, or None.
 
         A resource without a smooth reading is then the limit, and the utilization of that overload
         becomes the utilization at the limit.
         """
-        expected, high = self.expectation(history), bracket.overloaded
-        if expected is None or high is None or not self._is_far_above(expected, high):
+        expected, high = self.expectation(trials), trials.bracket.overloaded
+        if expected is None or high is None or self._distance(expected, high) <= DOUBT:
             return None
-        return self._recalibrated(believed, high)
-
-    def _recalibrated(self, believed: Sequence[Observation], high: int) -> Curve:
-        at_bound = [self.signals.utilization(s) for s in believed if s.load == high]
+        at_bound = [self.signals.utilization(s) for s in trials.overloads if s.load == high]
         found = [used for used in at_bound if used is not None]
         if not found or min(found) <= 0.0:
             return self.curve
@@ -400,12 +351,6 @@ class Guide:
         reading = "" if last is None else f" with {self.signals.describe(last)}"
         limit = f"the limit is expected near {expected.load:.0f}"
         return f"{verdict} at {self.words.amount(load)}{reading}, but {limit}"
-
-
-def _stands_overloaded(seen: Observation, verdicts: Mapping[int, LoadVerdict]) -> bool:
-    if seen.verdict is not Verdict.OVERLOADED:
-        return False
-    return verdicts[seen.load].verdict is Verdict.OVERLOADED
 
 
 def _pushed(history: Sequence[Observation], bound: int) -> bool:

@@ -54,12 +54,10 @@ from search.model import (
     Done,
     GaveUp,
     Interval,
-    LoadVerdict,
     Measure,
     Observation,
+    Trials,
     Verdict,
-    bracket_of_verdicts,
-    load_verdicts_of,
     notes_of,
 )
 
@@ -119,7 +117,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
     ceiling = cap if high is None else min(cap, high - 1)
     if low > 0:
         ceiling = min(ceiling, max(low + 1, int(low * climb_max)))
-    limit = max(float(low), min(estimate.load, float("inf") if high is None else float(high)))
+    limit = max(float(low), min(estimate.load, bracket.upper))
     margin = SURE * min(estimate.spread, 0.1)
     closing = _closing(bracket, limit, resolution)
     enough = margin if high is None else 0.0
@@ -140,9 +138,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
 
 def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
     """True without an overload near the estimate."""
-    if bracket.overloaded is None:
-        return True
-    return bracket.overloaded > estimate.load * math.exp(FAR)
+    return bracket.upper > estimate.load * math.exp(FAR)
 
 
 def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
@@ -156,7 +152,7 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
             found.append((math.log(limit / below), Aim(below, "close from below")))
     if bracket.sustained > 0:
         above = highest_closing(bracket.sustained, resolution)
-        if bracket.overloaded is None or above < bracket.overloaded:
+        if above < bracket.upper:
             found.append((math.log(above / limit), Aim(above, "close from above")))
     if not found:
         return None
@@ -198,7 +194,7 @@ class Shadow:
 
     def next_load(self, bracket: Bracket) -> int:
         """The next load of bisection, which knows only its own trials."""
-        low, high = bracket.sustained, _upper(bracket)
+        low, high = bracket.sustained, bracket.upper
         shadow = Bracket(0, None)
         while True:
             load = self._bisection.next_load(shadow)
@@ -233,8 +229,8 @@ class Shadow:
 
         It counts all of them, or only those outside of the bracket, whose verdicts are implied.
         """
-        low, high = bracket.sustained, _upper(bracket)
-        if not count_inside and shadow.sustained >= low and _upper(shadow) <= high:
+        low, high = bracket.sustained, bracket.upper
+        if not count_inside and shadow.sustained >= low and shadow.upper <= high:
             return 0
         if self._limits.settle_bracket(shadow) is not None:
             return 0
@@ -248,10 +244,6 @@ class Shadow:
         return int(count_inside) + min(
             self._fewest(below, bracket, count_inside), self._fewest(above, bracket, count_inside)
         )
-
-
-def _upper(bracket: Bracket) -> float:
-    return math.inf if bracket.overloaded is None else bracket.overloaded
 
 
 def _after(shadow: Bracket, load: int, sustained: bool) -> Bracket:
@@ -304,27 +296,30 @@ class Guided:
 
     def _by_bracket(self, history: Sequence[Observation]) -> Decision:
         """The next step by the bracket alone; an end has no confidence and no interval."""
-        verdicts = load_verdicts_of(history)
-        bracket = bracket_of_verdicts(verdicts)
+        trials = Trials(history)
+        bracket = trials.bracket
         unmeasured = self.limits.settle_unmeasured(history, bracket)
         if unmeasured is not None:
             return unmeasured
-        used = _trials_counted(history, verdicts)
+        used = _trials_counted(trials)
         settled = self.limits.settle_bracket(bracket)
-        doubt = self.guide.find_doubt(history, verdicts, bracket)
+        doubt = self.guide.find_doubt(trials, bracket)
         if doubt is None and isinstance(settled, Done):
-            doubt = self.guide.find_low_answer(history, verdicts, bracket, self.limits.resolution)
+            doubt = self.guide.find_low_answer(trials, self.limits.resolution)
         if doubt is not None and self._shadow.excess(used + 1, bracket) <= self._allowance:
             load, why = doubt
             return Measure(load, f"{why}; repeating it")
         if isinstance(settled, Done):
-            return self._done(verdicts, bracket, doubt)
-        return settled or self.limits.begin(self._probe(history, verdicts, bracket, used), history)
+            notes = notes_of(trials, self.limits.words)
+            if doubt is not None:
+                notes += (f"{doubt[1]}; not repeated, as the allowance of trials is used up",)
+            return Done(bracket, notes=notes)
+        return settled or self.limits.begin(self._probe(trials, used), history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end if all verdicts are as the guide expects."""
-        bracket = bracket_of_verdicts(load_verdicts_of(history))
-        if isinstance(self.limits.settle_unmeasured(history, bracket), Measure):
+        unmeasured = self.limits.settle_unmeasured(history, Trials(history).bracket)
+        if isinstance(unmeasured, Measure):
             return 1 + self.trials_left(_without_invalid(history))
         imagined, count = list(history), 0
         # Without `interval_max`, intervals do not affect the loads.
@@ -336,14 +331,6 @@ class Guided:
             count += 1
             imagined.append(self._foreseen(imagined, decision.load))
         return count
-
-    def _done(
-        self, verdicts: dict[int, LoadVerdict], bracket: Bracket, doubt: tuple[int, str] | None
-    ) -> Done:
-        notes = notes_of(verdicts, bracket, self.limits.words)
-        if doubt is not None:
-            notes += (f"{doubt[1]}; not repeated, as the allowance of trials is used up",)
-        return Done(bracket, notes=notes)
 
     def _with_interval(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
         """The answer with its confidence and interval, or one more trial to narrow the interval."""
@@ -366,36 +353,24 @@ class Guided:
         note = f"the limit stays doubtful: {span}, {wide}"
         return replace(done, notes=(*done.notes, note))
 
-    def _probe(
-        self,
-        history: Sequence[Observation],
-        verdicts: dict[int, LoadVerdict],
-        bracket: Bracket,
-        used: int,
-    ) -> Measure:
+    def _probe(self, trials: Trials, used: int) -> Measure:
+        bracket = trials.bracket
         fallback = self._shadow.next_load(bracket)
-        estimate = self.guide.bounded_estimate(history, verdicts, bracket)
+        estimate = self.guide.bounded_estimate(trials)
         if estimate is None:
-            return self._leap(history, verdicts, bracket, used)
+            return self._leap(trials, used, fallback)
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.load_cap, climb)
         wish = self._bound_in_time(used, bracket, estimate, wish)
         load = self._affordable(used, bracket, wish.load, fallback)
-        evidence = self.guide.explain(history, estimate)
+        evidence = self.guide.explain(trials.history, estimate)
         if load == wish.load:
             return Measure(load, f"{evidence}; probing {load} to {wish.purpose}")
         return Measure(load, f"{evidence}; probing {load}, nearer to bisection, to limit the cost")
 
-    def _leap(
-        self,
-        history: Sequence[Observation],
-        verdicts: dict[int, LoadVerdict],
-        bracket: Bracket,
-        used: int,
-    ) -> Measure:
+    def _leap(self, trials: Trials, used: int, fallback: int) -> Measure:
         """The next load while no trial shows the distance to the limit."""
-        fallback = self._shadow.next_load(bracket)
-        leap = self.guide.leap(history, verdicts, bracket)
+        history, bracket, leap = trials.history, trials.bracket, self.guide.leap(trials)
         if leap is None:
             amount = self.limits.words.amount(fallback)
             return Measure(fallback, f"no reading to use yet; bisecting at {amount}")
@@ -428,14 +403,12 @@ class Guided:
 
     def _foreseen(self, history: Sequence[Observation], load: int) -> Observation:
         """The expected observation of a trial."""
-        verdicts = load_verdicts_of(history)
-        bracket = bracket_of_verdicts(verdicts)
-        estimate = self.guide.estimate(history, verdicts, bracket)
+        trials = Trials(history)
+        estimate, bracket = self.guide.estimate(trials), trials.bracket
         if estimate is None:
             curve = self.guide.curve
             estimate = Estimate(0.75 * self.limits.load_start_max, 1.0, curve.gain, curve.at_limit)
-        high = float("inf") if bracket.overloaded is None else bracket.overloaded - 0.5
-        limit = min(max(estimate.load, bracket.sustained + 0.5), high)
+        limit = min(max(estimate.load, bracket.sustained + 0.5), bracket.upper - 0.5)
         verdict = Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
         reading = {name: estimate.utilization_at(load) for name in self.guide.signals.smooth[:1]}
         return Observation(load, verdict, reading)
@@ -447,14 +420,14 @@ def _inside(bracket: Bracket, load: float) -> int:
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 
 
-def _trials_counted(history: Sequence[Observation], verdicts: dict[int, LoadVerdict]) -> int:
+def _trials_counted(trials: Trials) -> int:
     """The number of trials that count against the allowance.
 
     Contradictory trials are caused by the cluster, not by the guide: those of one load count once.
     The trials between an outvoted trial and the one that outvoted it, which it led astray, do not
     count.
     """
-    valid = _without_invalid(history)
+    valid, verdicts = _without_invalid(trials.history), trials.verdicts
     astray: set[int] = set()
     for load, one in verdicts.items():
         if one.is_contradictory:

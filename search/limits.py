@@ -28,10 +28,10 @@ from search.model import (
     LoadWords,
     Measure,
     Observation,
+    Trials,
     Verdict,
     bracket_of,
     invalid_in_a_row,
-    load_verdicts_of,
 )
 
 OFFERED_MAX = 0.9
@@ -137,9 +137,6 @@ class Limits:
             further; None for any width [ratio].
         first_max: highest load before the first valid trial, which the generator has shown it can
             offer; None for no bound.
-
-    Raises:
-        ValueError: a bound is outside of its range; the configuration checks this earlier.
     """
 
     load_start_max: int
@@ -151,28 +148,6 @@ class Limits:
     other_way: str = ""
     interval_max: float | None = None
     first_max: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.load_start_max <= self.load_cap:
-            raise ValueError(
-                f"search.load_start_max is {self.load_start_max} and search.load_cap "
-                f"{self.load_cap}; expected 1 <= load_start_max <= load_cap; change one of them "
-                "in the goal"
-            )
-        if not 0.0 < self.resolution < 1.0:
-            raise ValueError(
-                f"search.resolution is {self.resolution}; expected a ratio between 0 and 1, "
-                "both excluded, such as 0.05 for a bracket of 5 %"
-            )
-        if self.invalid_repeats_max < 0:
-            raise ValueError(
-                f"search.invalid_repeats_max is {self.invalid_repeats_max}; expected 0 or more"
-            )
-        if self.interval_max is not None and not 0.0 < self.interval_max < 1.0:
-            raise ValueError(
-                f"search.interval_max is {self.interval_max}; expected a ratio between 0 and 1, "
-                "both excluded, such as 0.1 for an interval of 10 %, or null"
-            )
 
     def capped(self, load: int, by: str) -> Limits:
         """The limits with a highest load, if that is lower.
@@ -221,10 +196,9 @@ class Limits:
             bracket: the bracket that the valid trials support.
         """
         ceiling = ceiling_of(history, self.invalid_repeats_max)
-        top = float("inf") if bracket.overloaded is None else bracket.overloaded
         if (
             ceiling is None
-            or not bracket.sustained < ceiling.load < top
+            or not bracket.sustained < ceiling.load < bracket.upper
             or bracket.is_closed(self.resolution)
             or (invalid_in_a_row(history) and history[-1].load < ceiling.load)
         ):
@@ -241,7 +215,7 @@ class Limits:
     def begin(self, step: Measure, history: Sequence[Observation]) -> Measure:
         """The step, which exceeds `first_max` after a valid trial only."""
         most = self.first_max
-        if most is None or step.load <= most or load_verdicts_of(history):
+        if most is None or step.load <= most or Trials(history).verdicts:
             return step
         reason = f"{step.reason}; beginning with {most}, as the generator showed no higher load"
         return replace(step, load=most, reason=reason)

@@ -35,7 +35,7 @@ from search.estimate import Curve, Estimate, Prior
 from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
-from search.model import Done, GaveUp, Observation, Searcher, bracket_of_verdicts, load_verdicts_of
+from search.model import Done, GaveUp, Observation, Searcher, Trials
 from search.posterior import Odds, initial_odds
 
 _BENDS = tuple(10.0 ** (1.0 + 5.0 * step / 40) for step in range(41))
@@ -384,9 +384,7 @@ class Line:
         if not isinstance(point.result, Done) or bracket.sustained < 1:
             return None
         high = float(bracket.overloaded or bracket.sustained)
-        history = self.searched(point.counted)
-        verdicts = load_verdicts_of(history)
-        guess = self.guide.estimate(history, verdicts, bracket_of_verdicts(verdicts))
+        guess = self.guide.estimate(Trials(self.searched(point.counted)))
         middle = math.sqrt(bracket.sustained * high)
         if guess is None:
             return Estimate(middle, 0.03, 1.0, 1.0)

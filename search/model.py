@@ -104,17 +104,18 @@ class Bracket:
     overloaded: int | None
 
     @property
+    def upper(self) -> float:
+        """The overloaded load; infinite while the bracket is open."""
+        return float("inf") if self.overloaded is None else self.overloaded
+
+    @property
     def relative_width(self) -> float:
         """1 - sustained/overloaded; infinite while the bracket is open [ratio]."""
-        if self.overloaded is None:
-            return float("inf")
-        return 1.0 - self.sustained / self.overloaded
+        return self.upper if self.overloaded is None else 1.0 - self.sustained / self.overloaded
 
     def is_closed(self, resolution: float) -> bool:
         """True when the bracket is no wider than the resolution or contains no other whole load."""
-        if self.overloaded is None:
-            return False
-        return self.overloaded - self.sustained <= 1 or self.relative_width <= resolution
+        return self.upper - self.sustained <= 1 or self.relative_width <= resolution
 
 
 @dataclass(frozen=True)
@@ -216,11 +217,6 @@ class Searcher(Protocol):
         """An estimate of the trials still needed, for progress and plans."""
         ...
 
-
-@runtime_checkable
-class IntervalSearcher(Protocol):
-    """A searcher that states the interval of the limit, during its search and at the end."""
-
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The 90 % interval of the limit by these trials, or None where they do not show it."""
         ...
@@ -259,16 +255,17 @@ def bracket_of(history: Iterable[Observation]) -> Bracket:
     overload, and the lower bound is the highest sustained load strictly below it, so a
     sustained trial above an overload never raises the answer.
     """
-    sustained: set[int] = set()
-    overloaded: set[int] = set()
-    for seen in history:
-        if seen.verdict is Verdict.SUSTAINED:
-            sustained.add(seen.load)
-        elif seen.verdict is Verdict.OVERLOADED:
-            overloaded.add(seen.load)
+    history = list(history)
+    return _bracket(
+        (seen.load for seen in history if seen.verdict is Verdict.SUSTAINED),
+        (seen.load for seen in history if seen.verdict is Verdict.OVERLOADED),
+    )
+
+
+def _bracket(sustained: Iterable[int], overloaded: Iterable[int]) -> Bracket:
     upper = min(overloaded, default=None)
     below = (load for load in sustained if upper is None or load < upper)
-    return Bracket(sustained=max(below, default=0), overloaded=upper)
+    return Bracket(max(below, default=0), upper)
 
 
 def invalid_in_a_row(history: Sequence[Observation]) -> int:
@@ -307,29 +304,44 @@ class LoadVerdict:
         return len(set(self.votes)) > 1
 
 
-def load_verdicts_of(history: Sequence[Observation]) -> dict[int, LoadVerdict]:
-    """The verdict of every load with a valid trial."""
-    votes: dict[int, list[Verdict]] = {}
-    for seen in history:
-        if seen.verdict is not Verdict.INVALID:
-            votes.setdefault(seen.load, []).append(seen.verdict)
-    return {load: LoadVerdict(load, tuple(cast)) for load, cast in votes.items()}
+class Trials:
+    """The trials of a point, oldest first, and what they show together.
+
+    Attributes:
+        history: the trials.
+        verdicts: the verdict of every load with a valid trial.
+        bracket: the bracket as by `bracket_of`, with one vote per load.
+    """
+
+    def __init__(self, history: Sequence[Observation]) -> None:
+        self.history = history
+        votes: dict[int, list[Verdict]] = {}
+        for seen in history:
+            if seen.verdict is not Verdict.INVALID:
+                votes.setdefault(seen.load, []).append(seen.verdict)
+        self.verdicts = {load: LoadVerdict(load, tuple(cast)) for load, cast in votes.items()}
+        self.bracket = _bracket(
+            self._loads_that_are(Verdict.SUSTAINED), self._loads_that_are(Verdict.OVERLOADED)
+        )
+
+    def _loads_that_are(self, verdict: Verdict) -> list[int]:
+        return [load for load, one in self.verdicts.items() if one.verdict is verdict]
+
+    @property
+    def overloads(self) -> list[Observation]:
+        """The overloaded trials of loads that the majority of their trials overloaded."""
+        return [
+            seen
+            for seen in self.history
+            if seen.verdict is Verdict.OVERLOADED
+            and self.verdicts[seen.load].verdict is Verdict.OVERLOADED
+        ]
 
 
-def bracket_of_verdicts(verdicts: dict[int, LoadVerdict]) -> Bracket:
-    """The bracket as by `search.model.bracket_of`, with one vote per load."""
-    fine = [load for load, one in verdicts.items() if one.verdict is Verdict.SUSTAINED]
-    over = [load for load, one in verdicts.items() if one.verdict is Verdict.OVERLOADED]
-    upper = min(over, default=None)
-    return Bracket(max((x for x in fine if upper is None or x < upper), default=0), upper)
-
-
-def notes_of(
-    verdicts: dict[int, LoadVerdict], bracket: Bracket, words: LoadWords = PRODUCERS
-) -> tuple[str, ...]:
+def notes_of(trials: Trials, words: LoadWords = PRODUCERS) -> tuple[str, ...]:
     """Notes for the reader about trials that contradict the answer."""
-    notes = []
-    for load, one in sorted(verdicts.items()):
+    notes, bracket = [], trials.bracket
+    for load, one in sorted(trials.verdicts.items()):
         over = one.votes.count(Verdict.OVERLOADED)
         if load <= bracket.sustained and over:
             notes.append(

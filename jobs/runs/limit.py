@@ -48,7 +48,7 @@ from metrics.trial.trial import ALL_BROKERS, Trial, WarmUp, place_of
 from search.budget import Spent
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines, with_checked
-from search.model import GaveUp, IntervalSearcher, Observation, bracket_of
+from search.model import GaveUp, Observation, bracket_of
 
 
 class LimitRun(Body):
@@ -266,10 +266,7 @@ class LimitRun(Body):
             return
         for goal, line in self._lines.items():
             history = tuple(trial.observation(goal) for trial in own)
-            searcher = line.searcher(message_bytes, self._points[goal])
-            interval = (
-                searcher.interval(history) if isinstance(searcher, IntervalSearcher) else None
-            )
+            interval = line.searcher(message_bytes, self._points[goal]).interval(history)
             gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
             stopped = FinishedPoint(message_bytes, gave_up, history)
             boundary = boundary_of(stopped, trials, context.config, goal, context.brokers)

@@ -123,20 +123,3 @@ def test_trials_left_is_exact_within_one_inside_the_maximum() -> None:
         cluster = Scripted(limit)
         run_search(subject, cluster)
         assert abs(subject.trials_left(cluster.trials[:2]) - (len(cluster.trials) - 2)) <= 1
-
-
-@pytest.mark.parametrize(
-    ("start_max", "cap", "resolution", "repeats", "names"),
-    [
-        (0, 10, 0.05, 3, "load_start_max is 0"),
-        (11, 10, 0.05, 3, "load_cap 10"),
-        (1, 10, 0.0, 3, "resolution is 0.0"),
-        (1, 10, 1.0, 3, "resolution is 1.0"),
-        (1, 10, 0.05, -1, "invalid_repeats_max is -1"),
-    ],
-)
-def test_impossible_limits_are_refused(
-    start_max: int, cap: int, resolution: float, repeats: int, names: str
-) -> None:
-    with pytest.raises(ValueError, match=names):
-        searcher(start_max, cap, resolution, repeats)

@@ -11,7 +11,7 @@ import pytest
 
 from search.bisect import Bisection
 from search.budget import Budget
-from search.checking import LEAST, MORE_MAX, Checking, Suspicion, describe, guide_of, suspicion
+from search.checking import LEAST, MORE_MAX, Checking, describe, guide_of, suspicion
 from search.estimate import Curve
 from search.forecast import forecast, trials_left
 from search.guided import Guided
@@ -332,7 +332,7 @@ def test_a_budget_that_ends_after_a_change_names_the_change() -> None:
 # --- the evidence -------------------------------------------------------------------
 
 
-def suspicion_of(*limits: float) -> Suspicion:
+def suspicion_of(*limits: float) -> Change:
     """The suspicion of trials at 300 producers that read limits with 2 % noise."""
     chance = random.Random(1)
     reads = [

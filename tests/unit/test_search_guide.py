@@ -14,9 +14,8 @@ from search.model import (
     Bracket,
     Measure,
     Observation,
+    Trials,
     Verdict,
-    bracket_of_verdicts,
-    load_verdicts_of,
 )
 from search.signals import Signals
 from tests.support.searching import expect
@@ -35,8 +34,7 @@ MISLED = [seen(64, 0.19), seen(59, 0.40), seen(64, 0.36), seen(69, 0.28)]
 
 
 def test_the_reading_of_an_outvoted_trial_no_longer_guides() -> None:
-    verdicts = load_verdicts_of(MISLED)
-    estimate = Guide().estimate(MISLED, verdicts, bracket_of_verdicts(verdicts))
+    estimate = Guide().estimate(Trials(MISLED))
     load = expect(Estimate, estimate).load
     assert load == pytest.approx(74, abs=3), "a line through the other three"
     decision = expect(Measure, Guided(Limits(128, 20_000, 0.08, 3)).decide(MISLED))
@@ -45,9 +43,7 @@ def test_the_reading_of_an_outvoted_trial_no_longer_guides() -> None:
 
 def test_readings_next_to_the_threshold_count_even_if_outvoted() -> None:
     near = [seen(100, 0.195), seen(90, 0.28), seen(100, 0.205)]
-    verdicts = load_verdicts_of(near)
-    both = Guide().estimate(near, verdicts, bracket_of_verdicts(verdicts))
-    last = Guide().estimate(near[1:], verdicts, bracket_of_verdicts(verdicts))
+    both, last = (Guide().estimate(Trials(each)) for each in (near, near[1:]))
     assert expect(Estimate, both).load < expect(Estimate, last).load
 
 
@@ -62,7 +58,7 @@ def test_an_outvoted_reading_counts_where_it_is_as_near_as_two_readings_scatter(
     away = math.exp(deviations * guide.noise * math.sqrt(2.0))
     outvoted = read(Verdict.OVERLOADED, 0.9 * away)
     alone, all_of_them = [believed] * 2, [outvoted, believed, believed]
-    assert (guide.expectation(all_of_them) != guide.expectation(alone)) is counts
+    assert (guide.expectation(Trials(all_of_them)) != guide.expectation(Trials(alone))) is counts
 
 
 def test_a_ceiling_below_a_sustained_load_was_a_stall() -> None:

@@ -29,9 +29,8 @@ from search.model import (
     LoadWords,
     Measure,
     Observation,
+    Trials,
     Verdict,
-    bracket_of_verdicts,
-    load_verdicts_of,
 )
 from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
 from search.simulate import ClusterSpec, SimulatedCluster
@@ -345,8 +344,7 @@ def test_the_delivered_load_of_a_saturated_overload_is_an_upper_bound_and_no_est
     signals, saturated = Signals(), seen(64, 0.01, achieved=0.9)
     assert signals.delivered(saturated) is None
     assert signals.at_most(saturated) == pytest.approx(57.6)
-    verdicts = load_verdicts_of([saturated])
-    assert Guide().estimate([saturated], verdicts, bracket_of_verdicts(verdicts)) is None
+    assert Guide().estimate(Trials([saturated])) is None
     below_it = next_load(saturated)
     assert below_it.load < 57.6 / 1.5
     assert "idle 0.01 at 64 producers shows only that the limit is lower" in below_it.reason
