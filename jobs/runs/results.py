@@ -50,7 +50,7 @@ from metrics.reporting.page.page import Command, build_report, is_held
 from metrics.reporting.page.series import Panels, panels_of_run
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
-from metrics.tables.store import RunTables
+from metrics.tables.store import TableStore
 from metrics.trial.adding import Quantiles
 from metrics.trial.others import traffic_beside
 from metrics.trial.trial import ALL_BROKERS, RunSeries, Trial
@@ -550,7 +550,7 @@ def write_report(
     write_atomic(page, report_page(build_report(summary, trials, settings, command, series)))
 
 
-def series_from(tables: RunTables, run_id: str, trials: Sequence[Trial]) -> RunSeries:
+def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> RunSeries:
     """The readings of these trials over time, from the tables."""
     series = RunSeries()
     samples, hosts = tables.samples_of(run_id), tables.host_samples_of(run_id)

@@ -12,7 +12,7 @@ from jobs.config.base import Model, default_at
 from jobs.config.cluster import are_started_by_run
 from metrics.common.errors import ConfigError
 from metrics.tables.rows import SERIES
-from metrics.tables.store import RunTables
+from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint, Line
 from search.lines import (
@@ -37,7 +37,7 @@ def config_text(config: Configuration) -> str:
 
 
 def resumed_trials(
-    tables: RunTables, run_id: str, config_text: str, environment: Mapping[str, str]
+    tables: TableStore, run_id: str, config_text: str, environment: Mapping[str, str]
 ) -> list[Trial]:
     """The finished trials of a run, oldest first.
 

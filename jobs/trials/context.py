@@ -26,7 +26,7 @@ from metrics.sources.hosts.source import HostSample, HostSource, NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, named_brokers
 from metrics.tables.rows import SweepCase
-from metrics.tables.store import RunTables, TableStore
+from metrics.tables.store import TableStore
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.trial import ALL_BROKERS, RunSeries, Trial, WarmUp
@@ -191,7 +191,7 @@ class RunContext:
     guards: Guards
     addresses: Mapping[int, tuple[str, int]]
     source: MetricsSource
-    tables: RunTables
+    tables: TableStore
     environment: Mapping[str, str]
     hosts: HostSource = field(default_factory=NoHosts)
     facts: ClusterFacts = field(default_factory=ClusterFacts)

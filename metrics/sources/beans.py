@@ -385,6 +385,10 @@ def readings_of(beans: Iterable[Bean]) -> tuple[Reading, ...]:
     return tuple(reading for bean in beans for reading in bean.readings())
 
 
+EVERY_BEAN = tuple(bean for version in ("4.2", "4.1") for bean in beans_for(version, Role))
+"""The beans of all releases and roles; those of the handlers changed with 4.2."""
+
+
 ROUNDING_MS = 0.5
 """Largest error of the time of one request, which Kafka rounds to whole milliseconds [ms]."""
 OTHER_REQUEST_MS = 1.0

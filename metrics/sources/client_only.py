@@ -8,34 +8,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from metrics.common.errors import RedlineError
 from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo, topics_interval_s
 
-SHOWN = ("under_replicated_partitions", "leader_partitions", "offline_replicas")
-_LACKS = tuple(
-    reading.name
-    for reading in readings_of(beans_for("4.2", (Role.BROKER,)))
-    if reading.name not in SHOWN
-)
-
 
 @dataclass(frozen=True)
 class Replicas:
-    """The counts of a broker's replicas.
+    """The counts of a broker's replicas, under the names of their readings.
 
     Attributes:
-        led: partitions that the broker leads.
-        under_replicated: led partitions with a replica out of sync.
-        offline: replicas of the broker that do not serve.
+        leader_partitions: partitions that the broker leads.
+        under_replicated_partitions: led partitions with a replica out of sync.
+        offline_replicas: replicas of the broker that do not serve.
     """
 
-    led: int
-    under_replicated: int
-    offline: int
+    leader_partitions: int = 0
+    under_replicated_partitions: int = 0
+    offline_replicas: int = 0
+
+
+_LACKS = tuple(
+    reading.name
+    for reading in readings_of(beans_for("4.2", (Role.BROKER,)))
+    if not hasattr(Replicas, reading.name)
+)
 
 
 class ClientOnlySource:
@@ -68,7 +68,7 @@ class ClientOnlySource:
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        partitions = sum(each.led for each in self._query_replicas().values())
+        partitions = sum(each.leader_partitions for each in self._query_replicas().values())
         roles, spared_s = frozenset({Role.BROKER}), topics_interval_s(partitions)
         self.nodes = {
             broker: NodeInfo(broker, self._version, roles, lacks=_LACKS, spared_s=spared_s)
@@ -84,20 +84,11 @@ class ClientOnlySource:
             now_s = self._clock()
             return [BrokerSample(broker, now_s, error=str(error)) for broker in self._broker_ids]
         at_s = (began_s + self._clock()) / 2
-        nothing = Replicas(0, 0, 0)
         return [
-            BrokerSample(broker, at_s, _values(found.get(broker, nothing)))
+            BrokerSample(broker, at_s, asdict(found.get(broker, Replicas())))
             for broker in self._broker_ids
         ]
 
     def close(self) -> None:
         """See `MetricsSource.close`."""
         self._close()
-
-
-def _values(replicas: Replicas) -> dict[str, float]:
-    return {
-        "under_replicated_partitions": float(replicas.under_replicated),
-        "leader_partitions": float(replicas.led),
-        "offline_replicas": float(replicas.offline),
-    }

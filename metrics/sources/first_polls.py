@@ -26,17 +26,16 @@ from typing import Protocol, runtime_checkable
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import (
     CONTROLLER_HANDLER_NS,
+    EVERY_BEAN,
     HANDLER_IDLE_NS,
     POLL_MS,
     SHARED_HANDLER_IDLE_NS,
     SILENT_MS,
     UPTIME_MS,
     Kind,
-    Role,
-    beans_for,
 )
-from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampled, Timed
+from metrics.sources.sample import BrokerSample, Timed
+from metrics.sources.sampler import Sampled
 from metrics.sources.source import (
     SAMPLES_SHARE_MAX,
     MetricsSource,
@@ -50,14 +49,10 @@ CLOCK_ERROR_S = 10.0
 """Largest difference between the growth of an uptime and the time between its polls [s]."""
 _COUNTERS_MIN = 3
 """Number of counters above 0 that have to agree before two nodes are taken for one process."""
-_BEANS = (
-    *beans_for("4.2", (Role.BROKER, Role.CONTROLLER)),
-    *beans_for("4.1", (Role.BROKER, Role.CONTROLLER)),
-)
 _COUNTERS = frozenset(
     {UPTIME_MS}
-    | {bean.name for bean in _BEANS if bean.kind is Kind.COUNTER}
-    | {f"{bean.name}_count" for bean in _BEANS if bean.kind is Kind.HISTOGRAM}
+    | {bean.name for bean in EVERY_BEAN if bean.kind is Kind.COUNTER}
+    | {f"{bean.name}_count" for bean in EVERY_BEAN if bean.kind is Kind.HISTOGRAM}
 )
 
 

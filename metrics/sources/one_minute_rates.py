@@ -22,12 +22,13 @@ What windows of one-minute rates require: their length, and the interval of samp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import TICK_EDGE_ERROR, TICK_ERROR, TICKED_S, UPTIME_MS
+from metrics.sources.beans import HANDLER_IDLE_NS, TICK_EDGE_ERROR, TICK_ERROR, TICKED_S, UPTIME_MS
 from metrics.sources.rules import IDLE_METERS, ONE_MINUTE_RATE, ROUNDING
+from metrics.sources.sample import Sample
 from metrics.sources.source import NodeInfo, named_brokers
 
 TICK_S = 5.0
@@ -318,6 +319,57 @@ def _readings(name: str, count: TickedCount) -> dict[str, float]:
         found[f"{TICK_ERROR}:{name}"] = count.error
         found[f"{TICK_EDGE_ERROR}:{name}"] = count.edge_error
     return found
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """The whole ticks of a count in a span.
+
+    Attributes:
+        duration_s: their time; 0 without a whole tick [s].
+        events: growth of the count in them; None where it is not known.
+        error: its largest error [unit of the count].
+    """
+
+    duration_s: float = 0.0
+    events: float | None = None
+    error: float = 0.0
+
+
+def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
+    """The whole ticks of a count, from the first look after a tick to the last look.
+
+    Of two samples alone the ticks between them count whole, although the first of them began
+    before the span.
+
+    Args:
+        samples: samples of one broker by time.
+
+    Returns:
+        None for a count that does not follow from one-minute rates.
+    """
+    clock = f"{TICKED_S}:{name}"
+    if clock not in samples[-1].values:
+        return None
+    shown = [each.values for each in samples if clock in each.values]
+    if len(samples) > 2:
+        begun_s = shown[0][clock]
+        shown = [each for each in shown if each[clock] != begun_s]
+    if len(shown) < 2 or shown[-1][clock] <= shown[0][clock]:
+        return Ticks()
+    first, last = shown[0], shown[-1]
+    missed, edge = f"{TICK_ERROR}:{name}", f"{TICK_EDGE_ERROR}:{name}"
+    return Ticks(
+        last[clock] - first[clock],
+        last[name] - first[name] if name in first and name in last else None,
+        last.get(missed, 0.0) - first.get(missed, 0.0) + first.get(edge, 0.0) + last.get(edge, 0.0),
+    )
+
+
+def begins_anew(before: Sample, after: Sample) -> bool:
+    """Whether counts that follow from one-minute rates began at 0 again."""
+    clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
+    return after.values.get(clock, 0.0) < before.values.get(clock, 0.0)
 
 
 POLL_SHARE_MAX = 0.1

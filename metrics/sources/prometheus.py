@@ -52,8 +52,8 @@ from metrics.sources.rules import (
     roles_of,
     with_handlers,
 )
-from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import OPEN_DEADLINE_S, Scrape, Scraper, Scrapers, names_with
+from metrics.sources.sample import BrokerSample, parts_of
+from metrics.sources.scraper import OPEN_DEADLINE_S, Scrape, Scraper, Scrapers
 from metrics.sources.series_choice import (
     AUTO,
     IDLE_GROWTH_MAX,
@@ -321,19 +321,19 @@ class PrometheusSource:
     def _node(self, scraper: Scraper, scrape: Scrape, found: Choices) -> NodeInfo:
         endpoint = scraper.endpoint
         values = self._counts[endpoint.node_id].counted(scrape.values, scrape.at_s)
-        ids = names_with(values, NODE_ID)
+        ids = parts_of(values, NODE_ID)
         if ids and str(endpoint.node_id) not in ids:
             raise ConfigError(
                 f"{scraper.url} answers as node {', '.join(sorted(ids))}, "
                 f"expected node {endpoint.node_id}; {self.correction}"
             )
-        java = names_with(values, JAVA)
+        java = parts_of(values, JAVA)
         roles = roles_of(values)
         if Role.BROKER in roles:
             self._require_handlers(scraper, values, found)
         has_quorum = CONTROLLER_EPOCH in values
         sampled = with_handlers(values, scrape.at_s, is_shared=roles >= _COMBINED)
-        rates = tuple(sorted({*names_with(scrape.values, ONE_MINUTE_RATE)} - {*scrape.values}))
+        rates = tuple(sorted({*parts_of(scrape.values, ONE_MINUTE_RATE)} - {*scrape.values}))
         later = (self._rules or found.rules).selectors.keys() & {*FROM_FIRST_USE}
         return NodeInfo(
             endpoint.node_id,
@@ -381,7 +381,7 @@ class PrometheusSource:
         return [self._sample(*each) for each in zip(self._ids, scrapes, strict=True)]
 
     def _sample(self, node_id: int, scrape: Scrape) -> BrokerSample:
-        ids = names_with(scrape.values, NODE_ID)
+        ids = parts_of(scrape.values, NODE_ID)
         if ids and str(node_id) not in ids:
             other = f"node {', '.join(sorted(ids))} answers at the address of node {node_id}"
             return BrokerSample(node_id, scrape.at_s, error=other)

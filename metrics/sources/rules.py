@@ -18,6 +18,7 @@ from typing import Any, cast
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import (
     CONTROLLER_EPOCH,
+    EVERY_BEAN,
     HANDLER_IDLE_NS,
     PRODUCE_ERRORS,
     SHARED_HANDLER_IDLE_NS,
@@ -46,19 +47,15 @@ NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
 _TOTAL = "_total"
 _SUM = "_sum"
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
-_EVERY_BEAN = (
-    *beans_for("4.2", (Role.BROKER, Role.CONTROLLER)),
-    *beans_for("4.1", (Role.BROKER, Role.CONTROLLER)),
-)
 _OF_REPLICAS = ("leader_partitions", "under_replicated_partitions", "isr_shrinks", "isr_expands")
 _SERIES_MAX = 200_000
 """Series to cache; each new topic brings some."""
-_NAMES = dict.fromkeys(reading.name for reading in readings_of(_EVERY_BEAN))
+_NAMES = dict.fromkeys(reading.name for reading in readings_of(EVERY_BEAN))
 READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
 """The readings of a sample that a rule set may map."""
 
 METERS = frozenset(
-    {bean.name for bean in _EVERY_BEAN if bean.kind is Kind.COUNTER and bean.attribute == "Count"}
+    {bean.name for bean in EVERY_BEAN if bean.kind is Kind.COUNTER and bean.attribute == "Count"}
     - {SHARED_HANDLER_IDLE_NS}
     | {BROKER_HANDLER_IDLE_NS}
 )

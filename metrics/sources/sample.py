@@ -1,12 +1,36 @@
-"""The sample of one broker, which every source returns."""
+"""The sample of one broker, which every source returns; and what all samples have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from metrics.columns import Column, Moment
+
+
+class Timed(Protocol):
+    """A sample with its time."""
+
+    @property
+    def at_s(self) -> float:
+        """Time of the sample [s since the epoch]."""
+        ...
+
+
+class Sample(Timed, Protocol):
+    """A sample of one broker or host."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Name of a reading → its value."""
+        ...
+
+
+def parts_of(readings: Iterable[str], name: str) -> list[str]:
+    """The part after the colon in each reading of this name, such as the disk `sda`."""
+    named = (each.partition(":") for each in readings)
+    return [part for reading, _, part in named if reading == name and part]
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,9 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from metrics.common.errors import RedlineError
+from metrics.sources.sample import Timed
 
 MAX_SAMPLES = 500_000
-
-
-class Timed(Protocol):
-    """A sample with its time."""
-
-    @property
-    def at_s(self) -> float:
-        """Time of the sample [s since the epoch]."""
-        ...
 
 
 Sample = TypeVar("Sample", bound=Timed)

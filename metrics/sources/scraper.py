@@ -257,11 +257,6 @@ def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
     )
 
 
-def names_with(readings: Iterable[str], prefix: str) -> list[str]:
-    """The part after the colon in each reading of this name."""
-    return [name.partition(":")[2] for name in readings if name.startswith(f"{prefix}:")]
-
-
 SCRAPES_IN_PARALLEL = 32
 """Exporters that are scraped at the same time while all answer; more are no faster, as Python
 parses one answer after another."""

@@ -17,105 +17,68 @@ from metrics.sources.beans import (
 from metrics.sources.one_minute_rates import rate_caveats, reads_rates
 from metrics.sources.source import NodeInfo, named_brokers
 
-_REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)
-_MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (
-        "request times",
-        "the reason for busy request handlers is unknown, and so is throttling by a quota",
-        _REQUEST_TIMES,
+
+def _times_of_requests(figure: str) -> tuple[str, ...]:
+    return tuple(f"{request}_{phase}_ms_{figure}" for request in REQUESTS for phase in PHASES)
+
+
+_MEANING: Mapping[str, tuple[str, ...]] = {
+    "request times: the reason for busy request handlers is unknown, and so is throttling by a "
+    "quota": _times_of_requests("mean"),
+    "log flush times: the disk's part in the load is unknown": ("log_flush_ms_mean",),
+    "network threads' idle time: they cannot be named as the limit": (NETWORK_WAIT_NS,),
+    "the machine's CPU use: the CPU cannot be named as the limit": (
+        "machine_cpu_share",
+        "processors",
     ),
-    ("log flush times", "the disk's part in the load is unknown", ("log_flush_ms_mean",)),
-    (
-        "network threads' idle time",
-        "they cannot be named as the limit",
-        (NETWORK_WAIT_NS,),
+    "the uptime of the brokers' processes: cold brokers are not warmed up, and a restart shows "
+    "only by counters that fall": (UPTIME_MS,),
+    "the CPU time of the brokers' processes: their part of the machine's CPU use is unknown": (
+        "process_cpu_ns",
     ),
-    (
-        "the machine's CPU use",
-        "the CPU cannot be named as the limit",
-        ("machine_cpu_share", "processors"),
+    "the heap: a JVM that is short of memory does not show": ("heap_used_bytes", "heap_max_bytes"),
+    "the numbers of requests: the cost of a request is unknown, so a warm-up ends after "
+    "10 s": _times_of_requests("count"),
+    "the queue of requests: requests that wait for a handler do not show": ("request_queue_size",),
+    "the bytes of network connections: the network's part in the load is unknown": (
+        "network_in_bytes",
+        "network_out_bytes",
     ),
-    (
-        "the uptime of the brokers' processes",
-        "cold brokers are not warmed up, and a restart shows only by counters that fall",
-        (UPTIME_MS,),
+    "messages and bytes of producers: what other clients write is unknown": (
+        "messages_in",
+        "bytes_in",
     ),
-    (
-        "the CPU time of the brokers' processes",
-        "their part of the machine's CPU use is unknown",
-        ("process_cpu_ns",),
+    "bytes of consumers: what other clients read is unknown": ("bytes_out",),
+    "bytes between brokers: the part of replication in the load is unknown": (
+        "replication_bytes_in",
+        "replication_bytes_out",
     ),
-    (
-        "the heap",
-        "a JVM that is short of memory does not show",
-        ("heap_used_bytes", "heap_max_bytes"),
+    "bytes of disks: the disk's part in the load is unknown, unless the hosts' metrics show it": (
+        "disk_read_bytes",
+        "disk_write_bytes",
     ),
-    (
-        "the numbers of requests",
-        "the cost of a request is unknown, so a warm-up ends after 10 s",
-        tuple(f"{request}_{phase}_ms_count" for request in REQUESTS for phase in PHASES),
+    "changes of the ISR: followers that leave it and come back do not show": (
+        "isr_shrinks",
+        "isr_expands",
     ),
-    (
-        "the queue of requests",
-        "requests that wait for a handler do not show",
-        ("request_queue_size",),
+    "the followers' lag: followers that fall behind do not show": ("replica_max_lag_records",),
+    "offline replicas: replicas on failed disks do not show": ("offline_replicas",),
+    "produce requests that wait for followers: replication as the reason of latency does not "
+    "show": ("produce_delayed",),
+    "failed produce requests: those of other clients do not show": ("failed_produce_requests",),
+    "the controller's queue: a controller that falls behind does not show": (
+        f"{CONTROLLER_QUEUE_MS}_count",
+        f"{CONTROLLER_QUEUE_MS}_mean",
     ),
-    (
-        "the bytes of network connections",
-        "the network's part in the load is unknown",
-        ("network_in_bytes", "network_out_bytes"),
+    "under-replicated partitions: replicas that stay out of sync do not show": (
+        "under_replicated_partitions",
     ),
-    (
-        "messages and bytes of producers",
-        "what other clients write is unknown",
-        ("messages_in", "bytes_in"),
-    ),
-    ("bytes of consumers", "what other clients read is unknown", ("bytes_out",)),
-    (
-        "bytes between brokers",
-        "the part of replication in the load is unknown",
-        ("replication_bytes_in", "replication_bytes_out"),
-    ),
-    (
-        "bytes of disks",
-        "the disk's part in the load is unknown, unless the hosts' metrics show it",
-        ("disk_read_bytes", "disk_write_bytes"),
-    ),
-    (
-        "changes of the ISR",
-        "followers that leave it and come back do not show",
-        ("isr_shrinks", "isr_expands"),
-    ),
-    ("the followers' lag", "followers that fall behind do not show", ("replica_max_lag_records",)),
-    ("offline replicas", "replicas on failed disks do not show", ("offline_replicas",)),
-    (
-        "produce requests that wait for followers",
-        "replication as the reason of latency does not show",
-        ("produce_delayed",),
-    ),
-    (
-        "failed produce requests",
-        "those of other clients do not show",
-        ("failed_produce_requests",),
-    ),
-    (
-        "the controller's queue",
-        "a controller that falls behind does not show",
-        (f"{CONTROLLER_QUEUE_MS}_count", f"{CONTROLLER_QUEUE_MS}_mean"),
-    ),
-    (
-        "under-replicated partitions",
-        "replicas that stay out of sync do not show",
-        ("under_replicated_partitions",),
-    ),
-    ("led partitions", "leaders that move do not show", ("leader_partitions",)),
-    ("garbage collection", "its share of the time is unknown", (GC_MS,)),
-    (
-        "fenced brokers",
-        "a broker that the controller excludes shows only by its leaders and replicas",
-        ("fenced_brokers",),
-    ),
-)
+    "led partitions: leaders that move do not show": ("leader_partitions",),
+    "garbage collection: its share of the time is unknown": (GC_MS,),
+    "fenced brokers: a broker that the controller excludes shows only by its leaders and "
+    "replicas": ("fenced_brokers",),
+}
+"""What the metrics do not show, with its meaning → the readings of which one is missing."""
 POLL_SHARE_MAX = 0.1
 """Largest share of a broker's time for its samples without a warning [ratio]."""
 CLIENT_ONLY = (
@@ -199,8 +162,8 @@ def missing_metrics(nodes: Mapping[int, NodeInfo]) -> dict[str, tuple[str, ...]]
     """A sentence for each kind of reading that a node lacks → these readings."""
     lacks = {name for node in nodes.values() for name in node.lacks}
     found = {}
-    for what, meaning, names in _MEANING:
+    for what, names in _MEANING.items():
         missing = tuple(name for name in names if name in lacks)
         if missing:
-            found[f"the brokers' metrics do not show {what}: {meaning}"] = missing
+            found[f"the brokers' metrics do not show {what}"] = missing
     return found

@@ -6,8 +6,6 @@ a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never 
 a table, so that several runs can append at the same time.
 
 Arrow tables as DataFrames of Spark, on every supported release of PySpark.
-
-The port through which a run uses its tables; `TableStore` implements it with Delta tables.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -577,93 +575,3 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     from pyspark.errors import PySparkException
 
     return PySparkException, Py4JJavaError
-
-
-class RunTables(Protocol):
-    """The tables of a run: appends in the background, and reads by run.
-
-    An append that is repeated adds nothing. Each read waits for all appends before it.
-    """
-
-    def address(self, table: str) -> str:
-        """The place of a table, for messages."""
-        ...
-
-    # --- appends ------------------------------------------------------------
-
-    def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
-        """Append the start or the end of a run; `is_new` if the tables have no rows of it."""
-        ...
-
-    def append_trial(
-        self,
-        trial: Trial,
-        samples: Sequence[BrokerSample] = (),
-        hosts: Sequence[HostSample] = (),
-    ) -> None:
-        """Append a trial with its samples, in the order of the trials' numbers."""
-        ...
-
-    def append_boundary(self, row: BoundaryRow) -> None:
-        """Append the result of the search at one message size, for one goal."""
-        ...
-
-    def append_case(self, row: CaseRow) -> None:
-        """Append the measurement or the judgment of a case of a night."""
-        ...
-
-    def settle(self) -> None:
-        """Wait until all appends are durable.
-
-        Raises:
-            ConfigError: an append failed.
-        """
-        ...
-
-    def compact(self) -> None:
-        """Merge small files, where the tables have any; called at the end of a run."""
-        ...
-
-    def close(self) -> None:
-        """Wait for all appends; nothing is appended after it.
-
-        Raises:
-            ConfigError: an append failed.
-        """
-        ...
-
-    # --- reads --------------------------------------------------------------
-
-    def run_rows(self, run_id: str) -> list[RunRow]:
-        """The newest row of a run; empty if the run does not exist."""
-        ...
-
-    def trials_of(self, run_id: str) -> list[Trial]:
-        """The trials of a run in order, without the counts of single producers."""
-        ...
-
-    def next_trial(self, run_id: str) -> int:
-        """The number after the run's last trial; 1 without trials."""
-        ...
-
-    def payload_bytes(self, run_id: str) -> float:
-        """The payload that the trials of a run have written, including all replicas [B]."""
-        ...
-
-    def samples_of(self, run_id: str) -> Mapping[int, Sequence[BrokerSample]]:
-        """Number of the trial → samples of the run's brokers."""
-        ...
-
-    def host_samples_of(self, run_id: str) -> Mapping[int, Sequence[HostSample]]:
-        """Number of the trial → samples of the run's hosts."""
-        ...
-
-    def cases(self, suite: str, cluster: str) -> list[CaseRow]:
-        """All nights of a suite on a cluster, one row for each case, the oldest first."""
-        ...
-
-    def latest_limit(
-        self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
-    ) -> int | None:
-        """The newest limit along an axis with these names; None without."""
-        ...

@@ -24,6 +24,7 @@ from metrics.sources.beans import (
     NETWORK_IN_BYTES,
     NETWORK_OUT_BYTES,
     NETWORK_WAIT_NS,
+    PHASES,
 )
 from metrics.sources.sample import BrokerSample
 from metrics.windows.spans import (
@@ -33,7 +34,6 @@ from metrics.windows.spans import (
     heap_shares,
     impossible_idle,
     isr_changed,
-    isr_changed_share,
     mean,
     over,
     pauses,
@@ -194,16 +194,8 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 
 def _request_window(span: Span, request: str) -> RequestWindow:
-    return RequestWindow(
-        per_s=span.per_s(f"{request}_total_ms_count"),
-        total_ms=span.mean(f"{request}_total_ms"),
-        request_queue_ms=span.mean(f"{request}_request_queue_ms"),
-        local_ms=span.mean(f"{request}_local_ms"),
-        remote_ms=span.mean(f"{request}_remote_ms"),
-        throttle_ms=span.mean(f"{request}_throttle_ms"),
-        response_queue_ms=span.mean(f"{request}_response_queue_ms"),
-        response_send_ms=span.mean(f"{request}_response_send_ms"),
-    )
+    times = {f"{phase}_ms": span.mean(f"{request}_{phase}_ms") for phase in PHASES}
+    return RequestWindow(span.per_s(f"{request}_total_ms_count"), **times)
 
 
 def broker_window(
@@ -222,41 +214,33 @@ def broker_window(
         interval_s: intended time between samples [s].
         under_replicated_at_rest: under-replicated partitions before the run.
     """
-    good = good_samples(each for each in samples if each.broker_id == broker_id).get(broker_id, [])
+    own = [each for each in samples if each.broker_id == broker_id]
+    good = good_samples(own).get(broker_id, [])
     inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
-    earlier = max((s for s in good if s.at_s < start_s), key=lambda s: s.at_s, default=None)
     expected = max(2, int((end_s - start_s) / interval_s + 1e-9))
     missed = max(0, expected - len(inside))
+    window = BrokerWindow(broker_id, None, None, interval_s, expected, missed)
     if len(inside) < 2:
-        return BrokerWindow(broker_id, None, None, interval_s, expected, missed)
-    edge_gap_s = max(inside[0].at_s - start_s, end_s - inside[-1].at_s)
-    # A restart before the window counts, too: leaders moved, and the JVM is cold.
-    contradiction = find_contradiction([each for each in good if each.at_s <= end_s])
-    if contradiction is not None:
-        return BrokerWindow(
-            broker_id,
-            inside[0].at_s,
-            inside[-1].at_s,
-            interval_s,
-            expected,
-            missed,
-            edge_gap_s,
-            contradiction,
-        )
-    measured = _measured(inside, expected, missed, edge_gap_s, interval_s)
-    changed = isr_changed_share(earlier, inside, under_replicated_at_rest)
-    still_s = standstill_s(good, start_s, end_s)
-    return replace(measured, isr_changed_share=changed, standstill_s=still_s)
+        return window
+    window = replace(
+        window,
+        start_s=inside[0].at_s,
+        end_s=inside[-1].at_s,
+        edge_gap_s=max(inside[0].at_s - start_s, end_s - inside[-1].at_s),
+        # A restart before the window counts, too: leaders moved, and the JVM is cold.
+        contradiction=find_contradiction([each for each in good if each.at_s <= end_s]),
+    )
+    if window.contradiction is not None:
+        return window
+    at_rest = {broker_id: under_replicated_at_rest}
+    return replace(
+        _measured(window, inside),
+        isr_changed_share=any_isr_changed_share(own, (broker_id,), start_s, end_s, at_rest),
+        standstill_s=standstill_s(good, start_s, end_s),
+    )
 
 
-def _measured(
-    inside: Sequence[BrokerSample],
-    expected: int,
-    missed: int,
-    edge_gap_s: float,
-    interval_s: float,
-) -> BrokerWindow:
-    broker_id = inside[0].broker_id
+def _measured(window: BrokerWindow, inside: Sequence[BrokerSample]) -> BrokerWindow:
     span = Span(inside)
     idle = _scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
     network_wait_s = [delta / 1e9 for delta in span.deltas(NETWORK_WAIT_NS).values()]
@@ -264,15 +248,9 @@ def _measured(
     heap = heap_shares(inside)
     cpu_cores = _scaled(span.per_s("process_cpu_ns"), 1e-9)
     leaders = span.gauges("leader_partitions")
-    return BrokerWindow(
-        broker_id=broker_id,
-        start_s=inside[0].at_s,
-        end_s=inside[-1].at_s,
-        interval_s=interval_s,
-        samples_expected=expected,
-        samples_missed=missed,
-        edge_gap_s=edge_gap_s,
-        contradiction=impossible_idle(broker_id, idle, span.duration_s),
+    return replace(
+        window,
+        contradiction=impossible_idle(window.broker_id, idle, span.duration_s),
         handler_idle=idle,
         handler_idle_error=_scaled(span.per_s(CONTROLLER_HANDLER_NS), 0.5e-9),
         network_idle=over(min(network_wait_s, default=None), span.duration_s),

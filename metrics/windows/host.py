@@ -12,12 +12,13 @@ The rows are those of Gregg's checklist for Linux
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from metrics.columns import column
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
-from metrics.windows.spans import Span, mean, over
+from metrics.sources.sample import parts_of
+from metrics.windows.spans import Span, mean, over, total
 from metrics.windows.use import Resource
 from metrics.windows.write_back import WriteBackWindow, knowing_log_disks
 
@@ -209,39 +210,34 @@ def host_window(
         span.delta(readings.TCP_SENT_SEGMENTS),
         span.delta(readings.TCP_RETRANSMITTED_SEGMENTS),
     )
-    swapped = [span.per_s(name) for name in (readings.SWAPPED_IN_PAGES, readings.SWAPPED_OUT_PAGES)]
-    kernel = [in_state.get(state) for state in ("system", "irq", "softirq")]
-    return HostWindow(
-        host=host,
-        brokers=tuple(brokers),
-        generates=generates,
-        shares_machine=shares_machine,
+    swaps = (readings.SWAPPED_IN_PAGES, readings.SWAPPED_OUT_PAGES)
+    return replace(
+        named,
         start_s=inside[0].at_s,
         end_s=inside[-1].at_s,
         samples=len(inside),
         cores=span.gauge_max(readings.CORES),
         cpu_busy=None if at_rest[0] is None else 1.0 - sum(filter(None, at_rest)),
-        cpu_system=_sum(kernel),
+        cpu_system=total(in_state.get(state) for state in ("system", "irq", "softirq")),
         cpu_iowait=in_state.get("iowait"),
         cpu_steal=in_state.get("steal"),
         running_threads=mean(span.gauges(readings.RUNNING_THREADS)),
         memory_total_bytes=span.gauge_max(readings.MEMORY_TOTAL_BYTES),
         memory_available_bytes=min(span.gauges(readings.MEMORY_AVAILABLE_BYTES), default=None),
         page_cache_bytes=span.gauge_max(readings.PAGE_CACHE_BYTES),
-        swapped_pages_per_s=_sum(swapped),
+        swapped_pages_per_s=total(map(span.per_s, swaps)),
         oom_kills=span.delta(readings.OOM_KILLS),
         pressure_cpu=span.per_s(f"{readings.PRESSURE_S}:cpu"),
         pressure_io=span.per_s(f"{readings.PRESSURE_S}:io"),
         pressure_memory=span.per_s(f"{readings.PRESSURE_S}:memory"),
-        retransmitted_share=over(again, _sum([sent, again])),
+        retransmitted_share=over(again, total([sent, again])),
         retransmits_per_s=over(again, span.duration_s),
         listen_overflows=span.delta(readings.TCP_LISTEN_OVERFLOWS),
         disks=tuple(_disks(_of_disks(inside) or span)),
         interfaces=tuple(_interfaces(span)),
         resident_bytes={
-            int(name.partition(":")[2]): max(span.gauges(name))
-            for name in {name for each in inside for name in each.values}
-            if name.startswith(f"{readings.RESIDENT_BYTES}:")
+            broker: max(span.gauges(f"{readings.RESIDENT_BYTES}:{broker}"))
+            for broker in _brokers_in(inside, readings.RESIDENT_BYTES)
         },
         throttled_shares=_throttled_shares(inside),
     )
@@ -285,7 +281,7 @@ def host_windows(
 def _throttled_shares(inside: Sequence[HostSample]) -> dict[int, float]:
     """Broker id → share of its quota's periods that stopped it, by the samples that know it."""
     found = {}
-    for broker in {int(each) for sample in inside for each in _of_quotas(sample)}:
+    for broker in _brokers_in(inside, readings.BROKER_QUOTA_PERIODS):
         reading = f"{readings.BROKER_QUOTA_PERIODS}:{broker}"
         span = Span([each for each in inside if reading in each.values])
         periods = span.delta(reading)
@@ -295,9 +291,9 @@ def _throttled_shares(inside: Sequence[HostSample]) -> dict[int, float]:
     return found
 
 
-def _of_quotas(sample: HostSample) -> list[str]:
-    named = (name.partition(":") for name in sample.values)
-    return [part for name, _, part in named if name == readings.BROKER_QUOTA_PERIODS]
+def _brokers_in(samples: Sequence[HostSample], reading: str) -> set[int]:
+    """The ids of the brokers for which some sample has a reading."""
+    return {int(broker) for each in samples for broker in parts_of(each.values, reading)}
 
 
 def _of_disks(inside: Sequence[HostSample]) -> Span | None:
@@ -312,16 +308,17 @@ def _of_disks(inside: Sequence[HostSample]) -> Span | None:
 
 def _disks(span: Span) -> Iterable[DiskWindow]:
     for device in _parts(span, readings.DISK_BUSY_S):
-        operations = [
-            span.per_s(f"{name}:{device}") for name in (readings.DISK_READS, readings.DISK_WRITES)
-        ]
+
+        def per_s(*names: str, device: str = device) -> float | None:
+            return total(span.per_s(f"{name}:{device}") for name in names)
+
         window = DiskWindow(
             device,
-            span.per_s(f"{readings.DISK_READ_BYTES}:{device}"),
-            span.per_s(f"{readings.DISK_WRITTEN_BYTES}:{device}"),
-            _sum(operations),
-            span.per_s(f"{readings.DISK_BUSY_S}:{device}"),
-            span.per_s(f"{readings.DISK_QUEUED_S}:{device}"),
+            per_s(readings.DISK_READ_BYTES),
+            per_s(readings.DISK_WRITTEN_BYTES),
+            per_s(readings.DISK_READS, readings.DISK_WRITES),
+            per_s(readings.DISK_BUSY_S),
+            per_s(readings.DISK_QUEUED_S),
         )
         if window.busy_share or window.operations_per_s:
             yield window
@@ -329,23 +326,17 @@ def _disks(span: Span) -> Iterable[DiskWindow]:
 
 def _interfaces(span: Span) -> Iterable[InterfaceWindow]:
     for device in _parts(span, readings.NET_RECEIVED_BYTES):
-        both = (readings.NET_RECEIVED_PACKETS, readings.NET_SENT_PACKETS)
-        packets = [span.delta(f"{name}:{device}") for name in both]
-        dropped = [
-            span.delta(f"{name}:{device}")
-            for name in (readings.NET_RECEIVE_DROPS, readings.NET_SEND_DROPS)
-        ]
-        errors = [
-            span.delta(f"{name}:{device}")
-            for name in (readings.NET_RECEIVE_ERRORS, readings.NET_SEND_ERRORS)
-        ]
+
+        def grown(*names: str, device: str = device) -> float | None:
+            return total(span.delta(f"{name}:{device}") for name in names)
+
         window = InterfaceWindow(
             device,
             span.per_s(f"{readings.NET_RECEIVED_BYTES}:{device}"),
             span.per_s(f"{readings.NET_SENT_BYTES}:{device}"),
-            _sum(packets),
-            _sum(dropped),
-            _sum(errors),
+            grown(readings.NET_RECEIVED_PACKETS, readings.NET_SENT_PACKETS),
+            grown(readings.NET_RECEIVE_DROPS, readings.NET_SEND_DROPS),
+            grown(readings.NET_RECEIVE_ERRORS, readings.NET_SEND_ERRORS),
             span.gauge_max(f"{readings.NET_SPEED_BYTES_PER_S}:{device}"),
         )
         if window.packets or window.dropped:
@@ -353,12 +344,7 @@ def _interfaces(span: Span) -> Iterable[InterfaceWindow]:
 
 
 def _parts(span: Span, reading: str) -> list[str]:
-    return sorted(name.partition(":")[2] for name in span.deltas(reading))
-
-
-def _sum(parts: Sequence[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+    return sorted(parts_of(span.deltas(reading), reading))
 
 
 @dataclass(frozen=True)
@@ -392,14 +378,7 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
         return ()
     host = window.host
     return (
-        HostUse(
-            host,
-            Resource.CPU,
-            "",
-            window.cpu_busy,
-            window.waiting_threads,
-            "threads waiting",
-        ),
+        HostUse(host, Resource.CPU, "", window.cpu_busy, window.waiting_threads, "threads waiting"),
         HostUse(
             host,
             Resource.MEMORY,
@@ -442,23 +421,21 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
     )
 
 
-def write_back_use_of(window: WriteBackWindow) -> HostUse:
-    """The row of the memory that holds written pages until disks have them."""
-    return HostUse(
-        window.host,
-        Resource.MEMORY,
-        "pages to write",
-        window.unwritten_share,
-        window.writeback_bytes,
-        "bytes being written",
-    )
-
-
 def host_use_table(
     hosts: Iterable[HostWindow], write_back: Iterable[WriteBackWindow] = ()
 ) -> tuple[HostUse, ...]:
     """The tables of all hosts, one below the other, then the pages that each has to write."""
     return (
         *(row for window in hosts for row in host_use_of(window)),
-        *map(write_back_use_of, write_back),
+        *(
+            HostUse(
+                each.host,
+                Resource.MEMORY,
+                "pages to write",
+                each.unwritten_share,
+                each.writeback_bytes,
+                "bytes being written",
+            )
+            for each in write_back
+        ),
     )

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from metrics.sources.beans import TICKED_S
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.spans import Span
@@ -20,8 +19,7 @@ class Series:
 
     Attributes:
         title: title with the unit.
-        reading: name in `metrics.sources.beans`; for several collectors or network threads the
-            part before the colon, and their values are added.
+        reading: name in `metrics.sources.beans`.
         scale: factor from the reading, or from the rate of a counter per second, to the unit.
         is_counter: True for a reading that only grows, which is shown as its rate.
     """
@@ -30,13 +28,6 @@ class Series:
     reading: str
     scale: float = 1.0
     is_counter: bool = False
-
-    def value_in(self, sample: BrokerSample) -> float | None:
-        """The reading in one sample; None where it is missing."""
-        found = [
-            value for name, value in sample.values.items() if name.split(":")[0] == self.reading
-        ]
-        return sum(found) if found else None
 
 
 SERIES = (
@@ -121,27 +112,15 @@ def host_series_points(
 
 
 def _values(series: Series, samples: Sequence[BrokerSample]) -> Iterator[tuple[float, float]]:
-    read = [(each.at_s, series.value_in(each)) for each in samples]
-    known = [(at_s, value) for at_s, value in read if value is not None]
+    """The (time [s since the epoch], value) of a gauge in each sample, or of a counter's rate since
+    the sample before; of a count that follows from one-minute rates in each tick.
+    """
+    shown = [each for each in samples if series.reading in each.values]
     if not series.is_counter:
-        yield from ((at_s, value * series.scale) for at_s, value in known)
+        yield from ((each.at_s, each.values[series.reading] * series.scale) for each in shown)
         return
-    clock = f"{TICKED_S}:{series.reading}"
-    if any(clock in each.values for each in samples):
-        yield from _values_of_ticks(series, clock, samples)
-        return
-    for (before_s, before), (at_s, value) in pairwise(known):
-        if value >= before and at_s > before_s:
-            yield at_s, (value - before) * series.scale / (at_s - before_s)
-
-
-def _values_of_ticks(
-    series: Series, clock: str, samples: Sequence[BrokerSample]
-) -> Iterator[tuple[float, float]]:
-    """The rate in each tick of a count that follows from one-minute rates."""
-    shown = [each for each in samples if clock in each.values and series.reading in each.values]
     for before, after in pairwise(shown):
         span = Span((before, after))
         per_s = span.per_s(series.reading)
-        if per_s is not None and per_s >= 0:
+        if per_s is not None and min(span.duration_s, per_s) >= 0:
             yield after.at_s, per_s * series.scale

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 from metrics.sources.beans import (
     CONTROLLER_HANDLER_NS,
@@ -12,13 +11,11 @@ from metrics.sources.beans import (
     HANDLER_IDLE_NS,
     SHARED_HANDLER_IDLE_NS,
     SILENT_MS,
-    TICK_EDGE_ERROR,
-    TICK_ERROR,
-    TICKED_S,
     UPTIME_MS,
 )
 from metrics.sources.first_polls import other_process
-from metrics.sources.sample import BrokerSample
+from metrics.sources.one_minute_rates import begins_anew, whole_ticks
+from metrics.sources.sample import BrokerSample, Sample
 
 HANDLER_POLL_S = 0.3
 """The longest single wait of a request handler; the idle counter adds a wait at its end [s]."""
@@ -36,20 +33,6 @@ _COUNTERS = (
     "isr_expands",
     "process_cpu_ns",
 )
-
-
-class Sample(Protocol):
-    """A sample of one broker or host."""
-
-    @property
-    def at_s(self) -> float:
-        """Time of the sample [s since the epoch]."""
-        ...
-
-    @property
-    def values(self) -> Mapping[str, float]:
-        """Name of a reading → its value."""
-        ...
 
 
 class Span:
@@ -71,46 +54,23 @@ class Span:
         A count that follows from one-minute rates grows with each tick of its meter; its growth is
         that of the whole ticks in the span, over their time.
         """
-        if f"{TICKED_S}:{name}" not in self._last:
+        ticks = whole_ticks(self._samples, name)
+        if ticks is None:
             return over(self.delta(name), self.duration_s)
-        ticks = self._whole_ticks(name)
-        return None if ticks is None else over(ticks.delta(name), ticks.delta(f"{TICKED_S}:{name}"))
+        return over(ticks.events, ticks.duration_s)
 
     def ticked_s(self, name: str) -> float | None:
         """Time of the whole ticks of a count that follows from one-minute rates [s].
 
         None for another count, and 0 without a whole tick.
         """
-        if f"{TICKED_S}:{name}" not in self._last:
-            return None
-        ticks = self._whole_ticks(name)
-        return 0.0 if ticks is None else ticks.delta(f"{TICKED_S}:{name}")
+        ticks = whole_ticks(self._samples, name)
+        return None if ticks is None else ticks.duration_s
 
     def error_per_s(self, name: str) -> float | None:
         """Largest error of `per_s` for a count that follows from one-minute rates [1/s]."""
-        ticks = self._whole_ticks(name) if f"{TICKED_S}:{name}" in self._last else None
-        if ticks is None:
-            return None
-        missed, edge = (f"{each}:{name}" for each in (TICK_ERROR, TICK_EDGE_ERROR))
-        first, last = ticks._first, ticks._last
-        error = last.get(missed, 0.0) - first.get(missed, 0.0)
-        error += first.get(edge, 0.0) + last.get(edge, 0.0)
-        return over(error, ticks.delta(f"{TICKED_S}:{name}"))
-
-    def _whole_ticks(self, name: str) -> Span | None:
-        """The part from the first look after a tick in the span to the last look; None without one.
-
-        Of two samples alone the ticks between them count whole, although the first of them began
-        before the span.
-        """
-        clock = f"{TICKED_S}:{name}"
-        shown = [sample for sample in self._samples if clock in sample.values]
-        if len(self._samples) > 2:
-            begun_s = shown[0].values[clock]
-            shown = [sample for sample in shown if sample.values[clock] != begun_s]
-        if len(shown) < 2 or shown[-1].values[clock] <= shown[0].values[clock]:
-            return None
-        return Span((shown[0], shown[-1]))
+        ticks = whole_ticks(self._samples, name)
+        return None if ticks is None else over(ticks.error, ticks.duration_s)
 
     def deltas(self, prefix: str) -> dict[str, float]:
         """Growth of each counter of a bean with `*` that both edges have."""
@@ -160,6 +120,12 @@ def over(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
+def total(parts: Iterable[float | None]) -> float | None:
+    """The sum of the known parts; None without one."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
 def seconds_between(first: Sample, last: Sample) -> float:
     """Time between two samples, by the broker's own uptime where both have it [s].
 
@@ -193,24 +159,6 @@ def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0)
         for name in ("isr_shrinks", "isr_expands")
     )
     return moved or after.values.get("under_replicated_partitions", 0.0) > at_rest
-
-
-def isr_changed_share(
-    earlier: BrokerSample | None, samples: Sequence[BrokerSample], at_rest: float = 0.0
-) -> float | None:
-    """Share of samples after an ISR change or with under-replicated partitions [ratio].
-
-    Args:
-        earlier: the last sample before these, or None.
-        samples: samples of one broker by time.
-        at_rest: under-replicated partitions before the run.
-    """
-    known = [s for s in samples if "under_replicated_partitions" in s.values]
-    if not known:
-        return None
-    chain = [earlier if earlier is not None else known[0], *known]
-    changed = sum(isr_changed(before, after, at_rest) for before, after in pairwise(chain))
-    return changed / len(known)
 
 
 def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
@@ -279,7 +227,7 @@ def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
         if seconds_between(before, after) < 0:
             up_s = after.values[UPTIME_MS] / 1000.0
             return f"broker {after.broker_id} restarted: its uptime fell to {up_s:.1f} s"
-        if _has_begun_anew(before, after):
+        if begins_anew(before, after):
             return (
                 f"broker {after.broker_id}: its one-minute rates do not follow from one another, "
                 f"as after a restart of the broker"
@@ -291,9 +239,3 @@ def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
             if old is not None and new is not None and new < old:
                 return f"broker {after.broker_id}: counter {name} fell from {old:.0f} to {new:.0f}"
     return None
-
-
-def _has_begun_anew(before: BrokerSample, after: BrokerSample) -> bool:
-    """Whether counts that follow from one-minute rates began at 0 again."""
-    clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
-    return after.values.get(clock, 0.0) < before.values.get(clock, 0.0)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from metrics.windows.broker import BrokerWindow, RequestWindow
+from metrics.windows.spans import over, total
 
 
 class Resource(str, Enum):
@@ -62,13 +63,7 @@ def requests_of(window: BrokerWindow) -> tuple[RequestWindow, ...]:
 
 def _in_phase(parts: Iterable[tuple[float | None, float | None]]) -> float | None:
     """Mean number of requests in a phase, by Little's law from (rate [1/s], mean time [ms])."""
-    known = [rate * ms / 1000.0 for rate, ms in parts if rate is not None and ms is not None]
-    return sum(known) if known else None
-
-
-def local_threads(window: BrokerWindow) -> float | None:
-    """Mean number of threads that work on requests locally."""
-    return _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
+    return total(None if rate is None or ms is None else rate * ms / 1000.0 for rate, ms in parts)
 
 
 def busy_threads(window: BrokerWindow) -> float | None:
@@ -77,7 +72,8 @@ def busy_threads(window: BrokerWindow) -> float | None:
     It follows from Little's law. As Kafka cuts each request's times to whole milliseconds, it is at
     least the busy fraction of one handler.
     """
-    threads, idle = local_threads(window), window.handler_idle
+    threads = _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
+    idle = window.handler_idle
     if threads is None or idle is None:
         return threads
     return max(threads, 1.0 - idle)
@@ -120,10 +116,7 @@ def produce_throttle_ms(window: BrokerWindow) -> float | None:
 
 def remote_share(window: BrokerWindow) -> float | None:
     """Share of a produce request's time spent waiting for followers [ratio]."""
-    produce = window.produce
-    if produce.remote_ms is None or not produce.total_ms:
-        return None
-    return produce.remote_ms / produce.total_ms
+    return over(window.produce.remote_ms, window.produce.total_ms)
 
 
 def link_share(window: BrokerWindow) -> float | None:
@@ -140,7 +133,8 @@ def link_share(window: BrokerWindow) -> float | None:
 
 def network_in(window: BrokerWindow) -> float | None:
     """Bytes that reached the broker: on its sockets, and fetched from other leaders [B/s]."""
-    served = _or(window.network_in_bytes_per_s, window.bytes_in_per_s)
+    served = window.network_in_bytes_per_s
+    served = window.bytes_in_per_s if served is None else served
     return None if served is None else served + (window.replication_bytes_in_per_s or 0.0)
 
 
@@ -148,13 +142,7 @@ def network_out(window: BrokerWindow) -> float | None:
     """Bytes that left the broker: answers to clients and to followers [B/s]."""
     if window.network_out_bytes_per_s is not None:
         return window.network_out_bytes_per_s
-    parts = (window.bytes_out_per_s, window.replication_bytes_out_per_s)
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
-
-
-def _or(first: float | None, second: float | None) -> float | None:
-    return second if first is None else first
+    return total((window.bytes_out_per_s, window.replication_bytes_out_per_s))
 
 
 def cpu_share(window: BrokerWindow) -> float | None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
-from metrics.sources.sample import BrokerSample
+from metrics.sources.sample import BrokerSample, parts_of
+from metrics.windows.spans import Span, over, total
 
 DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
 """Linux's defaults of vm.dirty_ratio, vm.dirty_background_ratio [ratio] and
@@ -92,9 +93,7 @@ class WriteBackWindow:
     @property
     def settled_share(self) -> float | None:
         """Share of the bytes taken in that disks wrote in the settled span [ratio]."""
-        if not self.settled_taken_bytes or self.settled_written_bytes is None:
-            return None
-        return self.settled_written_bytes / self.settled_taken_bytes
+        return over(self.settled_written_bytes, self.settled_taken_bytes)
 
     @property
     def absorbed_bytes(self) -> float | None:
@@ -113,9 +112,7 @@ class WriteBackWindow:
     @property
     def unwritten_share(self) -> float | None:
         """Share of `dirty_limit_bytes` that pages which no disk had filled at most [ratio]."""
-        if self.unwritten_max_bytes is None or not self.dirty_limit_bytes:
-            return None
-        return self.unwritten_max_bytes / self.dirty_limit_bytes
+        return over(self.unwritten_max_bytes, self.dirty_limit_bytes)
 
 
 def unwritten_bytes(sample: HostSample) -> float | None:
@@ -202,17 +199,18 @@ def knowing_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
     Tasks of the load sample a machine, too, that they share with brokers, and know no log dirs.
     """
     found = sorted(samples, key=lambda each: each.at_s)
-    return [each for each in found if _parts(each, readings.LOG_DISK)] or found
+    return [each for each in found if parts_of(each.values, readings.LOG_DISK)] or found
 
 
 def _window(
     host: str, samples: Sequence[HostSample], counters: Sequence[_Counter], ids: tuple[int, ...]
 ) -> WriteBackWindow:
-    first, last = samples[0], samples[-1]
+    first, last, span = samples[0], samples[-1], Span(samples)
     disks, is_known = log_disks_of(first)
     unwritten = [each for sample in samples if (each := unwritten_bytes(sample)) is not None]
-    taken = [_taken(counters, each.at_s) for each in samples]
-    written = [_written(each, disks) for each in samples]
+    taken = [_whole([counter.at(each.at_s) for counter in counters]) for each in samples]
+    names = [f"{readings.DISK_WRITTEN_BYTES}:{disk}" for disk in disks]
+    written = [_whole([each.values.get(name) for name in names]) for each in samples]
     points = [
         (each.at_s, took, wrote)
         for each, took, wrote in zip(samples, taken, written, strict=True)
@@ -228,8 +226,8 @@ def _window(
         written_bytes=_grown([wrote for _, _, wrote in points]),
         disks=disks,
         disks_known=is_known,
-        dirty_bytes=_most(samples, readings.DIRTY_BYTES),
-        writeback_bytes=_most(samples, readings.WRITEBACK_BYTES),
+        dirty_bytes=span.gauge_max(readings.DIRTY_BYTES),
+        writeback_bytes=span.gauge_max(readings.WRITEBACK_BYTES),
         unwritten_start_bytes=unwritten[0],
         unwritten_end_bytes=unwritten[-1],
         unwritten_max_bytes=max(unwritten),
@@ -285,28 +283,16 @@ def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
 
 def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
     """The disks whose writes count, and whether they are known to have the log dirs."""
-    with_logs = _parts(sample, readings.LOG_DISK)
+    with_logs = sorted(parts_of(sample.values, readings.LOG_DISK))
     if with_logs:
-        return with_logs, True
-    disks = _parts(sample, readings.DISK_WRITTEN_BYTES)
+        return tuple(with_logs), True
+    disks = sorted(parts_of(sample.values, readings.DISK_WRITTEN_BYTES))
     return tuple(each for each in disks if not each.startswith(_STACKED)), False
 
 
-def _parts(sample: HostSample, reading: str) -> tuple[str, ...]:
-    named = (name.partition(":") for name in sample.values)
-    return tuple(sorted(part for name, _, part in named if name == reading))
-
-
-def _written(sample: HostSample, disks: Sequence[str]) -> float | None:
-    found = [sample.values.get(f"{readings.DISK_WRITTEN_BYTES}:{each}") for each in disks]
-    known = [each for each in found if each is not None]
-    return sum(known) if known and len(known) == len(found) else None
-
-
-def _taken(counters: Sequence[_Counter], at_s: float) -> float | None:
-    found = [each.at(at_s) for each in counters]
-    known = [each for each in found if each is not None]
-    return sum(known) if known and len(known) == len(found) else None
+def _whole(parts: Sequence[float | None]) -> float | None:
+    """The sum of the parts; None where one is not known."""
+    return None if None in parts else total(parts)
 
 
 def _grown(values: Sequence[float]) -> float | None:
@@ -314,10 +300,6 @@ def _grown(values: Sequence[float]) -> float | None:
     if len(values) < 2 or values[-1] < values[0]:
         return None
     return values[-1] - values[0]
-
-
-def _most(samples: Sequence[HostSample], reading: str) -> float | None:
-    return max((s.values[reading] for s in samples if reading in s.values), default=None)
 
 
 class _Counter:

@@ -51,7 +51,7 @@ def test_every_request_of_a_run_is_answered(version: str) -> None:
         assert all(each.is_known == (release >= (3, 3)) for each in dirs)
         assert ClusterHealth(admin).under_replicated() == frozenset()
         assert ClusterHealth(admin).hidden_topics() == frozenset()
-        assert sum(each.led for each in replicas_by_broker(admin).values()) >= 20
+        assert sum(each.leader_partitions for each in replicas_by_broker(admin).values()) >= 20
         assert admin.empty_groups() == frozenset()
         assert quotas_of(admin) == []
         assert all(each.is_granted and each.is_known for each in permissions(admin, first, "none"))

@@ -137,7 +137,7 @@ def test_replicas_are_counted_at_their_leader_or_their_preferred_leader() -> Non
         {"partitions": [partition(-1, [3, 1], [])]},
     ]
     assert count_replicas(topics) == {
-        1: Replicas(led=1, under_replicated=1, offline=1),
-        2: Replicas(led=1, under_replicated=1, offline=0),
-        3: Replicas(led=0, under_replicated=1, offline=1),
+        1: Replicas(1, 1, 1),
+        2: Replicas(1, 1, 0),
+        3: Replicas(0, 1, 1),
     }

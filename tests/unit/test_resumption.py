@@ -29,7 +29,7 @@ from metrics.columns import row_of
 from metrics.common.errors import ConfigError
 from metrics.tables.rows import trial_from
 from metrics.tables.schema import SCHEMAS, RunRow
-from metrics.tables.store import RunTables
+from metrics.tables.store import TableStore
 from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
 from metrics.windows.use import Resource
@@ -251,7 +251,7 @@ def test_a_run_continues_with_its_own_cluster_only() -> None:
 def test_a_run_continues_with_the_series_that_it_began_with(snapshot: SnapshotAssertion) -> None:
     config, then = config_text(load("testbed", "quick", GOAL)), {"series.bytes_in": "b_total"}
     row = RunRow("r", "started", 0.0, "c", "w", "g", config=config, environment=then)
-    store = cast("RunTables", SimpleNamespace(run_rows=lambda _: [row], trials_of=lambda _: []))
+    store = cast("TableStore", SimpleNamespace(run_rows=lambda _: [row], trials_of=lambda _: []))
     assert resumed_trials(store, "r", config, then) == []
     assert resumed_trials(store, "r", config, then | {"series.bytes_out": "o"}) == []
     assert resumed_trials(store, "r", config, {}) == []

@@ -18,6 +18,7 @@ from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.rules import RuleSet, selectors_of
+from metrics.sources.sample import parts_of
 from metrics.sources.scraper import OPEN_DEADLINE_S, Scrape, Scraper, Scrapers
 from metrics.sources.source import Endpoint
 
@@ -66,7 +67,7 @@ class Machine:
 
 def machine_in(values: Mapping[str, float]) -> Machine | None:
     """The machine that a scrape shows; None where the collectors of its identity are disabled."""
-    texts = [name.partition(":")[2] for name in values if name.startswith(f"{UNAME}:")]
+    texts = parts_of(values, UNAME)
     booted_s = values.get(BOOT_TIME_S)
     if not texts or booted_s is None:
         return None
@@ -281,8 +282,7 @@ def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) ->
 
 def log_disks_problem(values: Mapping[str, float], log_disks: Collection[str]) -> str | None:
     """What a host shows in the place of these disks; None where it shows one of them."""
-    written = (name.partition(":") for name in values)
-    shown = sorted(part for name, _, part in written if name == readings.DISK_WRITTEN_BYTES)
+    shown = sorted(parts_of(values, readings.DISK_WRITTEN_BYTES))
     if not log_disks or set(shown) & set(log_disks):
         return None
     return (
