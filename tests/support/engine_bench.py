@@ -1,89 +1,143 @@
-"""Trials of one task on the testbed, without Spark."""
+"""Trials of the engine on the testbed, without Spark: threads are the tasks of a stage."""
 
 from __future__ import annotations
 
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
 
-from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import assignment
-from jobs.engine.stage import run_task
+from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.validity import consumption_mismatch
+from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Evidence, Reason
 from metrics.trial.task import merge
-from tests.support.offsets import end_offsets_of
-from tests.support.patterns import plan
+from tests.support import patterns
 from tests.support.processes import PATIENCE_S
+from tests.support.threads_barrier import run_stage
 
 PARTITIONS_PER_BROKER = 2
+_KNOWN_S = 20.0
+"""Time until all brokers know a new topic [s]."""
 
 Variant = TypeVar("Variant")
 Found = TypeVar("Found")
 
 
-class OneTask:
-    """The barrier of a stage of one task."""
+def end_offsets_of(admin: KafkaAdmin, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Partition → the offset that its next record will get."""
+    found = admin.end_offsets((topic, partition) for partition in partitions)
+    return {partition: offset for (_topic, partition), offset in found.items()}
 
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return 0
 
-    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        return [message]
+def mismatches(
+    client: ClientWindow, before: Mapping[int, int], after: Mapping[int, int]
+) -> list[Reason]:
+    """The contradictions between the groups' reads and the end offsets around the trial."""
+    ends = {partition: (before[partition], end) for partition, end in after.items()}
+    return consumption_mismatch(Evidence(client, end_offsets=ends), Thresholds())
 
 
 class Bench:
-    """A topic on the testbed, and trials of one task on it."""
+    """A topic on the testbed, and trials with producers and consumers of it.
+
+    Attributes:
+        before: end offsets before the last plan.
+    """
 
     def __init__(
         self,
         testbed: Testbed,
         admin: KafkaAdmin,
-        replicas: int = 2,
+        replicas: int = 1,
         options: Mapping[str, Any] | None = None,
         name: str = "engine",
     ) -> None:
         self.options = options or {}
         self.admin = admin
-        self.bootstrap = list(testbed.bootstrap_servers)
         self.topic = f"{name}-{uuid.uuid4().hex[:8]}"
         self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, replicas)
         admin.create_topic(self.topic, self.assigned, {})
         self.brokers = admin.describe_cluster().addresses
+        self._bootstrap = list(testbed.bootstrap_servers)
+        self.before = self.end_offsets()
 
-    def run(
-        self,
-        producers: int = 2,
-        **fields: Any,
-    ) -> ClientWindow:
-        """Run a trial, by default with 300 records/s of 1,000 B per producer.
+    def plan(self, consumers: Mapping[str, Any] | None = None, **fields: Any) -> TrialPlan:
+        """A plan: by default two producers of 300 records/s of 1,000 B each.
 
         Args:
-            fields: fields of `tests.support.patterns.pattern`.
+            consumers: options of consumers, by default in two tasks; None for no consumers.
+            fields: fields of `tests.support.patterns.plan`.
         """
-        load = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
-        times = {"warmup_s": 0.5, "measure_s": 1.5}
-        trial = plan(
-            topics=(self.topic,),
-            leaders=tuple(self.assigned[p][0] for p in sorted(self.assigned)),
-            brokers=self.brokers,
-            start_lead_s=1.0,
-            client_options=self.options,
-            producers=producers,
-            **({"trial_id": "t"} | load | times | fields),
-        )
-        row = run_task(trial, OneTask())
-        assert row.error is None, row.error
-        return merge([row])
+        self.before = self.end_offsets()
+        values: dict[str, Any] = {
+            "trial_id": uuid.uuid4().hex[:8],
+            "topics": (self.topic,),
+            "producers": 2,
+            "message_bytes": 1_000,
+            "rate_records_per_s": 300.0,
+            "pool_bytes": 200_000,
+            "leaders": tuple(self.assigned[p][0] for p in sorted(self.assigned)),
+            "brokers": self.brokers,
+            "client_options": self.options,
+            "warmup_s": 0.5,
+            "measure_s": 1.5,
+            "start_lead_s": 1.0,
+        }
+        if consumers is not None:
+            read = {"consumer_tasks": 2, "end_offsets": self.before}
+            values |= {"consumers": ConsumerOptions(**consumers), **read}
+        return patterns.plan(**(values | fields))
+
+    def run(
+        self, plan: TrialPlan | None = None, reading: TrialPlan | None = None, **fields: Any
+    ) -> ClientWindow:
+        """Run a plan, by default that of `fields`, and check the groups' reads.
+
+        Args:
+            reading: the plan of the tasks with consumers, if it is a different one.
+        """
+        made = plan or self.plan(**fields)
+        rows = run_stage(made, reading)
+        errors = [row.error for row in rows if row.error is not None]
+        assert not errors, errors
+        client = merge(rows)
+        if made.consumer_tasks:
+            taken = client.counts.acked_total + client.counts.control_records
+            assert taken == sum(self.growth().values()) > 0
+            assert mismatches(client, self.before, self.end_offsets()) == []
+        return client
+
+    def growth(self) -> dict[int, int]:
+        """Partition → growth of its end offset since the last plan."""
+        return {p: end - self.before[p] for p, end in self.end_offsets().items()}
 
     def end_offsets(self) -> dict[int, int]:
-        return end_offsets_of(self.admin, self.topic, self.assigned)
+        """Partition → end offset; waits until the brokers know the topic."""
+        deadline_s = time.monotonic() + _KNOWN_S
+        while True:
+            try:
+                return end_offsets_of(self.admin, self.topic, self.assigned)
+            except AdminError:
+                if time.monotonic() > deadline_s:
+                    raise
+
+    def committed(self, plan: TrialPlan, group: int) -> dict[int, int]:
+        """Partition → committed offset of the group."""
+        answer = self.admin.client.list_group_offsets([plan.group_id(group)])
+        offsets = answer[plan.group_id(group)]
+        return {each.partition: at.offset for each, at in offsets.items()}
 
     def read_back(self, **options: Any) -> list[Any]:
         """All records of the topic, read by kafka-python's consumer.
@@ -93,7 +147,7 @@ class Bench:
         """
         partitions = [TopicPartition(self.topic, p) for p in self.assigned]
         consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            bootstrap_servers=self._bootstrap,
             auto_offset_reset="earliest",
             check_crcs=True,
             **options,
@@ -111,10 +165,30 @@ class Bench:
         return records
 
 
-def benches_at_once(
+@contextmanager
+def bench_on(
     testbed: Testbed,
-    variants: Sequence[Variant],
-    work: Callable[[Bench, Variant], Found],
+    options: Mapping[str, Any] | None = None,
+    servers: Sequence[str] = (),
+    **more: Any,
+) -> Iterator[Bench]:
+    """A bench within this context, with a topic of its own.
+
+    Args:
+        options: connection options of its clients.
+        servers: addresses of brokers, by default those of the testbed.
+        more: further arguments of `Bench`.
+    """
+    with connect(servers or testbed.bootstrap_servers, options) as admin:
+        made = Bench(testbed, admin, options=options, **more)
+        try:
+            yield made
+        finally:
+            admin.delete_topic(made.topic)
+
+
+def benches_at_once(
+    testbed: Testbed, variants: Sequence[Variant], work: Callable[[Bench, Variant], Found]
 ) -> dict[Variant, Found]:
     """Run `work` for all variants at the same time, as a trial of one task mostly waits.
 
@@ -123,12 +197,8 @@ def benches_at_once(
     """
 
     def made(variant: Variant) -> Found:
-        with connect(testbed.bootstrap_servers) as admin:
-            bench = Bench(testbed, admin, replicas=1)
-            try:
-                return work(bench, variant)
-            finally:
-                admin.delete_topic(bench.topic)
+        with bench_on(testbed) as bench:
+            return work(bench, variant)
 
     with ThreadPoolExecutor(len(variants)) as pool:
         return dict(zip(variants, pool.map(made, variants), strict=True))
