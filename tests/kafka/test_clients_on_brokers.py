@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from metrics.trial.client import ClientWindow
 from tests.support.engine_bench import Bench, benches_at_once
@@ -17,14 +14,6 @@ pytestmark = pytest.mark.together
 LIBRARIES = ("kafka-python", "librdkafka")
 Written = tuple[ClientWindow, dict[int, int]]
 """The result of a trial, and partition → end offset."""
-
-
-@pytest.fixture
-def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        made = Bench(kafka_testbed, admin, replicas=1)
-        yield made
-        admin.delete_topic(made.topic)
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,10 @@ import math
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.connect import connect
 from jobs.console.events import RecordingReporter
 from jobs.testbed.handle import Testbed
 from jobs.trials.broker_sockets import BrokerSockets
@@ -53,19 +51,6 @@ set:{UNLIMITED}
 axes:
   workload.producer.acks: ["1", all]
 """
-
-
-@pytest.fixture
-def admin(kafka_testbed: Testbed) -> Any:
-    with connect(kafka_testbed.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture
-def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
-    made = Bench(kafka_testbed, admin, replicas=1)
-    yield made
-    admin.delete_topic(made.topic)
 
 
 def test_a_window_has_the_sockets_to_each_broker(bench: Bench) -> None:

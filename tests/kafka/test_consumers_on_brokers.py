@@ -8,9 +8,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +32,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import group_windows
 from metrics.trial.evidence import Evidence
 from metrics.trial.task import ConsumerReport, TaskReport, merge
-from tests.support.consumer_bench import ConsumerBench, mismatches
+from tests.support.engine_bench import Bench, bench_on, mismatches
 from tests.support.processes import becomes
 from tests.support.relay import relay_to
 from tests.support.threads_barrier import run_stage
@@ -47,20 +46,6 @@ RECORD_BYTES = 10
 """Upper bound of the bytes of a record besides its payload [B]."""
 
 
-@contextmanager
-def bench_with_topic(testbed: Testbed) -> Iterator[ConsumerBench]:
-    with connect(testbed.bootstrap_servers) as admin:
-        made = ConsumerBench(testbed, admin)
-        yield made
-        admin.delete_topic(made.topic)
-
-
-@pytest.fixture
-def bench(kafka_testbed: Testbed) -> Iterator[ConsumerBench]:
-    with bench_with_topic(kafka_testbed) as made:
-        yield made
-
-
 def acked_of(report: TaskReport) -> int:
     assert report.produced is not None, report.error
     return report.produced.counts.acked_total
@@ -71,7 +56,7 @@ LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-pyth
 
 @pytest.mark.together
 @pytest.mark.parametrize("client", ["wire", *LIBRARIES])
-def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, client: str) -> None:
+def test_each_group_reads_everything_while_it_is_written(bench: Bench, client: str) -> None:
     plan = bench.plan({"groups": 2, "members": 2, "client": client, "check_crcs": True})
     seen = bench.run(plan)
     assert [(group.counts.group, group.counts.members) for group in seen.groups] == [(0, 2), (1, 2)]
@@ -88,7 +73,7 @@ def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, c
 
 
 @pytest.mark.together
-def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> None:
+def test_groups_begin_with_a_backlog_or_at_the_start(bench: Bench) -> None:
     first = bench.run(bench.plan({"groups": 1}, consumer_tasks=1, measure_s=1.0))
     behind = {"groups": 1, "start": "backlog", "backlog_records": 240}
     second = bench.run(bench.plan(behind, consumer_tasks=1, measure_s=1.0))
@@ -104,7 +89,7 @@ def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> No
 
 @pytest.mark.together
 def test_the_other_member_takes_over_from_one_that_leaves(
-    bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_positions = group_member.Member._set_positions
 
@@ -139,7 +124,7 @@ def test_the_other_member_takes_over_from_one_that_leaves(
 
 @pytest.mark.together
 def test_a_rebalance_that_outlasts_a_poll_of_its_leader_succeeds(
-    bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
 
@@ -185,7 +170,7 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_succeeds(
 
 
 @pytest.mark.together
-def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: ConsumerBench) -> None:
+def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: Bench) -> None:
     plan = bench.plan({"groups": 1}, consumer_tasks=1, measure_s=2.0)
     alone = dataclasses.replace(plan, consumer_tasks=0)
     consumers, opened = WireConsumers(plan, 0), threading.Barrier(2)
@@ -220,7 +205,7 @@ def _read(
 
 
 @pytest.mark.together
-def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: ConsumerBench) -> None:
+def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: Bench) -> None:
     plan = bench.plan({"groups": 1}, consumer_tasks=1)
     wrong = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
     who = {"sasl_plain_username": "nobody", "sasl_plain_password": "wrong"}
@@ -233,7 +218,7 @@ def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: Consumer
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerBench) -> None:
+def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: Bench) -> None:
     plan = bench.plan(
         {"groups": 5, "members": 2},
         rate_records_per_s=500.0,
@@ -287,7 +272,7 @@ def test_consumers_share_a_stage_of_spark_with_producers(
     assert mismatches(client, before, ends) == []
 
 
-def slowed(bench: ConsumerBench, plan: TrialPlan, share: float | None) -> ClientWindow:
+def slowed(bench: Bench, plan: TrialPlan, share: float | None) -> ClientWindow:
     """A trial whose consumers get this share of the records, or all of them."""
     producer = plan.pattern.producer
     bytes_per_s = (
@@ -315,7 +300,7 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
     load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 100.0, "linger_ms": 20.0}
 
     def reasons_with(share: float | None) -> list[str]:
-        with bench_with_topic(kafka_testbed) as bench:
+        with bench_on(kafka_testbed) as bench:
             plan = bench.plan({"groups": 1}, consumer_tasks=1, warmup_s=2.0, measure_s=6.0, **load)
             return verdict_on_groups(slowed(bench, plan, share))
 
@@ -328,7 +313,7 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_twenty_windows_of_groups_that_keep_up_are_sustained(bench: ConsumerBench) -> None:
+def test_twenty_windows_of_groups_that_keep_up_are_sustained(bench: Bench) -> None:
     load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 200.0, "linger_ms": 20.0}
     reasons, shares = [], []
     for _ in range(5):

@@ -34,7 +34,7 @@ from jobs.trials.context import Session
 from jobs.trials.control_server import control_of
 from metrics.common.errors import ConfigError
 from tests.support.commands import RunningCommand
-from tests.support.engine_bench import Bench
+from tests.support.engine_bench import bench_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,10 +161,8 @@ def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Pat
 def commits_with_these_rights(testbed: Testbed) -> None:
     """Offer a load with transactions as the user of the cluster's file."""
     options = testbed.client_security().client_kwargs()
-    with connect(testbed.bootstrap_servers, options) as admin:
-        bench = Bench(testbed, admin, replicas=1, options=options, name="redline-rights")
+    with bench_on(testbed, options, name="redline-rights") as bench:
         done = bench.run(acks="all", enable_idempotence=True, transaction_duration_ms=200.0)
-        admin.delete_topic(bench.topic)
     assert done.counts.transactions_committed > 0
     assert (done.counts.failed_total, done.counts.transactions_aborted) == (0, 0)
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
-from jobs.cluster.connect import connect
 from jobs.engine.producing.protocol import SEQUENCES
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from tests.support.engine_bench import Bench
+from tests.support.engine_bench import bench_on
 
 pytestmark = pytest.mark.long
 
@@ -48,25 +46,6 @@ def accident(testbed: Testbed, after_s: float) -> None:
     testbed.restart_broker(VICTIM)
 
 
-def read_back(bench: Bench) -> dict[int, int]:
-    """Partition → records that a consumer gets."""
-    counts: dict[int, int] = defaultdict(int)
-    consumer = KafkaConsumer(
-        bootstrap_servers=bench.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=3_000,
-        check_crcs=True,
-    )
-    try:
-        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
-        for record in consumer:
-            assert record.offset == counts[record.partition], "offsets without a gap"
-            counts[record.partition] += 1
-    finally:
-        consumer.close()
-    return dict(counts)
-
-
 def sequences_on(directory: Path, topic: str) -> Iterator[tuple[Path, int, int, int, int]]:
     """(partition folder, producer id, epoch, sequence, records) of every batch, in log order."""
     for segment in sorted(directory.rglob(f"{topic}-*/*.log")):
@@ -77,8 +56,7 @@ def sequences_on(directory: Path, topic: str) -> Iterator[tuple[Path, int, int, 
 
 
 def test_no_record_is_lost_or_duplicated(pair: Testbed) -> None:
-    with connect(pair.bootstrap_servers) as admin, ThreadPoolExecutor(1) as aside:
-        bench = Bench(pair, admin, replicas=2)
+    with bench_on(pair, replicas=2) as bench, ThreadPoolExecutor(1) as aside:
         happened = aside.submit(accident, pair, after_s=2.0)
         client = bench.run(
             producers=PRODUCERS,
@@ -101,9 +79,13 @@ def test_no_record_is_lost_or_duplicated(pair: Testbed) -> None:
         assert client.counts.acked_total > 0.2 * client.counts.offered_records
 
         acked = {p: records for p, records in client.counts.acked_by_partition.items() if records}
-        assert read_back(bench) == acked
+        read: dict[int, int] = Counter()
+        for record in bench.read_back():
+            assert record.offset == read[record.partition], "offsets without a gap"
+            read[record.partition] += 1
+        assert read == acked
         assert {p: end for p, end in bench.end_offsets().items() if end} == acked
-    assert_sequences_are_whole(pair, bench.topic)
+        assert_sequences_are_whole(pair, bench.topic)
 
 
 def assert_sequences_are_whole(pair: Testbed, topic: str) -> None:

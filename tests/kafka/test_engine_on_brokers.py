@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import pytest
 
-from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from metrics.trial.client import ClientWindow
 from tests.support.engine_bench import Bench, benches_at_once
@@ -17,19 +14,6 @@ from tests.support.processes import becomes
 ACKS, MESSAGE_BYTES = ("1", "all"), (1, 100, 10_000)
 Written = tuple[ClientWindow, dict[int, int]]
 """The result of a trial, and partition → end offset."""
-
-
-@pytest.fixture
-def admin(kafka_testbed: Testbed) -> Any:
-    with connect(kafka_testbed.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture
-def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
-    made = Bench(kafka_testbed, admin, replicas=1)
-    yield made
-    admin.delete_topic(made.topic)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from jobs.cluster.topic_plan import assignment
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.trial.task import merge
-from tests.support.offsets import end_offsets_of
+from tests.support.engine_bench import end_offsets_of
 from tests.support.patterns import plan
 from tests.support.process_tasks import run_in_processes
 

@@ -35,8 +35,8 @@ from metrics.trial.evidence import Evidence, Judgement
 from search.model import Verdict
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.copy_turns import watched
+from tests.support.engine_bench import end_offsets_of
 from tests.support.java_traffic import JavaTraffic, java_traffic
-from tests.support.offsets import end_offsets_of
 from tests.support.original_traffic import KINDS, PARTITIONS, WORD, original_traffic
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from metrics.common.errors import GuardStopError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
 from search.model import Verdict
-from tests.support.engine_bench import OneTask
+from tests.bench.engine import Alone
 from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import pattern, plan, producer_pattern
 from tests.support.processes import becomes
@@ -86,7 +86,7 @@ def test_a_guard_ends_a_load_when_a_topic_of_others_is_under_replicated(
             guards.watch(trial.pattern, channel),
             fall_behind_under_load(of_others, other, channel) as began_s,
         ):
-            row = run_task(trial, OneTask())
+            row = run_task(trial, Alone())
         assert time.monotonic() - began_s[0] < 60.0
         assert not ClusterHealth(admin).under_replicated(), "a reassignment adds the replica"
         assert row.error is not None and "the driver has ended" in row.error

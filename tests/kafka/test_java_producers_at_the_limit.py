@@ -37,8 +37,8 @@ from tests.bench.contest import CHILD
 from tests.bench.meter import started
 from tests.bench.rows import JAVA
 from tests.bench.task import Task
+from tests.support.engine_bench import end_offsets_of
 from tests.support.loaded_brokers import LoadedBrokers, loaded
-from tests.support.offsets import end_offsets_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from jobs.testbed.launcher import launch, make_spec
 from jobs.testbed.places import default_root
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
-from tests.support.engine_bench import Bench
+from tests.support.engine_bench import bench_on
 from tests.support.kerberos import SERVICE, kdc, missing_programs
 
 pytestmark = [
@@ -92,12 +92,10 @@ def test_a_load_is_acknowledged_by_ticket_and_by_keytab(
         kinit(realm)
     else:
         monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.client_keytab)
-    with connect(broker.bootstrap_servers, options()) as admin:
-        bench = Bench(broker, admin, replicas=1, options=options())
+    with bench_on(broker, options()) as bench:
         window = bench.run(measure_s=0.5, acks="all", client=client)
         assert window.counts.failed_total == 0
         assert window.counts.acked_total == sum(bench.end_offsets().values()) > 0
-        admin.delete_topic(bench.topic)
     assert realm.user_princ in subprocess.run(
         ["klist", str(host)], check=True, capture_output=True, text=True, timeout=30
     ).stdout  # fmt: skip
@@ -129,12 +127,10 @@ def test_a_producer_without_a_ticket_names_the_broker_in_its_row(
     realm: Any, broker: Testbed
 ) -> None:
     kinit(realm)
-    with connect(broker.bootstrap_servers, options()) as admin:
-        bench = Bench(broker, admin, replicas=1, options=options())
+    with bench_on(broker, options()) as bench:
         os.environ["KRB5CCNAME"] += "-of-another-host"
         with pytest.raises(AssertionError, match=r"broker 1 at .*Kerberos gives no ticket"):
             bench.run()
-        admin.delete_topic(bench.topic)
 
 
 @pytest.mark.usefixtures("host")

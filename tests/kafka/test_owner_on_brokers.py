@@ -25,7 +25,7 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
 from metrics.common.errors import ConfigError, GuardStopError
-from tests.support.engine_bench import OneTask
+from tests.bench.engine import Alone
 from tests.support.patterns import pattern, plan, producer_pattern
 from tests.support.processes import PATIENCE_S, becomes
 
@@ -38,12 +38,6 @@ WORKLOAD = load_workload(
 )
 
 Write = Callable[[bytes | None], None]
-
-
-@pytest.fixture
-def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        yield admin
 
 
 @pytest.fixture
@@ -139,7 +133,7 @@ def test_a_running_load_ends_when_the_owner_tightens(
         with guards.watch(trial.pattern, channel):
             owner = threading.Thread(target=tighten)
             owner.start()
-            row = run_task(trial, OneTask())
+            row = run_task(trial, Alone())
             owner.join()
     topics.delete(made.names)
     assert row.error is not None and "the driver has ended" in row.error, "it lasted for 120 s"

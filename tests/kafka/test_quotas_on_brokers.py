@@ -28,12 +28,13 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.windows.use import Resource
 from search.model import Verdict
-from tests.support.consumer_bench import ConsumerBench
+from tests.support.engine_bench import bench_on
 from tests.support.loaded_brokers import LoadedBrokers, quota
 from tests.support.patterns import producer_pattern
 
 pytestmark = pytest.mark.together
 
+LIBRARIES = [pytest.param(each, marks=pytest.mark.long) for each in ("kafka-python", "librdkafka")]
 REPLICAS = {0: [1], 1: [2]}
 BYTES_PER_S = 30_000.0
 FETCH_BYTES_PER_S = 15_000.0
@@ -97,35 +98,19 @@ def test_a_load_with_an_invisible_quota_is_refused(kafka_testbed: Testbed) -> No
             require_throttling_seen(opened, unanswered, nodes.values())
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        "wire",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("kafka-python", "librdkafka")),
-    ],
-)
+@pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_a_fetch_quota_is_not_reported_as_lag(kafka_testbed: Testbed, client: str) -> None:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        bench = ConsumerBench(kafka_testbed, admin)
+    with bench_on(kafka_testbed) as bench:
         options = {"groups": 1, "client": client}
         plan = bench.plan(options, consumer_tasks=1, rate_records_per_s=100.0, measure_s=3.0)
-        try:
-            with quota(admin, "consumer_byte_rate", FETCH_BYTES_PER_S, plan.member_name(0, 0)):
-                seen = bench.run(plan)
-        finally:
-            admin.delete_topic(bench.topic)
+        with quota(bench.admin, "consumer_byte_rate", FETCH_BYTES_PER_S, plan.member_name(0, 0)):
+            seen = bench.run(plan)
     (reason,) = validity.throttled(Evidence(seen), Thresholds())
     assert "consumer group 0 was throttled" in reason.text
     assert reason.resource is Resource.QUOTA
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        "wire",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("kafka-python", "librdkafka")),
-    ],
-)
+@pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_the_given_client_id_has_its_quota(
     kafka_testbed: Testbed, tmp_path: Path, client: str
 ) -> None:
@@ -135,13 +120,10 @@ def test_the_given_client_id_has_its_quota(
     file = tmp_path / "tenant.yaml"
     file.write_text(f"client_properties: {given}\nmetrics: {{client_only: true}}\n")
     with ExitStack() as stack:
-        admin = stack.enter_context(connect(kafka_testbed.bootstrap_servers))
+        bench = stack.enter_context(bench_on(kafka_testbed))
         for key in ("producer_byte_rate", "consumer_byte_rate"):
-            stack.enter_context(quota(admin, key, FETCH_BYTES_PER_S))
-        for key in ("producer_byte_rate", "consumer_byte_rate"):
-            stack.enter_context(quota(admin, key, 100e6, "orders"))
-        bench = ConsumerBench(kafka_testbed, admin)
-        stack.callback(admin.delete_topic, bench.topic)
+            stack.enter_context(quota(bench.admin, key, FETCH_BYTES_PER_S))
+            stack.enter_context(quota(bench.admin, key, 100e6, "orders"))
         options = load_cluster(str(file)).client_kwargs()
         plan = bench.plan({"groups": 1, "client": client}, client=client, client_options=options)
         seen = bench.run(plan)

@@ -29,18 +29,12 @@ from pyspark.sql import SparkSession
 
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
-from jobs.config import load, load_workload
+from jobs.config import load_workload
 from jobs.config.security import Security
-from jobs.config.source import parse_map, yaml_text
 from jobs.config.tokens import RenewedToken
-from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
-from jobs.runs.context_factory import RunOrder
-from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import cluster_text, start
+from jobs.testbed.launcher import start
 from jobs.testbed.listeners import (
     MECHANISMS,
     USER,
@@ -50,28 +44,17 @@ from jobs.testbed.listeners import (
 )
 from jobs.trials.control_server import control_of
 from jobs.trials.load import Generator, Target
-from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
-from metrics.tables.schema import SCHEMAS
-from metrics.tables.store import TableStore
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
-from tests.support.consumer_bench import ConsumerBench
-from tests.support.engine_bench import Bench
+from tests.support.engine_bench import Bench, bench_on
 from tests.support.jmx_nodes import JmxNode, free_port
-from tests.support.processes import environments_of
 
 pytestmark = pytest.mark.together
 
 PASSWORD = "no-such-password"
-SHORT = (
-    "cluster.warm_up_max_s=0",
-    "workload.topic.replication_factor=1",
-    "workload.trial.warmup_s=0.5",
-    "workload.trial.measure_s=4",
-    "workload.trial.sample_interval_s=1",  # other tests run at the same time
-)
 WAYS = [
     ("SASL_SSL", "PLAIN"),
     ("SASL_SSL", "SCRAM-SHA-256"),
@@ -105,6 +88,14 @@ def address(testbed: Testbed, protocol: str) -> str:
     return f"127.0.0.1:{node.secured_ports.get(protocol, node.port)}"
 
 
+def require_arrival(secured: Testbed, protocol: str, options: dict[str, Any], **load: Any) -> None:
+    """Offer a load through a listener, and check that all of it arrives."""
+    with bench_on(secured, options, [address(secured, protocol)]) as bench:
+        client = bench.run(measure_s=0.5, acks="all", **load)
+        assert client.counts.failed_total == 0
+        assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
+
+
 def refusal(where: str, options: Mapping[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
         connect([where], options)
@@ -117,12 +108,7 @@ def test_a_load_through_each_listener_is_acknowledged_and_arrives(
     secured: Testbed, protocol: str, mechanism: str
 ) -> None:
     options = secured.client_security(protocol, mechanism).client_kwargs()
-    with connect([address(secured, protocol)], options) as admin:
-        bench = Bench(secured, admin, replicas=1, options=options)
-        client = bench.run(measure_s=0.5, rate_records_per_s=2_000.0, acks="all")
-        assert client.counts.failed_total == 0
-        assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
-        admin.delete_topic(bench.topic)
+    require_arrival(secured, protocol, options, rate_records_per_s=2_000.0)
 
 
 LIBRARIES = ["kafka-python", "librdkafka"]
@@ -142,13 +128,11 @@ def test_a_load_outlasts_the_sessions_of_its_logins(secured: Testbed) -> None:
 
     def run(client: str, mechanism: str, own: Mapping[str, Any]) -> ClientWindow:
         options = secured.client_security("SASL_PLAINTEXT", mechanism).client_kwargs()
-        with connect([address(secured, "SASL_PLAINTEXT")], options) as admin:
-            bench = ConsumerBench(secured, admin)
-            plan = bench.plan(
-                {"groups": 1, "client": client if client != "kafka-python" else "wire"},
+        with bench_on(secured, options, [address(secured, "SASL_PLAINTEXT")]) as bench:
+            return bench.run(
+                consumers={"groups": 1, "client": client if client != "kafka-python" else "wire"},
                 trial_id=f"{client}-{mechanism}".lower(),
                 brokers=where,
-                client_options=options,
                 producers=1,
                 rate_records_per_s=100.0,
                 linger_ms=50.0,
@@ -157,9 +141,6 @@ def test_a_load_outlasts_the_sessions_of_its_logins(secured: Testbed) -> None:
                 client=client,
                 **own,
             )
-            window = bench.run(plan)
-            admin.delete_topic(bench.topic)
-        return window
 
     with ThreadPoolExecutor(len(LASTING)) as pool:
         for each, future in [(each, pool.submit(run, *each)) for each in LASTING]:
@@ -216,12 +197,7 @@ def test_tasks_get_new_tokens_while_a_load_lasts(
 @pytest.mark.parametrize("client", LIBRARIES)
 def test_libraries_log_in_by_a_token(secured: Testbed, client: str) -> None:
     options = secured.client_security("SASL_SSL", "OAUTHBEARER").client_kwargs()
-    with connect([address(secured, "SASL_SSL")], options) as admin:
-        bench = Bench(secured, admin, replicas=1, options=pickle.loads(pickle.dumps(options)))
-        window = bench.run(measure_s=0.5, acks="all", client=client)
-        assert window.counts.failed_total == 0
-        assert window.counts.acked_total == sum(bench.end_offsets().values()) > 0
-        admin.delete_topic(bench.topic)
+    require_arrival(secured, "SASL_SSL", pickle.loads(pickle.dumps(options)), client=client)
 
 
 def as_store(pem: Path, folder: Path) -> str:
@@ -234,7 +210,7 @@ def as_store(pem: Path, folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("client", ["wire", "kafka-python", "librdkafka"])
+@pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_each_client_logs_in_by_a_store_that_only_the_driver_reads(
     secured: Testbed, tmp_path: Path, client: str
 ) -> None:
@@ -252,15 +228,10 @@ def test_each_client_logs_in_by_a_store_that_only_the_driver_reads(
     )
     options = security.client_kwargs()
     Path(store).unlink()
-    with connect([address(secured, "SSL")], options) as admin:
-        bench = Bench(secured, admin, replicas=1, options=pickle.loads(pickle.dumps(options)))
-        window = bench.run(measure_s=0.5, acks="all", client=client)
-        assert window.counts.failed_total == 0
-        assert window.counts.acked_total == sum(bench.end_offsets().values()) > 0
-        admin.delete_topic(bench.topic)
+    require_arrival(secured, "SSL", pickle.loads(pickle.dumps(options)), client=client)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_message_names_wrong_credentials(secured: Testbed, mechanism: str) -> None:
     options = secured.client_security(mechanism=mechanism).client_kwargs()
     if mechanism == "OAUTHBEARER":
@@ -277,7 +248,7 @@ def test_a_producer_that_is_refused_names_the_broker_in_its_row(secured: Testbed
     options = secured.client_security().client_kwargs()
     with connect(secured.bootstrap_servers, options) as admin:
         wrong = {**options, "sasl_plain_password": PASSWORD}
-        bench = Bench(secured, admin, replicas=1, options=wrong)
+        bench = Bench(secured, admin, options=wrong)
         with pytest.raises(AssertionError, match=r"broker 1 at .*refuses the login by SCRAM"):
             bench.run()
         admin.delete_topic(bench.topic)
@@ -398,52 +369,6 @@ def test_no_password_is_in_a_log_or_on_a_command_line(secured: Testbed) -> None:
     commands = [psutil.Process(pid).cmdline() for pid in secured.pids.values()]
     assert len(commands) == 2
     assert password not in str(commands)
-
-
-class Looking(RecordingReporter):
-    """A reporter that inspects the child processes during a trial."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def report(self, event: object) -> None:
-        super().report(event)  # type: ignore[arg-type]
-        if isinstance(event, TrialStarted):
-            family = psutil.Process().children(recursive=True)
-            self.seen += [text for _, text in environments_of(family)]
-
-
-@pytest.mark.long
-def test_no_secret_is_in_processes_and_files_of_a_run(
-    secured: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The short form of tests/e2e/test_secrets.py."""
-    password = SecurityFiles(secured.folder).password.read_text()
-    monkeypatch.setenv("PASSWORD_OF_A_TEST", password)
-    cluster = parse_map(cluster_text(secured.folder, secured.state), "cluster").data
-    for section in ("security", "jmx"):
-        cluster[section]["password_from"] = "env:PASSWORD_OF_A_TEST"
-    (tmp_path / "brokers.yaml").write_text(yaml_text(cluster))
-    config = load(str(tmp_path / "brokers.yaml"), "1kB", "default", SHORT).in_full
-    looking = Looking()
-    order = RunOrder(looking, RunOptions(tmp_path), "looked-at")
-    # Other tests may disturb the measurement, which does not matter here.
-    with suppress(NoConclusionError):
-        execute(FixedLoadRun(config, FixedLoad(1_000, 2)), order)
-    assert len(looking.seen) > 2, "brokers and Spark at least"
-    assert [each for each in looking.seen if password in each] == []
-    assert password not in str(looking.events)
-    assert password not in str(spark.sparkContext.getConf().getAll())
-    left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert "summary.json" in {path.name for path in left}
-    assert [path for path in left if password.encode() in path.read_bytes()] == []
-    tables = TableStore(spark, str(tmp_path / "tables"))
-    rows = {table: str(tables.read(table).collect()) for table in SCHEMAS}
-    loads = [row.acked_total for row in tables.read("trials").collect()]
-    assert loads and min(loads) > 0
-    assert "env:PASSWORD_OF_A_TEST" in rows["runs"], "the reference instead of the secret"
-    assert [table for table, text in rows.items() if password in text] == []
 
 
 def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.testbed.handle import Testbed
 from metrics.traffic.clients import ClientName, ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
-from tests.support.consumer_bench import mismatches
+from tests.support.engine_bench import mismatches
 from tests.support.patterns import plan
 from tests.support.processes import becomes
 from tests.support.threads_barrier import run_stage
@@ -31,12 +29,6 @@ PATTERN = load_workload(
 ).pattern(1_000)
 LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
 RATE_RECORDS_PER_S = 200.0
-
-
-@pytest.fixture
-def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
-    with connect(kafka_testbed.bootstrap_servers) as connected:
-        yield connected
 
 
 @pytest.fixture

@@ -23,12 +23,6 @@ pytestmark = pytest.mark.together
 
 
 @pytest.fixture
-def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
-    with connect(kafka_testbed.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture
 def topics(admin: KafkaAdmin) -> Iterator[Topics]:
     keeper = Topics(admin, f"test-{uuid.uuid4().hex[:8]}")
     yield keeper

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging.thresholds import Thresholds
@@ -16,8 +15,7 @@ from metrics.judging.validity import accounting_mismatch
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.others import TRANSACTION_LOG_RECORD_BYTES
-from tests.support.consumer_bench import ConsumerBench
-from tests.support.engine_bench import Bench
+from tests.support.engine_bench import Bench, bench_on
 
 TRANSACTIONS: dict[str, Any] = {
     "acks": "all",
@@ -27,12 +25,11 @@ TRANSACTIONS: dict[str, Any] = {
 
 
 @pytest.mark.together
-def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed) -> None:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        bench = Bench(kafka_testbed, admin, replicas=2)
-        done: ClientWindow = bench.run(**TRANSACTIONS)
+@pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
+def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
+    with bench_on(kafka_testbed, replicas=2) as bench:
+        done: ClientWindow = bench.run(client=client, **TRANSACTIONS)
         ends, records = bench.end_offsets(), bench.read_back(isolation_level="read_committed")
-        admin.delete_topic(bench.topic)
     read, counts = Counter(record.partition for record in records), done.counts
     assert (counts.failed_total, counts.transactions_aborted, counts.aborted_records) == (0, 0, 0)
     assert counts.acked_total > 500
@@ -51,9 +48,8 @@ def test_the_log_of_transactions_has_the_documented_size(tmp_path: Path) -> None
     """It uses separate brokers, as the log belongs to the cluster, and names as long as a run's."""
     with (
         start("default", brokers=1, name="log", root=tmp_path) as testbed,
-        connect(testbed.bootstrap_servers) as admin,
+        bench_on(testbed, name="redline-20261123-120000") as bench,
     ):
-        bench = Bench(testbed, admin, replicas=1, name="redline-20261123-120000")
         done = bench.run(trial_id="20261123-120000-ab12", measure_s=5.0, **TRANSACTIONS)
         logs = list(Path(testbed.folder).rglob("__transaction_state-*/*.log"))
         taken = sum(path.stat().st_size for path in logs)
@@ -65,14 +61,9 @@ def test_the_log_of_transactions_has_the_documented_size(tmp_path: Path) -> None
 
 
 @pytest.mark.together
-def test_wire_consumers_skip_the_control_records_of_transactions(kafka_testbed: Testbed) -> None:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        bench = ConsumerBench(kafka_testbed, admin)
-        consumers: dict[str, Any] = {"groups": 1, "members": 2, "check_crcs": True}
-        plan = bench.plan(consumers, **TRANSACTIONS)
-        client = bench.run(plan)
-        grown = sum(bench.growth().values())
-        admin.delete_topic(bench.topic)
+def test_wire_consumers_skip_the_control_records_of_transactions(bench: Bench) -> None:
+    client = bench.run(consumers={"groups": 1, "members": 2, "check_crcs": True}, **TRANSACTIONS)
+    grown = sum(bench.growth().values())
     (group,) = client.groups
     assert group.records_total == client.counts.acked_total
     assert group.counts.control_records == client.counts.control_records > 10

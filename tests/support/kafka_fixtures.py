@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
 from jobs.testbed.places import default_root, free_ports
 from jobs.testbed.profile import adapt, load_profile
+from tests.support.engine_bench import Bench, bench_on
 from tests.support.exporters import RULES, Exporter
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 
@@ -70,6 +73,20 @@ def kafka_testbed(kafka_for_all: Testbed) -> Testbed:
     """
     kafka_for_all.check()
     return kafka_for_all
+
+
+@pytest.fixture
+def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
+    """A topic of its own on the brokers of the run, for trials without Spark."""
+    with bench_on(kafka_testbed) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
+    """A connection to the brokers of the run."""
+    with connect(kafka_testbed.bootstrap_servers) as connected:
+        yield connected
 
 
 REFUSED_SOCKETS = "ignore:unclosed <socket.socket:ResourceWarning"

@@ -37,7 +37,7 @@ from metrics.trial.follower_lag import follower_lags
 from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
-from tests.support.offsets import end_offsets_of
+from tests.support.engine_bench import end_offsets_of
 from tests.support.patterns import plan
 from tests.support.threads_barrier import run_stage
 

@@ -19,7 +19,7 @@ from jobs.testbed.launcher import cluster_file
 from jobs.testbed.model import SPARK_MASTER_ID
 from jobs.testbed.spark import submit_properties
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
-from tests.support.offsets import end_offsets_of
+from tests.support.engine_bench import end_offsets_of
 from tests.support.processes import command_line_of
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

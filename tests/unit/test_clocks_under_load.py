@@ -57,8 +57,8 @@ def wait(event, timeout=None):
 
 threading.Event.wait = wait
 from jobs.engine.stage import run_task
-from tests.support.engine_bench import OneTask
-row = run_task(pickle.load(sys.stdin.buffer), OneTask())
+from tests.bench.engine import Alone
+row = run_task(pickle.load(sys.stdin.buffer), Alone())
 sys.stdout.buffer.write(pickle.dumps(row))
 """
 
