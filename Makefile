@@ -91,7 +91,7 @@ bench-scale: $(DEV_READY) ## Measure the cost of 10, 100 and 1,000 simulated bro
 
 bench-calibration: $(DEV_READY) ## Compare find-limit with 60 planted limits, in about 100 minutes
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m tests.bench.calibration
+	$(BIN)/python -m tests.bench.planted --kind handlers --repeats 4
 
 bench-experiments: $(DEV_READY) ## Run all ready experiments in their short form, in about 95 minutes
 	@$(BIN)/python -m jobs.setup.preflight

@@ -22,7 +22,7 @@ from jobs.setup.places import CACHE_VARIABLE, cache_dir
 from jobs.testbed.spark import submit_properties
 from metrics.columns import row_of
 from metrics.reporting.summary import load_summary
-from tests.bench.calibration import NEAR, measure
+from tests.bench.planted import NEAR, measure
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.notebook_checks import check, parameters
 from tests.support.notebook_kernel import execute
@@ -40,7 +40,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 log = logging.getLogger(__name__)
 
 RELEASES = ("3.5", "4.0", "4.1")
-STATED_MS = 60.0
 ONE_SIZE = "--set=workload.message_bytes=[1000]"
 JOB_S = 300.0
 """Time for one job with short trials, on two busy cores [s]."""
@@ -193,7 +192,7 @@ def test_the_planted_limit_is_found_and_shown_by_a_notebook(
     there: Installed, tmp_path: Path
 ) -> None:
     run = {"program": (there.redline,), "environ": there.variables}
-    points = measure(STATED_MS, 1, ONE_SIZE, folder=tmp_path, **run)
+    points = measure("handlers", "60", 1, ONE_SIZE, folder=tmp_path, **run)
     for point in points:
         log.warning("Spark %s: %s: off by %+.1f %%", there.name, point, 100.0 * point.off_by)
     assert abs(points[0].off_by) <= NEAR

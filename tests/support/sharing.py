@@ -10,7 +10,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
 COMPUTES = "mark.computes"
-_BROKERS = re.compile(r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers|bench: Bench|admin: KafkaAdmin)\b")
+_BROKERS = re.compile(
+    r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers|bench: Bench|admin: KafkaAdmin)\b"
+)
 _SPARK = re.compile(r"\b(spark: SparkSession|brokers: LoadedBrokers)\b")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,27 +44,41 @@ def test_a_point_is_right_near_the_limit_and_with_its_cause() -> None:
     assert not Point(**{**vars(near), "limited_by": "cpu"}).is_right
     assert not Point(**{**vars(near), "sustained": 189}).is_right
     assert table([near, none])[2:] == [
-        "| disk | 10MB/s | 1 kB | 200.0 | 196-200 | -2.0% | disk | 6 |",
-        "| disk | 10MB/s | 10 kB | 200.0 | none- | -100.0% | none | 4 |",
+        "| disk | 10MB/s | 1 kB | 200.0 | 196-200 | -2.0% | 197.5 | -1.2% | disk | 6 |",
+        "| disk | 10MB/s | 10 kB | 200.0 | none- | -100.0% | ? | ? | none | 4 |",
     ]
-    assert conclusion([near, none], 3) == (
-        "1 of 3 points within 5% of the planted limit, 1 with the right cause; median distance "
-        "51.0%, largest 100.0%"
+    again = Point(**{**vars(near), "repeat": 2, "sustained": 198, "low": 190.0, "high": 199.0})
+    assert table([again, near])[-1] == (
+        "| disk | 10MB/s | 1 kB | 200.0 200.0 | 198-200 196-200 | -1.0% -2.0% | 197.5 197.5 | "
+        "-1.2% -1.2% | disk disk | 6 6 |"
     )
+    assert " | ".join(conclusion([near, none, again], 4)) == (
+        "2 of 4 points within 5% of the planted limit, 2 with the right cause; median distance "
+        "1.5%, largest 2.0%, 6.0 trials a point | "
+        "runs on equal brokers differ by 1.0% at the median, 1.0% at most, from their lowest "
+        "answer to their highest | "
+        "median distance of the best estimate 1.2%, largest 1.2% | "
+        "the interval at 90 % contains the planted limit in 0 of 1"
+    )
+    assert conclusion([none], 1) == ["0 of 1 points have an answer"]
+    assert not Point(**{**vars(near), "planted": None}).is_right
+    assert Point(**{**vars(near), "kind": "handlers", "limited_by": "cpu"}).is_right
 
 
 def test_only_missing_runs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, str]] = []
+    made: list[tuple[str, str, int]] = []
 
-    def measure(kind: str, rate: str) -> list[Point]:
-        made.append((kind, rate))
-        sizes = (100, 1_000, 10_000)
-        return [Point(kind, rate, size, 100.0, 99, 102, 100.0, "disk", 5) for size in sizes]
+    def measure(kind: str, rate: str, repeat: int) -> list[Point]:
+        made.append((kind, rate, repeat))
+        (near, _) = points_of(SUMMARY, kind, rate, repeat)
+        return [replace(near, message_bytes=size) for size in (100, 1_000, 10_000)]
 
     monkeypatch.setattr(planted, "measure", measure)
     arguments = ["--kind", "disk", "--rates", "6MB/s,8MB/s", "--json", str(tmp_path / "disk.json")]
     assert planted.main(arguments) == 0
-    assert planted.main([*arguments[:3], "6MB/s,10MB/s", *arguments[4:]]) == 1, "8MB/s is kept"
-    assert made == [("disk", "6MB/s"), ("disk", "8MB/s"), ("disk", "10MB/s")]
-    assert len(json.loads((tmp_path / "disk.json").read_text())) == 9
-    assert all(3 * len(kind.rates) == 12 for kind in KINDS.values())
+    assert planted.main([*arguments[:3], "6MB/s,10MB/s", *arguments[4:]]) == 0
+    assert planted.main([*arguments, "--repeats", "2"]) == 0
+    rates = [("6MB/s", 1), ("8MB/s", 1), ("10MB/s", 1), ("6MB/s", 2), ("8MB/s", 2)]
+    assert made == [("disk", *each) for each in rates]
+    assert len(json.loads((tmp_path / "disk.json").read_text())) == 15
+    assert sum(3 * len(KINDS[each].values) for each in ("disk", "link")) == 24
