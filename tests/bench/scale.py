@@ -43,8 +43,8 @@ from metrics.trial.trial import Trial
 from tests.bench import executors
 from tests.bench.cpu import cpu_s
 from tests.bench.sampling import bare_jvm
+from tests.support.fake_cluster import TOPIC, SimulatedCluster
 from tests.support.patterns import pattern
-from tests.support.simulated_cluster import TOPIC, simulated_cluster
 from tests.support.simulated_exporters import simulated_exporters
 from tests.support.simulated_jmx import simulated_jmx
 from tests.support.simulated_trial import PARTITIONS_PER_BROKER, SimulatedTrial
@@ -216,7 +216,7 @@ def administration(count: int) -> _Row:
         i: tuple((i + k) % count + 1 for k in range(3))
         for i in range(count * PARTITIONS_PER_BROKER)
     }
-    with simulated_cluster(count, replicas) as cluster:
+    with SimulatedCluster(count, replicas) as cluster:
         at_s = [time.monotonic()]
         with connect(cluster.addresses[:3]) as admin:
             at_s.append(time.monotonic())

@@ -1,16 +1,18 @@
 """A fake cluster whose brokers answer admin requests over TCP, like brokers of various makes.
 
-It uses kafka-python's message classes. Tests with it prove how the product reads answers and
-handles missing ones; they do not prove how real brokers answer.
+It uses kafka-python's message classes. Tests with it prove which broker gets which request, how the
+product reads answers and handles missing ones; they do not prove how real brokers answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-import socketserver
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import (
@@ -50,8 +52,12 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from typing_extensions import Self
 
+TOPIC = "wide"
+"""The topic of a simulated cluster."""
 UNKNOWN_TOPIC = 3
+NOT_LEADER = 6
 NOT_CONTROLLER = 41
 ALREADY_EXISTS = 36
 INVALID_ASSIGNMENT = 39
@@ -84,6 +90,18 @@ Replicas = list[tuple[int, ...]]
 """Replicas of partition 0, 1, 2, …, the leader first."""
 
 
+_SIMULATED = {
+    ApiVersionsRequest: 4,
+    MetadataRequest: 8,
+    ListOffsetsRequest: 5,
+    DescribeConfigsRequest: 3,
+    DescribeLogDirsRequest: 4,
+    DescribeClusterRequest: 1,
+    ProduceRequest: 9,
+}
+"""Request → its newest version in a simulated cluster; clients also require ProduceRequest."""
+
+
 @dataclass(frozen=True)
 class Habits:
     """The answers of a make of brokers.
@@ -92,8 +110,11 @@ class Habits:
         broker_ids: ids of the brokers; the first is the controller.
         racks: racks of the brokers, in the order of their ids; None for an unknown rack.
         versions: request → its newest version; None if brokers do not support the request.
+        config: properties of each broker and topic; "{}" in a value is the broker's id.
         config_source: source of the value of a property.
-        log_dirs: log directories of each broker.
+        log_dirs: log directories of each broker; "{}" is its id.
+        partition_bytes: size of each partition [B].
+        volume_bytes: size of each log directory's volume; -1 for an unknown size [B].
         place: (number of new partitions, number of existing ones) → replicas of the new
             partitions; None to follow assignments.
         refuses_assignments: error code of a creation with assignments; 0 for none.
@@ -103,13 +124,21 @@ class Habits:
         denials: number of creations that are first answered with "not the controller".
         empty_answers: responses without a result.
         metadata_id: the cluster's id in metadata, which old brokers do not state.
+        keeps_topics: True if topics never change; their answers are encoded once, so that many
+            brokers need little CPU.
     """
 
     broker_ids: tuple[int, ...] = (0, 1001)
     racks: tuple[str | None, ...] = (None, None)
     versions: Mapping[Any, int | None] = field(default_factory=dict)
+    config: tuple[tuple[str, str | None], ...] = (
+        ("num.io.threads", "8"),
+        ("ssl.key.password", None),
+    )
     config_source: int = 4
     log_dirs: tuple[str, ...] = ("/data",)
+    partition_bytes: int = 10
+    volume_bytes: int = -1
     place: Callable[[int, int], Replicas] | None = None
     refuses_assignments: int = 0
     refuses_partitions: int = 0
@@ -122,101 +151,123 @@ class Habits:
     denials: int = 0
     empty_answers: frozenset[Any] = frozenset()
     metadata_id: str | None = None
+    keeps_topics: bool = False
 
 
 class FakeCluster:
-    """Brokers with one address each and a common state; a context manager.
+    """Brokers with one address each and a common state; a context manager, with one thread.
 
     Attributes:
+        ports: broker id → port of its listener on 127.0.0.1.
         topics: name → replicas of its partitions.
         groups: id → state of consumer groups; the first broker coordinates them.
         requests: requests that changed the state, in order.
+        request_counts: (broker id, name of the request) → number of requests.
         connected: brokers of the connections that were accepted, in order.
         vanishing: topics that are deleted when their metadata are read.
+        offered: request → newest version that brokers offer.
+        oldest: request → oldest version that brokers offer; 0 by default.
+        log_dirs: broker id → (error code, path) of each log directory; by default the habits'
+            directories without an error.
+        together: number of answers about offsets that are held back until all of them are ready.
+        not_leader: brokers that answer "not the leader" to the next request for offsets.
+        connections_max: largest number of connections; brokers close further ones at once.
+        closed: number of connections closed for this reason.
+        on_refusal: called before the first of these closes.
         troubles: errors of the fake; the first is raised at the end.
     """
 
     def __init__(self, habits: Habits = Habits()) -> None:
         self.habits = habits
+        self.ports: dict[int, int] = {}
         self.topics: dict[str, Replicas] = {}
         self.groups: dict[str, str] = {}
         self.requests: list[str] = []
+        self.request_counts: Counter[tuple[int, str]] = Counter()
         self.connected: list[int] = []
-        self.troubles: list[Exception] = []
         self.vanishing: set[str] = set()
+        known = (*(each for each, _ in PAIRS.values()), *UNANSWERED)
+        newest = {each: each.max_version for each in known} | dict(habits.versions)
+        self.offered = {each: most for each, most in newest.items() if most is not None}
+        self.oldest: Counter[Any] = Counter()
+        self.log_dirs: dict[int, list[tuple[int, str]]] = {}
+        self.together = 1
+        self.not_leader: set[int] = set()
+        self.connections_max = 100_000
+        self.connections = self.closed = 0
+        self.on_refusal: Callable[[], None] = lambda: None
+        self.troubles: list[Exception] = []
         self._denied = 0
-        self._lock = threading.Lock()
-        self._servers = {each: self._server(each) for each in habits.broker_ids}
+        self._held: list[Callable[[], None]] = []
+        self._encoded: dict[tuple[int, int, str], bytes] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def _server(self, broker: int) -> socketserver.ThreadingTCPServer:
-        cluster = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                cluster.connected.append(broker)
-                while size := self.rfile.read(4):
-                    frame = self.rfile.read(int.from_bytes(size, "big"))
-                    try:
-                        answer = cluster.answer(broker, frame)
-                    except Exception as error:
-                        cluster.troubles.append(error)
-                        raise
-                    if answer is None:
-                        return
-                    self.wfile.write(answer)
-                    self.wfile.flush()
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            block_on_close = False
-            allow_reuse_address = True
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """Ignore clients that close their connection."""
-
-        return Server(("127.0.0.1", 0), Handler)
-
-    def __enter__(self) -> FakeCluster:
-        for server in self._servers.values():
-            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    def __enter__(self) -> Self:
+        self._servers = [self._loop.run_until_complete(self._listen(b)) for b in self.brokers]
+        self._thread.start()
         return self
 
+    async def _listen(self, broker: int) -> asyncio.Server:
+        made = await self._loop.create_server(lambda: _Connection(self, broker), "127.0.0.1", 0)
+        self.ports[broker] = made.sockets[0].getsockname()[1]
+        return made
+
     def __exit__(self, *_: object) -> None:
-        for server in self._servers.values():
-            server.shutdown()
-            server.server_close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        for server in self._servers:
+            server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
         if self.troubles:
             raise AssertionError("the fake cannot answer") from self.troubles[0]
 
     @property
-    def addresses(self) -> list[str]:
-        return [f"127.0.0.1:{self._port(each)}" for each in self.habits.broker_ids]
+    def brokers(self) -> tuple[int, ...]:
+        """Ids of the brokers."""
+        return self.habits.broker_ids
 
-    def _port(self, broker: int) -> int:
-        return int(self._servers[broker].server_address[1])
+    @property
+    def addresses(self) -> list[str]:
+        """`host:port` of each broker."""
+        return [f"127.0.0.1:{port}" for port in self.ports.values()]
 
     def answer(self, broker: int, frame: bytes) -> bytes | None:
-        """The answer of a broker to a request; None to close the connection."""
+        """The framed answer of a broker to a request; None to close the connection."""
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         if key not in PAIRS:
             return None
         kind, answered = PAIRS[key]
         request = kind.decode(frame, version=version, header=True)
-        with self._lock:
+        self.request_counts[broker, kind.__name__] += 1
+        is_common = self.habits.keeps_topics and kind in (MetadataRequest, DescribeClusterRequest)
+        content = (key, version, str(request.topics) if kind is MetadataRequest else "")
+        if not is_common or content not in self._encoded:
             method = getattr(self, _handler(kind.__name__))
-            answer = method(broker, request, answered, version)
-        answer.with_header(correlation_id=request.header.correlation_id)
-        return bytes(answer.encode(framed=True, header=True))
+            response = method(broker, request, answered, version)
+            response.with_header(correlation_id=0)
+            self._encoded[content] = bytes(response.encode(framed=True, header=True))
+        encoded = self._encoded[content]
+        number: int = request.header.correlation_id
+        return encoded[:4] + number.to_bytes(4, "big") + encoded[8:]
+
+    def answer_together(self, send: Callable[[], None]) -> None:
+        """Hold an answer back until `together` answers are ready, and then send all of them."""
+        self._held.append(send)
+        if len(self._held) >= self.together:
+            for each in self._held:
+                each()
+            self._held, self.together = [], 1
 
     # --- answers ------------------------------------------------------------
 
     def _api_versions(self, broker: int, request: Any, kind: Any, version: int) -> Any:
-        known = (*(each for each, _ in PAIRS.values()), *UNANSWERED)
-        newest = {each: each.max_version for each in known} | dict(self.habits.versions)
         keys = [
-            kind.ApiVersion(api_key=each.API_KEY, min_version=0, max_version=most)
-            for each, most in newest.items()
-            if most is not None
+            kind.ApiVersion(api_key=each.API_KEY, min_version=self.oldest[each], max_version=most)
+            for each, most in self.offered.items()
         ]
         return kind(error_code=0, api_keys=keys, throttle_time_ms=0, version=version)
 
@@ -225,10 +276,8 @@ class FakeCluster:
             list(self.topics) if request.topics is None else [each.name for each in request.topics]
         )
         brokers = [
-            kind.MetadataResponseBroker(
-                node_id=each, host="127.0.0.1", port=self._port(each), rack=rack
-            )
-            for each, rack in zip(self.habits.broker_ids, self.habits.racks, strict=True)
+            kind.MetadataResponseBroker(node_id=each, **place)
+            for each, place in self._places().items()
         ]
         return kind(
             throttle_time_ms=0,
@@ -238,6 +287,14 @@ class FakeCluster:
             topics=[self._topic(kind.MetadataResponseTopic, name) for name in names],
             version=version,
         )
+
+    def _places(self) -> dict[int, dict[str, Any]]:
+        """Broker id → its address and rack."""
+        racks = dict(zip(self.brokers, self.habits.racks, strict=True))
+        return {
+            each: {"host": "127.0.0.1", "port": port, "rack": racks[each]}
+            for each, port in self.ports.items()
+        }
 
     def _topic(self, kind: Any, name: str) -> Any:
         replicas = self.topics.get(name)
@@ -262,7 +319,6 @@ class FakeCluster:
         )
 
     def _describe_cluster(self, broker: int, request: Any, kind: Any, version: int) -> Any:
-        row = kind.DescribeClusterBroker
         return kind(
             throttle_time_ms=0,
             error_code=self.habits.describe_code,
@@ -271,8 +327,8 @@ class FakeCluster:
             cluster_id="fake",
             controller_id=self.habits.broker_ids[0],
             brokers=[
-                row(broker_id=each, host="127.0.0.1", port=self._port(each), rack=rack)
-                for each, rack in zip(self.habits.broker_ids, self.habits.racks, strict=True)
+                kind.DescribeClusterBroker(broker_id=each, **place)
+                for each, place in self._places().items()
             ],
             version=version,
         )
@@ -282,7 +338,7 @@ class FakeCluster:
         found = [
             result.DescribeConfigsResourceResult(
                 name=name,
-                value=value,
+                value=value and value.format(broker),
                 read_only=False,
                 config_source=self.habits.config_source,
                 is_default=False,
@@ -291,7 +347,7 @@ class FakeCluster:
                 config_type=77,
                 documentation=None,
             )
-            for name, value in (("num.io.threads", "8"), ("ssl.key.password", None))
+            for name, value in self.habits.config
         ]
         return kind(
             throttle_time_ms=0,
@@ -301,7 +357,12 @@ class FakeCluster:
                     error_message=None,
                     resource_type=each.resource_type,
                     resource_name=each.resource_name,
-                    configs=[] if self.habits.config_code else found,
+                    configs=[
+                        row
+                        for row in found
+                        if each.configuration_keys is None or row.name in each.configuration_keys
+                        if not self.habits.config_code
+                    ],
                 )
                 for each in request.resources
                 if kind not in self.habits.empty_answers
@@ -310,30 +371,44 @@ class FakeCluster:
         )
 
     def _describe_log_dirs(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+        """The log directories of a broker, with the requested partitions that it has."""
         result = kind.DescribeLogDirsResult
         topic = result.DescribeLogDirsTopic
+        asked = (
+            {name: range(len(replicas)) for name, replicas in self.topics.items()}
+            if request.topics is None
+            else {each.topic: each.partitions for each in request.topics}
+        )
         held = [
             topic(
                 name=name,
                 partitions=[
                     topic.DescribeLogDirsPartition(
                         partition_index=number,
-                        partition_size=10,
+                        partition_size=self.habits.partition_bytes,
                         offset_lag=0,
                         is_future_key=False,
                     )
-                    for number, each in enumerate(replicas)
-                    if broker in each
+                    for number in numbers
+                    if broker in self.topics[name][number]
                 ],
             )
-            for name, replicas in self.topics.items()
+            for name, numbers in asked.items()
         ]
+        own = [(0, each.format(broker)) for each in self.habits.log_dirs]
+        volume_bytes = self.habits.volume_bytes
         return kind(
             throttle_time_ms=0,
             error_code=0,
             results=[
-                result(error_code=0, log_dir=each, topics=held, total_bytes=-1, usable_bytes=-1)
-                for each in self.habits.log_dirs
+                result(
+                    error_code=error,
+                    log_dir=path,
+                    topics=[] if error else held,
+                    total_bytes=-1 if error else volume_bytes,
+                    usable_bytes=-1 if error or volume_bytes < 0 else volume_bytes // 10 + broker,
+                )
+                for error, path in self.log_dirs.get(broker, own)
             ],
             version=version,
         )
@@ -354,7 +429,7 @@ class FakeCluster:
 
     def _find_coordinator(self, broker: int, request: Any, kind: Any, version: int) -> Any:
         first = self.habits.broker_ids[0]
-        at = {"node_id": first, "host": "127.0.0.1", "port": self._port(first), "error_code": 0}
+        at = {"node_id": first, "host": "127.0.0.1", "port": self.ports[first], "error_code": 0}
         rows = [
             kind.Coordinator(key=key, error_message=None, **at)
             for key in request.coordinator_keys or ()
@@ -470,12 +545,16 @@ class FakeCluster:
         )
 
     def _list_offsets(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+        """End offsets of ten times the number of each partition."""
         row = kind.ListOffsetsTopicResponse
+        refuses = broker in self.not_leader
+        self.not_leader.discard(broker)
 
         def code(name: str, number: int) -> int:
             if name not in self.topics:
                 return UNKNOWN_TOPIC
-            return self.habits.offset_code
+            is_leader = not refuses and self.topics[name][number][0] == broker
+            return self.habits.offset_code if is_leader else NOT_LEADER
 
         return kind(
             throttle_time_ms=0,
@@ -499,6 +578,50 @@ class FakeCluster:
         )
 
 
+class _Connection(asyncio.Protocol):
+    """A connection whose requests are answered one by one."""
+
+    def __init__(self, cluster: FakeCluster, broker: int) -> None:
+        self._cluster, self._broker, self._received = cluster, broker, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._is_refused = self._cluster.connections >= self._cluster.connections_max
+        if self._is_refused:
+            self._cluster.closed += 1
+            if self._cluster.closed == 1:
+                self._cluster.on_refusal()
+            transport.close()
+        else:
+            self._cluster.connections += 1
+            self._cluster.connected.append(self._broker)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._cluster.connections -= not self._is_refused
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
+                return
+            frame, self._received = self._received[4:end], self._received[end:]
+            try:
+                answer = self._cluster.answer(self._broker, frame)
+            except Exception as error:
+                self._cluster.troubles.append(error)
+                raise
+            if answer is None:
+                self._transport.close()
+                return
+            send = partial(self._transport.write, answer)
+            if int.from_bytes(frame[:2], "big") == ListOffsetsRequest.API_KEY:
+                self._cluster.answer_together(send)
+            else:
+                send()
+
+
 def _handler(request: str) -> str:
     """Name of the method that answers a request: `_list_groups` for `ListGroupsRequest`."""
     return re.sub("([A-Z])", r"_\1", request.removesuffix("Request")).lower()
@@ -507,3 +630,27 @@ def _handler(request: str) -> str:
 def always(replicas: Sequence[int]) -> Callable[[int, int], Replicas]:
     """A placement with all leaders on the first broker."""
     return lambda count, _before: [tuple(replicas)] * count
+
+
+class SimulatedCluster(FakeCluster):
+    """A cluster of many brokers, with ids from 1 on, which all know one topic.
+
+    Args:
+        replicas: partition 0, 1, 2, … → brokers of its replicas, the leader first.
+    """
+
+    def __init__(self, brokers: int, replicas: Mapping[int, tuple[int, ...]]) -> None:
+        super().__init__(
+            Habits(
+                broker_ids=tuple(range(1, brokers + 1)),
+                racks=(None,) * brokers,
+                config=(("queued.max.requests", "{}"), ("log.segment.bytes", "1000")),
+                log_dirs=("/data/{}",),
+                partition_bytes=100,
+                volume_bytes=10**12,
+                metadata_id="fake",
+                keeps_topics=True,
+            )
+        )
+        self.offered = dict(_SIMULATED)
+        self.topics[TOPIC] = [replicas[number] for number in range(len(replicas))]

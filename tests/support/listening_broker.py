@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 from kafka.protocol.producer import ProduceRequest
 
+from tests.support.fake_cluster import SimulatedCluster
 from tests.support.scripted_broker import ScriptedBroker
-from tests.support.simulated_cluster import SimulatedCluster
 
 BROKER_ID = 1
 PARTITIONS = 4
 
 
-class ListeningBroker:
+class ListeningBroker(SimulatedCluster):
     """A broker that acknowledges each produce request at once.
 
     Attributes:
-        port: port on 127.0.0.1.
         received: (time on this process's clock [s since the epoch], records) of each request.
     """
 
-    def __init__(self, listener: socket.socket) -> None:
-        self.port: int = listener.getsockname()[1]
+    def __init__(self) -> None:
+        super().__init__(1, dict.fromkeys(range(PARTITIONS), (BROKER_ID,)))
+        self.offered[ProduceRequest] = 7  # the version that the script decodes
         self.received: list[tuple[float, int]] = []
         self._broker = ScriptedBroker()
-        self._cluster = SimulatedCluster(1, dict.fromkeys(range(PARTITIONS), (BROKER_ID,)))
-        self._cluster.ports[BROKER_ID] = self.port
-        self._cluster.offered[ProduceRequest] = 7  # the version that the script decodes
-        self._lock = threading.Lock()
 
-    def serve(self, sock: socket.socket) -> None:
-        """Answer the requests of one connection until it closes."""
-        with sock, sock.makefile("rb") as requests, suppress(ConnectionError):
-            while len(size := requests.read(4)) == 4:
-                frame = requests.read(int.from_bytes(size, "big"))
-                with self._lock:
-                    sock.sendall(self._answer(frame))
-
-    def _answer(self, frame: bytes) -> bytes:
+    def answer(self, broker: int, frame: bytes) -> bytes | None:
         if int.from_bytes(frame[:2], "big") != ProduceRequest.API_KEY:
-            return self._cluster.answer(BROKER_ID, frame)
+            return super().answer(broker, frame)
         before = self._broker.records
         handled = self._broker.handle(frame)
         assert handled is not None, "its script closes no connection"
@@ -59,30 +43,3 @@ class ListeningBroker:
     def records(self) -> int:
         """All records that arrived."""
         return sum(records for _, records in self.received)
-
-
-@contextmanager
-def listening_broker() -> Iterator[ListeningBroker]:
-    """A broker on a free port of 127.0.0.1."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        broker = ListeningBroker(listener)
-        threads: list[threading.Thread] = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    sock, _ = listener.accept()
-                except OSError:  # the listener was shut down
-                    return
-                threads.append(threading.Thread(target=broker.serve, args=(sock,), daemon=True))
-                threads[-1].start()
-
-        accepting = threading.Thread(target=accept, daemon=True)
-        accepting.start()
-        try:
-            yield broker
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            accepting.join()
-            for thread in threads:
-                thread.join()

@@ -21,7 +21,6 @@ from tests.support.listening_broker import (
     BROKER_ID,
     PARTITIONS,
     ListeningBroker,
-    listening_broker,
 )
 from tests.support.patterns import plan
 from tests.support.threads_barrier import ThreadsBarrier
@@ -36,8 +35,8 @@ def run_parts(
 ) -> tuple[ClientWindow, ListeningBroker]:
     """Offer a mix of these parts, and return what its tasks and the broker counted."""
     whole = replace(mix_of(parts), load=100)
-    with listening_broker() as broker:
-        brokers = {BROKER_ID: ("127.0.0.1", broker.port)}
+    with ListeningBroker() as broker:
+        brokers = {BROKER_ID: ("127.0.0.1", broker.ports[BROKER_ID])}
         leaders = (BROKER_ID,) * PARTITIONS
         targets = [Target((each.part,), leaders, brokers) for each in parts]
         made = plan(

@@ -16,8 +16,8 @@ from jobs.engine.network import links
 from jobs.engine.network.connections import open_connections
 from jobs.engine.network.links import Resolved, _begin, alternate_families, dial
 from jobs.engine.network.refusals import NoAnswerError, NotReachedError
+from tests.support.fake_cluster import SimulatedCluster
 from tests.support.processes import PATIENCE_S
-from tests.support.simulated_cluster import simulated_cluster
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
@@ -68,7 +68,7 @@ def dialled(*found: Any, timeout_s: float = PATIENCE_S) -> socket.socket:
 def test_a_dead_address_of_a_name_delays_a_connection_by_a_quarter_of_a_second(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with simulated_cluster(1, {0: (1,)}) as cluster:
+    with SimulatedCluster(1, {0: (1,)}) as cluster:
         addresses = [hosts.dropping("127.0.0.2"), found_at("127.0.0.1", cluster.ports[1])]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_: addresses)
         opened = open_connections([("producer", 1)], {1: ("balanced", 9092)}, {}, 10.0)

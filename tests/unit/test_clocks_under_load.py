@@ -24,7 +24,6 @@ from tests.support.listening_broker import (
     BROKER_ID,
     PARTITIONS,
     ListeningBroker,
-    listening_broker,
 )
 from tests.support.patterns import plan
 from tests.support.processes import PATIENCE_S, becomes
@@ -122,9 +121,9 @@ def trial(
     Args:
         steps: (records acknowledged in the window, what the clock is set to then).
     """
-    with listening_broker() as broker, server.channel(1) as channel:
+    with ListeningBroker() as broker, server.channel(1) as channel:
         ordered = plan(
-            brokers={BROKER_ID: ("127.0.0.1", broker.port)},
+            brokers={BROKER_ID: ("127.0.0.1", broker.ports[BROKER_ID])},
             leaders=(BROKER_ID,) * PARTITIONS,
             rate_records_per_s=RATE_RECORDS_PER_S,
             pool_bytes=200_000,

@@ -23,8 +23,8 @@ from jobs.engine.network.connections import (
 )
 from jobs.engine.network.pacing import SETBACKS_MAX, WINDOW_MAX, Attempt, ConnectPacer
 from jobs.engine.network.refusals import NoAnswerError, Refused, is_closed_early
+from tests.support.fake_cluster import SimulatedCluster
 from tests.support.processes import PATIENCE_S
-from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 
 ROUND_TRIP_S = 0.005
 
@@ -129,7 +129,7 @@ def test_jitter_comes_from_the_given_random_generator() -> None:
 @contextmanager
 def limited(most: int) -> Iterator[SimulatedCluster]:
     """A broker that closes connections beyond a total number."""
-    with simulated_cluster(1, {0: (1,)}) as cluster:
+    with SimulatedCluster(1, {0: (1,)}) as cluster:
         cluster.connections_max = most
         yield cluster
 

@@ -7,7 +7,7 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.health import UNKNOWN_BYTES, ClusterHealth, LogDir
-from tests.support.simulated_cluster import TOPIC, SimulatedCluster, simulated_cluster
+from tests.support.fake_cluster import TOPIC, SimulatedCluster
 
 REPLICAS = {0: (1, 2), 1: (2, 3)}
 
@@ -18,7 +18,7 @@ def log_dirs(cluster: SimulatedCluster) -> tuple[LogDir, ...]:
 
 
 def test_a_directory_with_an_error_and_a_broker_without_directories_are_named() -> None:
-    with simulated_cluster(3, REPLICAS) as cluster:
+    with SimulatedCluster(3, REPLICAS) as cluster:
         cluster.log_dirs = {
             1: [(0, "/good"), (KafkaStorageError.errno, "/failed")],
             2: [],
@@ -35,7 +35,7 @@ def test_a_directory_with_an_error_and_a_broker_without_directories_are_named() 
 
 
 def test_a_release_before_3_3_reports_directories_without_their_sizes() -> None:
-    with simulated_cluster(3, REPLICAS) as cluster:
+    with SimulatedCluster(3, REPLICAS) as cluster:
         cluster.offered[DescribeLogDirsRequest] = 1
         found = log_dirs(cluster)
     assert [(each.path, each.is_known) for each in found] == [
@@ -45,7 +45,7 @@ def test_a_release_before_3_3_reports_directories_without_their_sizes() -> None:
 
 
 def test_brokers_that_do_not_serve_the_request_have_no_known_directory() -> None:
-    with simulated_cluster(2, {0: (1, 2)}) as cluster:
+    with SimulatedCluster(2, {0: (1, 2)}) as cluster:
         del cluster.offered[DescribeLogDirsRequest]
         found = log_dirs(cluster)
     assert found == tuple(LogDir(each, "", UNKNOWN_BYTES, UNKNOWN_BYTES) for each in (1, 2))

@@ -17,8 +17,8 @@ from kafka.protocol.producer import ProduceRequest
 from jobs.engine.network.connections import open_connections
 from jobs.engine.network.versions import PRODUCE
 from metrics.common.errors import RedlineError
+from tests.support.fake_cluster import SimulatedCluster
 from tests.support.processes import becomes
-from tests.support.simulated_cluster import simulated_cluster
 
 
 @contextmanager
@@ -37,20 +37,20 @@ def silent(_monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 @contextmanager
 def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr("jobs.engine.network.pacing.PAUSE_MIN_S", 0.01)
-    with simulated_cluster(1, {0: (1,)}) as cluster:
+    with SimulatedCluster(1, {0: (1,)}) as cluster:
         cluster.connections_max = 0
         yield cluster.ports[1]
 
 
 @contextmanager
 def sound(_monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    with simulated_cluster(1, {0: (1,)}) as cluster:
+    with SimulatedCluster(1, {0: (1,)}) as cluster:
         yield cluster.ports[1]
 
 
 @contextmanager
 def too_old(_monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    with simulated_cluster(1, {0: (1,)}) as cluster:
+    with SimulatedCluster(1, {0: (1,)}) as cluster:
         cluster.offered[ProduceRequest] = 5
         yield cluster.ports[1]
 

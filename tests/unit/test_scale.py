@@ -40,10 +40,10 @@ from metrics.trial.counts import Counts
 from metrics.trial.task import ProducerReport, TaskReport, reports_to_batch
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
+from tests.support.fake_cluster import TOPIC, SimulatedCluster
 from tests.support.interpreter_steps import steps_of
 from tests.support.patterns import pattern
 from tests.support.scripted_admin import ScriptedAdmin
-from tests.support.simulated_cluster import TOPIC, simulated_cluster
 from tests.support.simulated_exporters import fetch_counts, simulated_exporters
 from tests.support.simulated_trial import SimulatedTrial
 
@@ -267,7 +267,7 @@ def test_end_offsets_disks_and_properties_take_one_request_a_broker() -> None:
     ends = {(TOPIC, i): 10 * i for i in replicas}
     names = ("queued.max.requests",)
     with (
-        simulated_cluster(count, replicas) as cluster,
+        SimulatedCluster(count, replicas) as cluster,
         connect(cluster.addresses[:2], timeout_s=120.0) as admin,
     ):
 
@@ -288,7 +288,7 @@ def test_end_offsets_disks_and_properties_take_one_request_a_broker() -> None:
         properties = query_all_brokers(
             lambda broker: admin.broker_config(broker, names), cluster.brokers
         )
-        assert properties == [{names[0]: str(500 + broker)} for broker in cluster.brokers]
+        assert properties == [{names[0]: str(broker)} for broker in cluster.brokers]
         assert requests_of("DescribeConfigsRequest") == once
         cluster.not_leader = {7}  # once: the new leader is looked up
         assert admin.end_offsets(ends) == ends

@@ -22,8 +22,8 @@ from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions
 from tests.support import patterns
+from tests.support.fake_cluster import SimulatedCluster
 from tests.support.processes import PATIENCE_S
-from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 
 REQUESTS = (
     ProduceRequest,
@@ -42,7 +42,7 @@ LIBRARY = {**TRANSACTIONS, "client": "kafka-python"}
 @pytest.fixture
 def cluster() -> Iterator[SimulatedCluster]:
     """A broker that offers all requests of the engine in versions 0 to 17."""
-    with simulated_cluster(1, {0: (1,)}) as cluster:
+    with SimulatedCluster(1, {0: (1,)}) as cluster:
         cluster.offered |= dict.fromkeys(REQUESTS, 17) | {MetadataRequest: 8}
         yield cluster
 
