@@ -6,8 +6,9 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.served_http import Answer, Asked, served
 
 HANDLERS = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count"
 LEADERS = "kafka_server_replicamanager_leadercount"
@@ -60,48 +61,20 @@ class Exporter:
         return "\n".join(kept) + "\n"
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Ignore clients that end the TLS handshake."""
-
-
 @contextmanager
 def serving(exporter: Exporter, context: ssl.SSLContext | None = None) -> Iterator[Exporter]:
     """Serve an exporter, over HTTPS if there is a context."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(asked: Asked) -> Answer:
+        exporter.delay.wait()
+        exporter.paths.append(asked.path)
+        exporter.connections.add(asked.client_port)
+        status = exporter.status_for(asked.login)
+        body = exporter.body(asked.path) if status == 200 else b""
+        return Answer(body, status, exporter.wants, exporter.hangs_up)
 
-        def do_GET(self) -> None:
-            exporter.delay.wait()
-            exporter.paths.append(self.path)
-            exporter.connections.add(self.client_address[1])
-            status = exporter.status_for(self.headers.get("Authorization"))
-            body = exporter.body(self.path) if status == 200 else b""
-            self.send_response(status)
-            if status == 401:
-                self.send_header("WWW-Authenticate", exporter.wants)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-            self.close_connection = exporter.hangs_up
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = Server(("127.0.0.1", exporter.port), Handler)
-    if context is not None:  # the thread of each connection does its own TLS handshake
-        server.socket = context.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
-    exporter.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield exporter
-    finally:
-        exporter.delay.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(answer, exporter.port, context) as exporter.port:
+        try:
+            yield exporter
+        finally:
+            exporter.delay.set()

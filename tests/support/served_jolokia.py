@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from metrics.sources.bean_poller import parse_object_name
 from tests.support.bean_answers import answers
+from tests.support.served_http import Answer, Asked, served
 
 BROKER = "4.1.2-combined-1"
 _OF_JAVA: dict[str, dict[str, Any]] = {
@@ -62,25 +61,10 @@ def served_jolokia(recording: str = BROKER) -> Iterator[Jolokia]:
     """A stand-in that answers until the end."""
     jolokia = Jolokia(recording)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            sent = self.rfile.read(int(self.headers["Content-Length"]))
-            is_known = jolokia.login in (None, self.headers.get("Authorization"))
-            text = json.dumps(jolokia.body(json.loads(sent))).encode() if is_known else b""
-            self.send_response(200 if is_known else 401)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def answer(asked: Asked) -> Answer:
+        is_known = jolokia.login in (None, asked.login)
+        text = json.dumps(jolokia.body(json.loads(asked.body))) if is_known else ""
+        return Answer(text, 200 if is_known else 401)
 
-        def log_message(self, *_: Any) -> None:
-            """Write nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        jolokia.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield jolokia
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(answer) as jolokia.port:
+        yield jolokia

@@ -11,17 +11,15 @@ import json
 import math
 import re
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from metrics.sources.exposition import parse_series, series_of
-from tests.support.served_exporter import Server
+from tests.support.served_http import Answer, Asked, served
 
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)(ms|s)\]", re.DOTALL)
 _MATCHER = re.compile(r'\s*(\w+)\s*(=~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -231,43 +229,13 @@ def serving_prometheus(
 ) -> Iterator[PrometheusStandIn]:
     """Serve it, over HTTPS if there is a context."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(asked: Asked) -> Answer:
+        if server.login not in (None, asked.login):
+            return Answer("Unauthorized", 401)
+        parts = urlsplit(asked.path)
+        fields = parts.query if asked.method == "GET" else asked.body.decode()
+        status, text = server.answer(asked.method, parts.path, parse_qs(fields))
+        return Answer(text, status)
 
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            self._answer("GET", parts.path, parts.query)
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
-            self._answer("POST", self.path, body)
-
-        def _answer(self, method: str, path: str, fields: str) -> None:
-            if server.login is not None and self.headers.get("Authorization") != server.login:
-                status, text = 401, "Unauthorized"
-            else:
-                status, text = server.answer(method, path, parse_qs(fields))
-            body = text.encode()
-            self.send_response(status)
-            if status == 401:
-                self.send_header("WWW-Authenticate", "Basic")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    listener = Server(("127.0.0.1", 0), Handler)
-    if context is not None:
-        listener.socket = context.wrap_socket(
-            listener.socket, server_side=True, do_handshake_on_connect=False
-        )
-    server.port = listener.server_address[1]
-    thread = threading.Thread(target=listener.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with served(answer, context=context) as server.port:
         yield server
-    finally:
-        listener.shutdown()
-        listener.server_close()
-        thread.join()

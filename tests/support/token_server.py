@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
+import ssl
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from tests.support.served_http import Answer, Asked, served
 
 CLIENT, SECRET = "us", "s3cret/+"
 
@@ -17,13 +18,12 @@ def numbered(number: int) -> dict[str, object]:
     return {"access_token": f"token-{number}", "expires_in": 100}
 
 
-class TokenServer(HTTPServer):
+class TokenServer:
     """The server.
 
-    Args:
-        make: number of a token, from 1 → the answer with the token.
-
     Attributes:
+        url: where it gives tokens.
+        make: number of a token, from 1 → the answer with the token.
         given: number of answers.
         forms: the requests.
         status: status of the answers.
@@ -32,8 +32,7 @@ class TokenServer(HTTPServer):
     """
 
     def __init__(self, make: Callable[[int], dict[str, object]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}/token"
+        self.url = ""
         self.make = make
         self.given = 0
         self.forms: list[str] = []
@@ -41,33 +40,21 @@ class TokenServer(HTTPServer):
         self.answer: object = None
         self.expected = f"{CLIENT}:s3cret%2F%2B"
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: TokenServer
-
-    def do_POST(self) -> None:
-        server = self.server
-        server.forms.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        expected = b64encode(server.expected.encode()).decode()
-        is_known = self.headers["Authorization"] == f"Basic {expected}"
-        server.given += 1
-        body = json.dumps(server.answer or server.make(server.given)).encode()
-        self.send_response(server.status if is_known else 401)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing to stderr."""
+    def answer_to(self, asked: Asked) -> Answer:
+        """The answer to a request for a token."""
+        self.forms.append(asked.body.decode())
+        is_known = asked.login == f"Basic {b64encode(self.expected.encode()).decode()}"
+        self.given += 1
+        text = json.dumps(self.answer or self.make(self.given))
+        return Answer(text, self.status if is_known else 401)
 
 
 @contextmanager
 def token_server(
-    make: Callable[[int], dict[str, object]] = numbered,
+    make: Callable[[int], dict[str, object]] = numbered, context: ssl.SSLContext | None = None
 ) -> Iterator[TokenServer]:
-    """A server that serves until the end of the block."""
-    with TokenServer(make) as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    """A server that serves until the end of the block, over HTTPS if there is a context."""
+    made = TokenServer(make)
+    with served(made.answer_to, context=context) as port:
+        made.url = f"http{'s' if context else ''}://localhost:{port}/token"
         yield made
-        made.shutdown()
-        thread.join()

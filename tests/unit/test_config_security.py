@@ -324,31 +324,31 @@ def test_extensions_go_to_executors_and_into_the_login_of_each_client(
 
 
 def test_a_token_server_may_have_its_own_certificate_authority(
-    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
     monkeypatch.setenv("TEST_ID", "us")
     monkeypatch.setenv("TEST_SECRET", SECRET)
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca))
-    keys = {
-        **OAUTH,
-        "oauth_token_url": f"https://localhost:{server.server_port}/token",
-        "oauth_client_id_from": "env:TEST_ID",
-        "oauth_client_secret_from": "env:TEST_SECRET",
-    }
-    own = {**keys, "oauth_cafile": str(ca)}
-    assert options_of(own)[PROVIDER].token() == "token-1"
-    with pytest.raises(ConfigError, match=r"certificate verify failed.*oauth_cafile"):
-        options_of(keys)
-    with pytest.raises(ConfigError, match="certificate verify failed"):
-        options_of({**keys, "oauth_cafile": store(tmp_path, "trust.jks")})
-    ca.write_text("nothing")
-    with pytest.raises(ConfigError, match=r"oauth_cafile has no usable certificate"):
-        options_of(own)
+    with token_server(context=context) as server:
+        keys = {
+            **OAUTH,
+            "oauth_token_url": server.url,
+            "oauth_client_id_from": "env:TEST_ID",
+            "oauth_client_secret_from": "env:TEST_SECRET",
+        }
+        own = {**keys, "oauth_cafile": str(ca)}
+        assert options_of(own)[PROVIDER].token() == "token-1"
+        with pytest.raises(ConfigError, match=r"certificate verify failed.*oauth_cafile"):
+            options_of(keys)
+        with pytest.raises(ConfigError, match="certificate verify failed"):
+            options_of({**keys, "oauth_cafile": store(tmp_path, "trust.jks")})
+        ca.write_text("nothing")
+        with pytest.raises(ConfigError, match=r"oauth_cafile has no usable certificate"):
+            options_of(own)
 
 
 # --- AWS_MSK_IAM: tokens that AWS's own signer makes here -------------------------

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ from metrics.windows.broker import broker_windows
 from tests.support.exporter_pages import BrokerState, page
 from tests.support.processes import PATIENCE_S
 from tests.support.prometheus_program import Job, RealPrometheus
-from tests.support.served_exporter import Server
+from tests.support.served_http import Answer, served
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -42,30 +40,9 @@ def broker_page(broker: int) -> str:
     return page("confluent", state.later(seconds, IDLE[broker], round(1e3 * broker * seconds)))
 
 
-@contextmanager
-def pages(shown: Mapping[str, Callable[[], str]]) -> Iterator[int]:
+def pages(shown: Mapping[str, Callable[[], str]]) -> AbstractContextManager[int]:
     """Serve pages by their paths; the port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = shown[self.path]().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    listener = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=listener.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield listener.server_address[1]
-    finally:
-        listener.shutdown()
-        listener.server_close()
-        thread.join()
+    return served(lambda asked: Answer(shown[asked.path](), hangs_up=True))
 
 
 @pytest.fixture(scope="module")

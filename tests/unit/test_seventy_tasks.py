@@ -6,7 +6,7 @@ import pytest
 
 from jobs.trials.control_server import ControlServer
 from metrics.trial.task import merge
-from tests.support.listening_broker import BROKER_ID, PARTITIONS, listening_broker
+from tests.support.listening_broker import BROKER_ID, PARTITIONS, ListeningBroker
 from tests.support.patterns import plan
 from tests.support.threads_barrier import run_stage
 
@@ -17,14 +17,14 @@ TASKS = 70
 
 def test_seventy_tasks_start_together_and_none_is_lost_at_the_end() -> None:
     with (
-        listening_broker() as broker,
+        ListeningBroker() as broker,
         ControlServer("127.0.0.1", "127.0.0.1") as server,
         server.channel(TASKS) as channel,
     ):
         ordered = plan(
             producers=2 * TASKS,
             tasks=TASKS,
-            brokers={BROKER_ID: ("127.0.0.1", broker.port)},
+            brokers={BROKER_ID: ("127.0.0.1", broker.ports[BROKER_ID])},
             leaders=(BROKER_ID,) * PARTITIONS,
             rate_records_per_s=5.0,
             pool_bytes=20_000,

@@ -27,7 +27,7 @@ from metrics.traffic.axes import NP
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.task import merge
-from tests.support.listening_broker import BROKER_ID, PARTITIONS, listening_broker
+from tests.support.listening_broker import BROKER_ID, PARTITIONS, ListeningBroker
 from tests.support.patterns import pattern, plan
 from tests.support.rows import trial
 from tests.support.threads_barrier import ThreadsBarrier
@@ -134,8 +134,8 @@ def calls_of_parts(records_per_s: float) -> tuple[Counter[str], int]:
             calls[f"{file}:{name}"] += 1
 
     load = pattern(2, rate_records_per_s=records_per_s, linger_ms=1.0, pool_bytes=200_000)
-    with listening_broker() as broker:
-        brokers = {BROKER_ID: ("127.0.0.1", broker.port)}
+    with ListeningBroker() as broker:
+        brokers = {BROKER_ID: ("127.0.0.1", broker.ports[BROKER_ID])}
         own = plan(pattern=load, tasks=1, brokers=brokers, leaders=(BROKER_ID,) * PARTITIONS)
 
         def run() -> Any:
