@@ -5,7 +5,7 @@ Schedulers run it as a script: spark-submit --py-files WHEEL jobs/learn.py …
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,7 +21,7 @@ PARTS_MAX = 20
               help="The cluster: a file of conf/clusters, or a path.")  # fmt: skip
 @click.option("--topics", required=True, multiple=True, metavar="REGEX",
               help="The topics whose whole names match; may be repeated.")  # fmt: skip
-@click.option("--out", "target", required=True, type=OutputFile(), metavar="FILE",
+@click.option("--out", required=True, type=OutputFile(), metavar="FILE",
               help="The workload to write, such as my-traffic.yaml.")  # fmt: skip
 @click.option("--scale-1", "moment", type=click.Choice(MOMENTS), default="peak", show_default=True,
               help="The rate of the workload: the busiest hour of the last day, its mean, or the "
@@ -40,20 +40,7 @@ PARTS_MAX = 20
 @click.option("--dry-run", is_flag=True, help="Print what would be read, and read nothing.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @json_option
-def learn(  # noqa: PLR0913, PLR0917 - one for each option
-    cluster: str,
-    topics: tuple[str, ...],
-    target: Path,
-    moment: str,
-    decodes: bool,
-    read_mb_per_s: float,
-    duration_s: float,
-    parts_max: int,
-    overrides: tuple[str, ...],
-    dry_run: bool,
-    force: bool,
-    json_file: Path | None,
-) -> int:
+def learn(read_mb_per_s: float, duration_s: float, decodes: bool, **given: Any) -> int:
     """Write a workload from the traffic that producers really send to a cluster.
 
     It reads recent data within a rate and a time, joins no group and commits nothing. Of messages
@@ -65,18 +52,8 @@ def learn(  # noqa: PLR0913, PLR0917 - one for each option
     from jobs.features.learn.learning import learn as make
     from jobs.features.learn.survey import Bounds
 
-    order = LearnOrder(
-        cluster,
-        topics,
-        target,
-        Bounds(read_mb_per_s * 1e6, duration_s, decodes),
-        moment,
-        parts_max,
-        overrides,
-        json_file,
-        force,
-        dry_run,
-    )
+    bounds = Bounds(read_mb_per_s * 1e6, duration_s, decodes)
+    order = LearnOrder(bounds=bounds, **given)
     with make_reporter() as reporter:
         return make(order, reporter)
 

@@ -6,6 +6,7 @@ Units are decimal: 1 kB is 1000 bytes, 1 MB is 10⁶ bytes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -104,6 +105,13 @@ def format_count(count: float | None) -> str:
     if count is None or not math.isfinite(count):
         return UNKNOWN
     return f"{count:,.0f}"
+
+
+def format_some(names: Iterable[object], most: int = 1) -> str:
+    """Names in a row, of many the first ones: `a, b and 3 more`."""
+    found = list(map(str, names))
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return f"{', '.join(found[:most])}{more}"
 
 
 def format_ratio(ratio: float | None) -> str:

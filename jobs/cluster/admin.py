@@ -544,7 +544,9 @@ class KafkaAdmin:
             manager = self.client._manager
             sent = {
                 broker: manager.send(
-                    _offsets_request(partitions, replica_id=_DEBUGGER), broker, QUERY_TIMEOUT_MS
+                    offsets_request(dict.fromkeys(partitions, OffsetSpec.LATEST), _DEBUGGER),
+                    broker,
+                    QUERY_TIMEOUT_MS,
                 )
                 for broker, partitions in held.items()
             }
@@ -590,7 +592,7 @@ class KafkaAdmin:
         if left:
             raise kafka_errors.UnknownTopicOrPartitionError
         sent = [
-            manager.send(_offsets_request(partitions, at), leader)
+            manager.send(offsets_request(dict.fromkeys(partitions, at)), leader)
             for leader, partitions in led.items()
         ]
         found = {}
@@ -838,32 +840,46 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
     return answers
 
 
-def fetch_request(topic: str, at: int = 0, bytes_max: int = 1) -> Any:
-    """A request for what partition 0 of a topic has from an offset on, without a wait."""
-    kind = FetchRequest.FetchTopic
-    wanted = kind.FetchPartition(partition=0, fetch_offset=at, partition_max_bytes=bytes_max)
-    topics = [kind(topic=topic, partitions=[wanted])]
+def fetch_request(
+    places: Mapping[tuple[str, int], tuple[int, int]], bytes_max: int = 1
+) -> FetchRequest:
+    """A request for the data that partitions have, without a wait.
+
+    Args:
+        places: (topic, partition) → the next offset, and the size of its data at most [B].
+        bytes_max: size of the answer at most, one batch excepted [B].
+    """
+    kind, wanted = FetchRequest.FetchTopic, dict[str, list[Any]]()
+    for (topic, number), (at, size) in places.items():
+        of_partition = kind.FetchPartition(
+            partition=number, fetch_offset=at, partition_max_bytes=size
+        )
+        wanted.setdefault(topic, []).append(of_partition)
+    topics = [kind(topic=topic, partitions=own) for topic, own in wanted.items()]
     return FetchRequest(max_bytes=bytes_max, topics=topics, max_version=_FETCH_BY_NAME)
 
 
-def _offsets_request(
-    partitions: Iterable[tuple[str, int]], at: int = OffsetSpec.LATEST, replica_id: int = -1
-) -> Any:
-    """A request for offsets of (topic, partition), by default the end offsets of clients."""
-    kind, numbers = ListOffsetsRequest.ListOffsetsTopic, dict[str, list[int]]()
-    for topic, number in partitions:
-        numbers.setdefault(topic, []).append(number)
+def offsets_request(times_ms: Mapping[tuple[str, int], int], replica_id: int = -1) -> Any:
+    """A request for the first offsets at or after a time.
+
+    Args:
+        times_ms: (topic, partition) → a time [ms since the epoch], or one of `OffsetSpec`.
+        replica_id: the replica that asks; by default a client.
+    """
+    kind, known = ListOffsetsRequest.ListOffsetsTopic, dict[str, dict[int, int]]()
+    for (topic, number), time_ms in times_ms.items():
+        known.setdefault(topic, {})[number] = time_ms
     return ListOffsetsRequest(
         replica_id=replica_id,
         topics=[
             kind(
                 name=topic,
                 partitions=[
-                    kind.ListOffsetsPartition(partition_index=each, timestamp=at)
-                    for each in of_topic
+                    kind.ListOffsetsPartition(partition_index=number, timestamp=time_ms)
+                    for number, time_ms in of_topic.items()
                 ],
             )
-            for topic, of_topic in numbers.items()
+            for topic, of_topic in known.items()
         ],
         min_version=_OFFSETS_VERSION,
     )

@@ -202,7 +202,7 @@ class _Reader:
         """Take all new records."""
         size = 0
         while True:
-            request = fetch_request(self.topic, self.at, FETCH_BYTES)
+            request = fetch_request({(self.topic, 0): (self.at, FETCH_BYTES)}, FETCH_BYTES)
             what = f"read the topic {self.topic}"
             end, data = self.admin.query(what, request, leader, read=_fetched)
             size += len(data)

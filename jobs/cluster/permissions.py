@@ -176,7 +176,7 @@ def _produce(topic: str) -> Query:
 
 def _fetch(topic: str) -> Query:
     return (
-        fetch_request(topic),
+        fetch_request({(topic, 0): (0, 1)}),
         lambda answer: answer.error_code or answer.responses[0].partitions[0].error_code,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from jobs.engine.producing.schedule import schedule_of
 from jobs.engine.task.window import Window
 from jobs.features.learn.survey import Bounds, Surveyor
 from jobs.features.learn.topics import matching_topics
-from metrics.features.learn.keys import keys_of
+from metrics.features.learn.keys import learned_part
 from metrics.features.learn.parts import NOW, TopicPart, parts_of
 from metrics.traffic.clients import ProducerPattern
 from tests.support.patterns import producer_pattern
@@ -58,15 +57,14 @@ def learnt(kind: Kind) -> tuple[int, ProducerPattern]:
         clock=clock, now=lambda: END_S, pause=clock.pause,
     ).make()  # fmt: skip
     (part,) = parts_of([TopicPart.of(each, NOW) for each in survey.topics], 1)
-    keys = keys_of(part, BROKERS)
+    keys = learned_part(part, BROKERS)
     options = {
-        each.path.partition(".")[2]: each.value
-        for each in keys.keys
-        if each.path.startswith(("producer.", "payload.")) and "rate" not in each.path
+        path.partition(".")[2]: each.value
+        for path, each in keys.keys.items()
+        if path.startswith(("producer.", "payload.")) and "rate" not in path
     }
-    sizes: Any = keys.value("message_bytes")
-    rate = float(str(keys.value("producer.rate_records_per_s")))
-    return int(keys.producers.value), producer_pattern(int(sizes[0]), rate, None, **options)
+    (size,), rate = keys.value("message_bytes"), keys.value("producer.rate_records_per_s")
+    return keys.producers.value, producer_pattern(size, rate, None, **options)
 
 
 def offered(producers: int, pattern: ProducerPattern) -> Counter[str]:

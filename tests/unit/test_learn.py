@@ -309,7 +309,7 @@ def test_a_dry_run_says_what_would_be_read_and_reads_nothing(
     tmp_path: Path, served: Served
 ) -> None:
     admin = served(ServedCluster(two_kinds()))
-    order, reporter = order_in(tmp_path, is_dry_run=True), RecordingReporter()
+    order, reporter = order_in(tmp_path, dry_run=True), RecordingReporter()
     assert learn(order, reporter) == 0
     assert admin.requests == []
     assert not order.out.exists()

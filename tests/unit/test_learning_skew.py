@@ -19,8 +19,8 @@ from jobs.features.learn.learning import workload_text
 from jobs.features.learn.survey import Bounds, Surveyor
 from jobs.features.learn.topics import matching_topics
 from metrics.features.learn.curve import Curve
-from metrics.features.learn.document import Learned, LearnedPart, lost_by
-from metrics.features.learn.keys import keys_of, skew_of
+from metrics.features.learn.document import Learned, lost_by
+from metrics.features.learn.keys import learned_part, skew_of
 from metrics.features.learn.parts import MEAN, Part, TopicPart, parts_of
 from metrics.features.learn.tally import BatchTally, TopicFacts, TopicSeen
 from metrics.traffic.clients import largest_over_mean, zipf_weights
@@ -68,14 +68,14 @@ def test_the_exponent_gives_the_busiest_partition_the_share_that_was_seen(expone
     assert figure is not None
     assert figure.value == pytest.approx(exponent, abs=0.001)
     assert (figure.source, figure.low, figure.high) == ("fitted", figure.value, figure.value)
-    assert keys_of(part, 3).value("producer.partition_skew") == figure.value
+    assert learned_part(part, 3).value("producer.partition_skew") == figure.value
 
 
 def test_the_share_stays_where_the_copy_has_other_partitions() -> None:
     """Four partitions on three brokers become one on each."""
     (part,) = parts(seen([7, 1, 1, 1]))
-    assert keys_of(part, 3).value("topic.partitions_per_broker") == 1
-    exponent = float(str(keys_of(part, 3).value("producer.partition_skew")))
+    assert learned_part(part, 3).value("topic.partitions_per_broker") == 1
+    exponent = float(str(learned_part(part, 3).value("producer.partition_skew")))
     assert largest_over_mean(3, exponent) / 3 == pytest.approx(0.7, abs=0.001)
 
 
@@ -96,7 +96,7 @@ def test_other_topics_spread_evenly(shares: list[float], records: float) -> None
         topic = replace(topic, partition_shares={})
     (part,) = parts(topic)
     assert skew_of(part, PARTITIONS) is None
-    assert not [key for key in keys_of(part, 3).keys if key.path == "producer.partition_skew"]
+    assert "producer.partition_skew" not in learned_part(part, 3).keys
 
 
 @pytest.mark.parametrize("batches", [10, 40, 160, 640])
@@ -153,7 +153,7 @@ def test_a_copy_of_skewed_traffic_loads_and_offers_the_skew(tmp_path: Path) -> N
     share = max(found["uneven"].partition_shares.values())
     assert found["uneven"].busiest == 3
     assert share == pytest.approx(max(skewed(1.0)) / sum(skewed(1.0)), rel=0.1)
-    made = tuple(LearnedPart(each, keys_of(each, 3)) for each in parts(*survey.topics))
+    made = tuple(learned_part(each, 3) for each in parts(*survey.topics))
     file = tmp_path / "copy.yaml"
     file.write_text(workload_text(Learned("prod", END_S, MEAN, made, {}), "x"), encoding="utf-8")
     assert "# fitted: the busiest partition of uneven has 2.4" in file.read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from jobs.features.learn.topics import (
 from metrics.common.errors import ConfigError
 from metrics.features.learn.curve import Curve
 from metrics.features.learn.fit import batches_per_request
-from metrics.features.learn.keys import keys_of
+from metrics.features.learn.keys import learned_part
 from metrics.features.learn.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
 from metrics.features.learn.tally import BatchTally, TopicSeen
 from metrics.traffic.batch_headers import BatchHeader
@@ -103,7 +103,7 @@ def test_rates_batches_and_sizes_are_those_that_were_planted(
     assert seen.curve.mean == pytest.approx(rate, rel=0.01)
     assert seen.batches.records_per_batch == pytest.approx(records / len(batches), rel=0.01)
     assert seen.batches.codec == kind.codec
-    keys = keys_of(alone(seen), 3)
+    keys = learned_part(alone(seen), 3)
     assert int(keys.producers.value) == kind.producers
     own_rate = float(str(keys.value("producer.rate_records_per_s")))
     assert own_rate == pytest.approx(rate / kind.producers, rel=0.01)
@@ -117,18 +117,18 @@ def test_linger_and_batch_size_give_batches_as_large_as_those_that_were_read(
     learnt: Mapping[str, TopicSeen],
 ) -> None:
     for name, seen in learnt.items():
-        part, keys = alone(seen), keys_of(alone(seen), 3)
+        part, keys = alone(seen), learned_part(alone(seen), 3)
         rate = float(str(keys.value("producer.rate_records_per_s")))
         linger_ms = float(str(keys.value("producer.linger_ms")))
         due = rate * linger_ms / 1e3
-        is_random = any(key.path == "producer.arrivals" for key in keys.keys)
+        is_random = "producer.arrivals" in keys.keys
         lingered = 1 + due if is_random else int(due) + 1
         if part.fit.is_full:
             assert lingered > part.records_per_batch, name
         else:
             assert lingered == pytest.approx(part.records_per_request, rel=0.02), name
         assert is_random == (name in ("random", "keyed")), name
-    size = int(str(keys_of(alone(learnt["full"]), 3).value("producer.batch_size")))
+    size = int(str(learned_part(alone(learnt["full"]), 3).value("producer.batch_size")))
     assert 15 * 1_009 < size < 16 * 1_010 + 61
 
 
@@ -144,12 +144,12 @@ def test_requests_of_producers_with_keys_hold_several_batches(
     assert part.records_per_s / part.records_per_request == pytest.approx(
         requests / SECONDS, rel=0.03
     )
-    assert keys_of(part, 3).value("producer.sticky_partition") == "keys"
+    assert learned_part(part, 3).value("producer.sticky_partition") == "keys"
     for name, seen in learnt.items():
         if name != "keyed":
             own = alone(seen)
             assert own.records_per_request == own.records_per_batch, name
-            paths = {each.path for each in keys_of(own, 3).keys}
+            paths = learned_part(own, 3).keys
             assert "producer.sticky_partition" not in paths, name
 
 
@@ -186,9 +186,9 @@ def test_decoded_records_show_keys_headers_and_compression(
     assert 0.02 <= records.top_key_share < 0.04
     large = learnt["large"].records
     assert large is not None and large.ratio == pytest.approx(2.0, rel=0.05)
-    keys = keys_of(alone(learnt["large"]), 3)
+    keys = learned_part(alone(learnt["large"]), 3)
     assert keys.value("payload.wanted_ratio") == pytest.approx(large.ratio, abs=0.001)
-    assert keys_of(alone(learnt["keyed"]), 3).value("payload.key_count") == 50
+    assert learned_part(alone(learnt["keyed"]), 3).value("payload.key_count") == 50
 
 
 def test_without_ids_the_number_of_producers_has_a_range(learnt: Mapping[str, TopicSeen]) -> None:
@@ -408,7 +408,7 @@ def test_transactions_have_the_time_between_their_ends() -> None:
     assert seen.now_per_s == pytest.approx(6.0, rel=0.03), (
         "markers have offsets, and are no records"
     )
-    keys = keys_of(alone(seen), 3)
+    keys = learned_part(alone(seen), 3)
     assert (keys.producers.value, keys.value("producer.acks")) == (1, "all")
     assert keys.value("producer.transaction_duration_ms") == pytest.approx(2_000)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -25,6 +26,7 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, load_cluster
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, Table, note, warn
+from jobs.console.text import count_words
 from jobs.features.learn.survey import Bounds, Survey, Surveyor
 from jobs.features.learn.topics import matching_topics
 from metrics.common.errors import ConfigError, NoConclusionError
@@ -32,67 +34,52 @@ from metrics.features.learn.curve import profile_points
 from metrics.features.learn.document import (
     COLUMNS,
     Learned,
-    LearnedPart,
     as_document,
     lost_by,
     span_words,
-    table_rows,
+    table_row,
 )
 from metrics.features.learn.fit import Figure
-from metrics.features.learn.keys import is_slow, keys_of
+from metrics.features.learn.keys import LearnedPart, is_slow, learned_part
 from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart, parts_of
-from metrics.features.learn.tally import TopicFacts
 from metrics.reporting.files import require_new, write_file
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import History, KeepsHistory
-from metrics.units import format_duration, format_volume, iso_utc
+from metrics.units import format_duration, format_some, format_volume, iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 """Time that is looked back, and between two numbers of it [s]."""
 _READING = "messages_in"
 
 
-@dataclass(frozen=True)
-class Past:
-    """The messages of all topics of the cluster over weeks.
-
-    Attributes:
-        facts: `cluster_history` for the evidence; empty without one.
-        notes: a sentence where the server did not answer.
-    """
-
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
 def history_of(
     cluster: Cluster, opened: OpenCluster, clock: Callable[[], float] = time.time
-) -> Past:
-    """The past of the cluster; empty where its file names no Prometheus server."""
+) -> tuple[dict[str, Any], str]:
+    """The past of the cluster, for the evidence, or a sentence why it is not known.
+
+    Both are empty where its file names no Prometheus server.
+    """
     if getattr(cluster.broker_source, "server", None) is None:
-        return Past()
+        return {}, ""
     try:
         with closing(open_metrics(cluster, opened, None)) as source:
             if not isinstance(source, KeepsHistory):
-                return Past()
+                return {}, ""
             now_s = clock()
             found = source.history(_READING, now_s - SPAN_S, now_s, STEP_S)
     except (ConfigError, ScrapeError) as error:
-        return Past(notes=(f"the past of the cluster is not known: {error}",))
+        return {}, f"the past of the cluster is not known: {error}"
     rates = rates_of(found)
     if not rates:
-        return Past(notes=("the Prometheus server has no two hours of the brokers",))
-    return Past(
-        {
-            "cluster_history": {
-                "step_s": STEP_S,
-                "from": iso_utc(rates[0][0]),
-                "mean_messages_per_s": round(sum(rate for _, rate in rates) / len(rates), 3),
-                "peak_messages_per_s": round(max(rate for _, rate in rates), 3),
-                "messages_per_s": [[iso_utc(at_s), round(rate, 3)] for at_s, rate in rates],
-            }
-        }
-    )
+        return {}, "the Prometheus server has no two hours of the brokers"
+    past = {
+        "step_s": STEP_S,
+        "from": iso_utc(rates[0][0]),
+        "mean_messages_per_s": round(fmean(rate for _, rate in rates), 3),
+        "peak_messages_per_s": round(max(rate for _, rate in rates), 3),
+        "messages_per_s": [[iso_utc(at_s), round(rate, 3)] for at_s, rate in rates],
+    }
+    return {"cluster_history": past}, ""
 
 
 def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
@@ -128,11 +115,6 @@ def profile_file(workload: Path) -> Path:
     return workload.with_name(f"{workload.stem}.profile.yaml")
 
 
-def evidence_text(learned: Learned) -> str:
-    """The text of the file with the evidence."""
-    return json.dumps(as_document(learned), indent=1, ensure_ascii=False) + "\n"
-
-
 def profile_text(learned: Learned) -> str | None:
     """The text of the profile; None for a curve that is too short for one."""
     points = profile_points(learned.curve, learned.records_per_s)
@@ -159,17 +141,14 @@ def workload_text(learned: Learned, evidence: str) -> str:
     top["description"] = f"learnt from {learned.cluster} on {iso_utc(learned.at_s)[:10]}"
     if len(learned.parts) == 1:
         (only,) = learned.parts
-        top["notes"] = [f"scale 1 is {int(only.keys.producers.value):,} producers"]
+        top["notes"] = [f"scale 1 is {only.producers.value:,} producers"]
         _fill(top, only)
     else:
         mix = CommentedMap()
         for each in learned.parts:
-            own = CommentedMap()
-            producers = each.keys.producers
-            own["producers"] = int(producers.value)
-            _comment(own, "producers", producers)
+            own = mix[each.part.name] = CommentedMap()
+            _put(own, "producers", each.producers)
             _fill(own, each, is_part=True)
-            mix[each.part.name] = own
         top["mix"] = mix
     top["trial"] = CommentedMap(learned.trial)
     head = [
@@ -178,7 +157,11 @@ def workload_text(learned: Learned, evidence: str) -> str:
         f"{evidence} has the evidence. Scale 1 is {_moment_words(learned)}.",
     ]
     if len(learned.parts) == 1:
-        head.append(_producers_words(learned.parts[0]))
+        producers = learned.parts[0].producers
+        head.append(
+            f"It has {producers.value:,} producers like this one ({_source(producers)}); a search "
+            "finds how many the cluster sustains."
+        )
     top.yaml_set_start_comment("\n".join(head))
     writer = YAML()
     writer.width = _WIDTH * 10
@@ -199,47 +182,28 @@ def _moment_words(learned: Learned) -> str:
     return f"{words[moment]}: {learned.records_per_s:,.4g} messages/s"
 
 
-def _producers_words(learned: LearnedPart) -> str:
-    producers = learned.keys.producers
-    return (
-        f"It has {int(producers.value):,} producers like this one ({_source(producers)}); a search "
-        "finds how many the cluster sustains."
-    )
-
-
 def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -> None:
     """Add the keys of a part to a map, each with its source as a comment.
 
     Args:
         is_part: whether the map is a part of a mix, which has one message size, not a list.
     """
-    for key in learned.keys.keys:
-        *above, name = _split(key.path)
+    for path, figure in learned.keys.items():
+        *above, name = path.split(".", 2)  # a topic's property keeps its dots
         inner = place
         for part in above:
-            if part not in inner:
-                inner[part] = CommentedMap()
-            inner = inner[part]
-        is_size = is_part and key.path == "message_bytes"
-        inner[name] = int(learned.message_bytes) if is_size else _value(key.value)
-        _comment(inner, name, key.figure)
+            inner = inner.setdefault(part, CommentedMap())
+        is_size = is_part and path == "message_bytes"
+        _put(inner, name, replace(figure, value=figure.value[0]) if is_size else figure)
 
 
-def _split(path: str) -> list[str]:
-    """The parts of a path; a topic's property keeps its dots."""
-    head = "topic.config."
-    return ["topic", "config", path[len(head) :]] if path.startswith(head) else path.split(".")
-
-
-def _value(value: object) -> Any:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        found = CommentedSeq(value)
-        found.fa.set_flow_style()
-        return found
-    return value
-
-
-def _comment(place: CommentedMap, key: str, figure: Figure) -> None:
+def _put(place: CommentedMap, key: str, figure: Figure) -> None:
+    """Add a key with its source as a comment."""
+    value = figure.value
+    if isinstance(value, list):
+        value = CommentedSeq(value)
+        value.fa.set_flow_style()
+    place[key] = value
     place.yaml_add_eol_comment(_source(figure), key, column=_COLUMN)
 
 
@@ -255,6 +219,7 @@ def _source(figure: Figure) -> str:
 
 _LAG = "replica.lag.time.max.ms"
 _NOTES_MAX = 12
+_TOPICS_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -270,8 +235,8 @@ class LearnOrder:
         parts_max: number of parts at most.
         overrides: the `--set` options for the cluster.
         json_file: also write the evidence there.
-        is_forced: whether existing files are overwritten.
-        is_dry_run: whether only to say what would be read.
+        force: whether existing files are overwritten.
+        dry_run: whether only to say what would be read.
     """
 
     cluster: str
@@ -282,8 +247,8 @@ class LearnOrder:
     parts_max: int
     overrides: tuple[str, ...] = ()
     json_file: Path | None = None
-    is_forced: bool = False
-    is_dry_run: bool = False
+    force: bool = False
+    dry_run: bool = False
 
 
 def learn(order: LearnOrder, reporter: Reporter) -> int:
@@ -298,7 +263,7 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
         TryLaterError: the cluster does not answer.
     """
     for file in (order.out, evidence_file(order.out), profile_file(order.out)):
-        require_new("--out", file, is_forced=order.is_forced)
+        require_new("--out", file, is_forced=order.force)
     cluster = load_cluster(order.cluster, order.overrides)
     if cluster.starts_brokers:
         raise ConfigError(
@@ -308,57 +273,37 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
     with ExitStack() as stack:
         opened = open_cluster(cluster, reporter, stack)
         topics = matching_topics(opened.admin, order.topics)
-        _say_before(order, topics, reporter)
-        if order.is_dry_run:
+        bounds, count = order.bounds, count_words(len(topics), "topic")
+        note(
+            reporter,
+            f"reads at most {format_volume(bounds.bytes_max)} of recent data in "
+            f"{format_duration(bounds.duration_s)} ({bounds.bytes_per_s / 1e6:g} MB/s) from "
+            f"{count}; joins no group, commits nothing, and keeps no content of a message",
+        )
+        if order.dry_run:
             return 0
-        reporter.report(PhaseStarted(f"learning from {_count(len(topics), 'topic')}"))
-
-        def progress(text: str) -> None:
-            reporter.report(PhaseProgress(text))
-
-        survey = _surveyed(opened, topics, order, progress)
+        reporter.report(PhaseStarted(f"learning from {count}"))
+        surveyor = Surveyor(
+            opened.admin, topics, order.bounds, lambda text: reporter.report(PhaseProgress(text))
+        )
+        try:
+            survey = surveyor.make()
+        except AdminError as error:
+            if "AuthorizationFailed" in error.cause:
+                raise ConfigError(str(error)) from error
+            raise
         if survey.was_interrupted and not survey.topics:
             raise KeyboardInterrupt  # before the first batch there is nothing to write
         learned = _learned(order, cluster.name, survey, _lag_max_ms(opened))
         if not survey.was_interrupted:
-            past = history_of(cluster, opened)
-            learned = replace(
-                learned, facts={**learned.facts, **past.facts}, notes=(*learned.notes, *past.notes)
-            )
+            past, why_unknown = history_of(cluster, opened)
+            notes = (*learned.notes, *filter(None, (why_unknown,)))
+            learned = replace(learned, facts={**learned.facts, **past}, notes=notes)
     _write(order, learned, reporter)
     _show(learned, survey, order.out, reporter)
     if survey.was_interrupted:
         raise KeyboardInterrupt
     return 0
-
-
-def _surveyed(
-    opened: OpenCluster, topics: Sequence[TopicFacts], order: LearnOrder, progress: object
-) -> Survey:
-    """The survey.
-
-    Raises:
-        ConfigError: this user may not describe the topics.
-        TryLaterError: the brokers do not answer.
-    """
-    surveyor = Surveyor(opened.admin, topics, order.bounds, progress)  # type: ignore[arg-type]
-    try:
-        return surveyor.make()
-    except AdminError as error:
-        if "AuthorizationFailed" in error.cause:
-            raise ConfigError(str(error)) from error
-        raise
-
-
-def _say_before(order: LearnOrder, topics: Sequence[TopicFacts], reporter: Reporter) -> None:
-    bounds = order.bounds
-    note(
-        reporter,
-        f"reads at most {format_volume(bounds.bytes_max)} of recent data in "
-        f"{format_duration(bounds.duration_s)} ({bounds.bytes_per_s / 1e6:g} MB/s) from "
-        f"{_count(len(topics), 'topic')}; joins no group, commits nothing, and keeps no content "
-        "of a message",
-    )
 
 
 def _lag_max_ms(opened: OpenCluster) -> float | None:
@@ -381,30 +326,31 @@ def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float 
         ConfigError: this user may read none of the topics.
         NoConclusionError: the topics have no records.
     """
-    if not survey.topics and survey.refused:
+    refused, idle = (format_some(each, _TOPICS_NAMED) for each in (survey.refused, survey.idle))
+    if not survey.topics and refused:
         raise ConfigError(
-            f"this user may not read {_named(survey.refused)} (TopicAuthorizationFailedError); "
-            "expected the ACL Read on the topics, which no group needs; grant it, or choose other "
-            "topics"
+            f"this user may not read {refused} (TopicAuthorizationFailedError); expected the ACL "
+            "Read on the topics, which no group needs; grant it, or choose other topics"
         )
     if not survey.topics:
         raise NoConclusionError(
-            f"{_count(len(survey.idle), 'topic')} with no record in the last hour: "
-            f"{_named(survey.idle)}; expected topics with recent records; choose others with "
-            "--topics, or learn while producers send"
+            f"{count_words(len(survey.idle), 'topic')} with no record in the last hour: "
+            f"{idle}; expected topics with recent records; choose others with --topics, or learn "
+            "while producers send"
         )
     topics = [TopicPart.of(each, order.moment) for each in survey.topics]
     every = parts_of(topics, order.parts_max)
     parts = [each for each in every if not is_slow(each)] or list(every[:1])
-    learned = tuple(LearnedPart(part, keys_of(part, survey.brokers)) for part in parts)
+    learned = tuple(learned_part(part, survey.brokers) for part in parts)
     notes = [*survey.notes, *lost_by(parts)]
     slow = [topic.name for part in every if part not in parts for topic in part.topics]
     if slow:
-        notes.append(f"too few messages for a trial of minutes, left out: {_named(slow)}")
-    if survey.refused:
-        notes.append(f"this user may not read {_named(survey.refused)}, which are left out")
-    if survey.idle:
-        notes.append(f"no record in the last hour, left out: {_named(survey.idle)}")
+        shown = format_some(slow, _TOPICS_NAMED)
+        notes.append(f"too few messages for a trial of minutes, left out: {shown}")
+    if refused:
+        notes.append(f"this user may not read {refused}, which are left out")
+    if idle:
+        notes.append(f"no record in the last hour, left out: {idle}")
     if survey.throttled_s > 0:
         notes.append(f"brokers asked to wait for {survey.throttled_s:.1f} s, because of a quota")
     facts = {
@@ -421,22 +367,28 @@ def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float 
 def _write(order: LearnOrder, learned: Learned, reporter: Reporter) -> None:
     evidence = evidence_file(order.out)
     write_file("--out", order.out, workload_text(learned, evidence.name))
-    write_file("--out", evidence, evidence_text(learned))
+    document = as_document(learned)
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    write_file("--out", evidence, text + "\n")
     written = [order.out, evidence]
     profile = profile_text(learned)
     if profile is not None:
         write_file("--out", profile_file(order.out), profile)
         written.append(profile_file(order.out))
     if order.json_file is not None:
-        text = json.dumps(as_document(learned), indent=2, ensure_ascii=False) + "\n"
-        write_file("--json", order.json_file, text)
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        write_file("--json", order.json_file, text + "\n")
     for file in written:
         note(reporter, f"written: {file}")
 
 
 def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> None:
     reporter.report(
-        Table(f"Traffic of {learned.cluster} at scale 1", COLUMNS, tuple(table_rows(learned)))
+        Table(
+            f"Traffic of {learned.cluster} at scale 1",
+            COLUMNS,
+            tuple(map(table_row, learned.parts)),
+        )
     )
     today = learned.curve.today
     if today.step_s:
@@ -458,12 +410,3 @@ def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> No
         warn(
             reporter, "interrupted; what was read until then is written, and curves may be missing"
         )
-
-
-def _named(topics: Sequence[str]) -> str:
-    shown = ", ".join(topics[:5])
-    return shown if len(topics) <= 5 else f"{shown} and {len(topics) - 5} more"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

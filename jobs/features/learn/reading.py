@@ -19,9 +19,8 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.admin import OffsetSpec
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
-from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
+from jobs.cluster.admin import AdminError, KafkaAdmin, fetch_request, offsets_request
 from jobs.cluster.owner_topic import BatchFormatError, records_of
 from jobs.features.learn.topics import ReadingPace
 from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog, times_of
@@ -57,9 +56,6 @@ ANSWER_BYTES = 2_097_152
 """Size of an answer at most, one batch excepted [B]."""
 PARTITIONS_AT_ONCE = 20
 """Partitions of one request at most."""
-_BY_NAME = 12
-"""The newest version of the request that names topics; later ones need an id."""
-_UNCOMMITTED = 0
 _REFUSED = kafka_errors.TopicAuthorizationFailedError.errno
 _DELETED = kafka_errors.OffsetOutOfRangeError.errno
 
@@ -172,14 +168,16 @@ class BatchReader:
     def _turn(self, chunk: Sequence[Stretch]) -> None:
         """Read a part of each of these stretches of one leader."""
         leader = chunk[0].leader
-        request = _request(chunk)
-        manager = self._admin.client._manager
-        self._pace.wait()
-        answer = self._admin.ask(
-            f"read recent batches from broker {leader}",
-            lambda: manager.run(manager.send, request, leader, QUERY_TIMEOUT_MS),
-        )
         by_place = {(each.topic, each.partition): each for each in chunk}
+        room = max(65_536, ANSWER_BYTES // len(chunk))
+        wanted = {
+            place: (each.at, int(max(4_096, min(room, each.bytes_max - each.bytes_read))))
+            for place, each in by_place.items()
+        }
+        request = fetch_request(wanted, ANSWER_BYTES)
+        self._pace.wait()
+        what = f"read recent batches from broker {leader}"
+        answer = self._admin.query(what, request, leader)
         size = 0
         for topic in answer.responses:
             for each in topic.partitions:
@@ -232,37 +230,6 @@ class BatchReader:
             log.info("%s-%d is not read further: %s", each.topic, each.partition, why)
 
 
-def _request(chunk: Sequence[Stretch]) -> Any:
-    kind = FetchRequest.FetchTopic
-    room = max(65_536, ANSWER_BYTES // len(chunk))
-    wanted: dict[str, list[Any]] = defaultdict(list)
-    for each in chunk:
-        rest = each.bytes_max - each.bytes_read
-        wanted[each.topic].append(
-            kind.FetchPartition(
-                partition=each.partition,
-                current_leader_epoch=-1,
-                fetch_offset=each.at,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=int(max(4_096, min(room, rest))),
-            )
-        )
-    return FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=ANSWER_BYTES,
-        isolation_level=_UNCOMMITTED,
-        session_id=0,
-        session_epoch=-1,
-        topics=[kind(topic=name, partitions=own) for name, own in wanted.items()],
-        forgotten_topics_data=[],
-        rack_id="",
-        max_version=_BY_NAME,
-    )
-
-
 LOOKUPS_PER_S = 200.0
 """Highest rate of look-ups [1/s]."""
 LOOKUPS_MAX = 6_000
@@ -272,7 +239,6 @@ PARTITIONS_EACH = 4
 REQUESTS_MAX = 600
 """Highest number of requests for curves."""
 _STEP_MAX_S = 86_400.0
-_VERSION = 1
 _AT_ONCE = 500
 _MOVED = (
     kafka_errors.NotLeaderForPartitionError.errno,
@@ -347,12 +313,8 @@ class OffsetLookup:
         return found
 
     def _ask(self, leader: int, times_ms: Mapping[Place, int]) -> dict[Place, Found]:
-        manager = self._admin.client._manager
-        request = _offsets_request(times_ms)
-        answer = self._admin.ask(
-            f"look up offsets at broker {leader}",
-            lambda: manager.run(manager.send, request, leader, QUERY_TIMEOUT_MS),
-        )
+        what = f"look up offsets at broker {leader}"
+        answer = self._admin.query(what, offsets_request(times_ms), leader)
         found: dict[Place, Found] = {}
         for topic in answer.topics:
             for each in topic.partitions:
@@ -435,24 +397,3 @@ class OffsetLookup:
             chosen.append(best)
             led[self._leaders[topic, best]] += 1
         return chosen
-
-
-def _offsets_request(times_ms: Mapping[Place, int]) -> Any:
-    kind = ListOffsetsRequest.ListOffsetsTopic
-    partitions: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for (topic, partition), time_ms in times_ms.items():
-        partitions[topic].append((partition, time_ms))
-    return ListOffsetsRequest(
-        isolation_level=_UNCOMMITTED,
-        topics=[
-            kind(
-                name=name,
-                partitions=[
-                    kind.ListOffsetsPartition(partition_index=number, timestamp=time_ms)
-                    for number, time_ms in own
-                ],
-            )
-            for name, own in partitions.items()
-        ],
-        min_version=_VERSION,
-    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.features.learn.reading import (
@@ -16,7 +16,7 @@ from jobs.features.learn.reading import (
     Place,
     Stretch,
 )
-from jobs.features.learn.topics import ReadingPace, groups_of, shares_of, with_config, with_groups
+from jobs.features.learn.topics import ReadingPace, groups_of, shares_of, with_config
 from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
 from metrics.features.learn.tally import TopicFacts, TopicSeen
 
@@ -189,36 +189,41 @@ class Surveyor:
         }
         known = groups_of(self._admin, ends, self.survey.notes.append)
         facts = with_config(self._admin, self._facts, self.survey.notes.append, self._lookups)
-        self._facts = with_groups(facts, known)
+        self._facts = [replace(each, groups=tuple(known.get(each.name, ()))) for each in facts]
 
     # --- batches -----------------------------------------------------------------
 
     def _read(self, records: Mapping[str, float], now_s: float) -> None:
         """Read the most recent data of each topic, as much as fits into the bounds."""
         until_s = self._clock() + self._bounds.duration_s
-        progress = partial(_report_bytes, self._progress)
-        self._stretches = self._plan(records, now_s, self._bounds.bytes_max)
-        self._progress("reading recent batches")
-        self._reader.read(self._stretches, until_s, progress, self._bounds.bytes_max)
+        doing = "reading recent batches"
+        self._stretches = self._plan(records, now_s)
+        self._progress(doing)
+        self._reader.read(
+            self._stretches,
+            until_s,
+            lambda text: self._progress(f"{doing}: {text}"),
+            self._bounds.bytes_max,
+        )
 
-    def _records_of_last_hour(self, now_s: float) -> dict[str, float]:
+    def _records_of_last_hour(self, now_s: float) -> Mapping[str, float]:
         """Topic → the records of its last hour, of topics that have some."""
         places = [(topic, each) for topic, logs in self._logs.items() for each in logs]
         filled = [place for place in places if self._logs[place[0]][place[1]].records]
         found = self._offsets.at(filled, int((now_s - STRETCH_MAX_S) * 1e3))
-        records: dict[str, float] = {}
+        records: Counter[str] = Counter()
         for (topic, each), (offset, _) in found.items():
             if offset >= 0:
-                own = self._logs[topic][each].end_offset - offset
-                records[topic] = records.get(topic, 0.0) + own
-        return {topic: count for topic, count in records.items() if count > 0}
+                records[topic] += self._logs[topic][each].end_offset - offset
+        return +records
 
-    def _plan(self, records: Mapping[str, float], now_s: float, bytes_max: float) -> list[Stretch]:
+    def _plan(self, records: Mapping[str, float], now_s: float) -> list[Stretch]:
         """The stretches to read: of each topic the last seconds that its share of bytes allows."""
-        sizes = self._probe(records, bytes_max)
+        bytes_max = self._bounds.bytes_max
+        sizes = self._probe(records)
         wanted = {topic: count * sizes[topic] for topic, count in records.items()}
         shares = shares_of(wanted, bytes_max - self._pace.bytes_read)
-        facts = {each.name: each for each in self._facts}
+        leaders = {each.name: each.leaders for each in self._facts}
         spans_s = {
             # A minute at least, of which only a part is read where it does not fit.
             topic: min(STRETCH_MAX_S, max(60.0, STRETCH_MAX_S * min(1.0, share / wanted[topic])))
@@ -240,19 +245,12 @@ class Surveyor:
             self._windows[topic] = self._window(topic, spans_s[topic], times_s, now_s)
             # Partitions differ; where all fits, each may have more than its part.
             slack = 2.0 if share >= wanted[topic] else 1.2
-            bytes_each = slack * share / max(1, len(starts))
+            bytes_each = max(1.0, slack * share / max(1, len(starts)))
             planned += [
-                Stretch(
-                    topic,
-                    each,
-                    facts[topic].leaders[each],
-                    at,
-                    logs[each].end_offset,
-                    max(1.0, bytes_each),
-                )
+                Stretch(topic, each, leaders[topic][each], at, logs[each].end_offset, bytes_each)
                 for each, at in starts.items()
             ]
-        offsets = dict.fromkeys(shares, 0.0)
+        offsets: Counter[str] = Counter()
         for stretch in planned:
             offsets[stretch.topic] += stretch.end - stretch.start
         self._pace.spread(
@@ -281,9 +279,10 @@ class Surveyor:
         is_late = now_s > begin_s > from_s + LATE_SHARE * span_s
         return (begin_s if is_late else from_s, now_s)
 
-    def _probe(self, records: Mapping[str, float], bytes_max: float) -> dict[str, float]:
+    def _probe(self, records: Mapping[str, float]) -> dict[str, float]:
         """Topic → the size of a record in the log, from a first look [B]."""
-        facts = {each.name: each for each in self._facts}
+        bytes_each = PROBE_SHARE * self._bounds.bytes_max / max(1, len(records))
+        leaders = {each.name: each.leaders for each in self._facts}
         probes = []
         for topic in records:
             logs = self._logs[topic]
@@ -291,23 +290,15 @@ class Surveyor:
             log = logs[best]
             start = max(log.first_offset, log.end_offset - 50)
             probes.append(
-                Stretch(
-                    topic,
-                    best,
-                    facts[topic].leaders[best],
-                    start,
-                    log.end_offset,
-                    PROBE_SHARE * bytes_max / len(records),
-                )
+                Stretch(topic, best, leaders[topic][best], start, log.end_offset, bytes_each)
             )
         reader = BatchReader(self._admin, self._pace)
         reader.read(probes, self._clock() + self._bounds.duration_s / 4)
-        found = {}
-        for topic in records:
-            tally = reader.readings.batches[topic]
-            size = tally.size_bytes / tally.offsets if tally.offsets else _ASSUMED_RECORD_BYTES
-            found[topic] = size
-        return found
+        tallies = {topic: reader.readings.batches[topic] for topic in records}
+        return {
+            topic: each.size_bytes / each.offsets if each.offsets else _ASSUMED_RECORD_BYTES
+            for topic, each in tallies.items()
+        }
 
     # --- the end -------------------------------------------------------------------
 
@@ -364,7 +355,3 @@ class Surveyor:
             survey.notes.append(
                 f"{len(readings.troubles)} partitions were not read to the end; {place}: {why}"
             )
-
-
-def _report_bytes(progress: Callable[[str], None], text: str) -> None:
-    progress(f"reading recent batches: {text}")

@@ -13,16 +13,15 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
+from jobs.cluster.admin import AdminError, KafkaAdmin
 from metrics.common.errors import ConfigError
 from metrics.features.learn.tally import GroupFacts, TopicFacts
 
@@ -58,13 +57,15 @@ def groups_of(
     found: dict[str, list[GroupFacts]] = defaultdict(list)
     failed: list[str] = []
     for start in range(0, min(len(names), GROUPS_MAX), _AT_ONCE):
-        chunk = names[start : start + _AT_ONCE]
-        committed = _committed_by_each(admin, chunk, ends, failed)
-        reading = [name for name in chunk if committed.get(name)]
+        committed = _committed_by_each(admin, names[start : start + _AT_ONCE], ends, failed)
+        reading = [name for name, offsets in committed.items() if offsets]
         described = _described(admin, reading)
-        for name in reading:
-            for topic, lag in _lags(committed[name], ends).items():
-                members, state = described.get(name, (None, ""))
+        for name in sorted(reading):
+            members, state = described.get(name, (None, ""))
+            lags: Counter[str] = Counter()
+            for (topic, partition), offset in committed[name].items():
+                lags[topic] += max(0, ends[topic, partition] - offset)
+            for topic, lag in lags.items():
                 found[topic].append(GroupFacts(name, members, lag, state))
     if failed:
         note(f"the offsets of {len(failed)} consumer groups are not known: {failed[0]}")
@@ -91,11 +92,10 @@ def _committed(
     admin: KafkaAdmin, groups: Sequence[str], ends: Ends
 ) -> dict[str, dict[tuple[str, int], int]]:
     """Group → (topic, partition) → its committed offset, of these partitions only."""
-
-    def read() -> Any:
-        return admin.client.list_group_offsets(list(groups))
-
-    answer = admin.ask("read the offsets of consumer groups", read)
+    answer = admin.ask(
+        "read the offsets of consumer groups",
+        lambda: admin.client.list_group_offsets(list(groups)),
+    )
     return {
         group: {
             place: int(known.offset)
@@ -120,15 +120,6 @@ def _described(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, tuple[int 
         name: (None, "") if each.get("error") else (len(each["members"]), str(each["group_state"]))
         for name, each in answer.items()
     }
-
-
-def _lags(committed: Mapping[tuple[str, int], int], ends: Ends) -> dict[str, int]:
-    """Topic → records between the committed offsets and the ends."""
-    found: dict[str, int] = {}
-    for (topic, partition), offset in committed.items():
-        behind = max(0, ends[topic, partition] - offset)
-        found[topic] = found.get(topic, 0) + behind
-    return found
 
 
 REQUESTS_PER_S = 5.0
@@ -188,15 +179,14 @@ class ReadingPace:
         if rest_s > 0:
             self._pause(rest_s)
 
-    def count(self, size_bytes: int, throttle_ms: int = 0, requests: int = 1) -> None:
+    def count(self, size_bytes: int, throttle_ms: int = 0) -> None:
         """Count an answer, after which the next request waits.
 
         Args:
             size_bytes: size of the answer [B].
             throttle_ms: time for which the broker asks to wait [ms].
-            requests: number of requests that it stands for.
         """
-        taken_s = max(size_bytes / self._bytes_per_s, requests / self._requests_per_s)
+        taken_s = max(size_bytes / self._bytes_per_s, 1 / self._requests_per_s)
         self._next_s = max(self._next_s, self._clock() - taken_s) + taken_s
         self.bytes_read += size_bytes
         if throttle_ms > 0:
@@ -341,11 +331,7 @@ def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[s
         for name in topics
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
-    manager = admin.client._manager
-    answer = admin.ask(
-        f"read the configuration of {len(topics)} topics",
-        lambda: manager.run(manager.send, request, None, QUERY_TIMEOUT_MS),
-    )
+    answer = admin.query(f"read the configuration of {len(topics)} topics", request)
     refused = [each for each in answer.results if each.error_code]
     found = {
         str(result.resource_name): {
@@ -362,23 +348,3 @@ def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[s
     return found, (
         f"{refused[0].resource_name}: {error}; this user needs the ACL DescribeConfigs on it"
     )
-
-
-def with_groups(
-    topics: Sequence[TopicFacts], committed: dict[str, list[GroupFacts]]
-) -> list[TopicFacts]:
-    """The topics with the consumer groups that committed offsets of them.
-
-    Args:
-        committed: topic → its groups.
-    """
-    return [
-        TopicFacts(
-            each.name,
-            each.leaders,
-            each.replication_factor,
-            each.config,
-            tuple(committed.get(each.name, ())),
-        )
-        for each in topics
-    ]

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from metrics.features.learn.curve import DAY_S, WEEK_S, Curve, sum_of
-from metrics.features.learn.keys import WARMUP_S, PartKeys, WorkloadKey
+from metrics.features.learn.fit import ASSUMED
+from metrics.features.learn.keys import WARMUP_S, LearnedPart
 from metrics.features.learn.parts import Part, TopicPart
 from metrics.units import format_count, format_estimate, format_mb_per_s, format_size, iso_utc
 
@@ -23,25 +24,6 @@ COLUMNS = (
     "acks",
     "groups",
 )
-
-
-@dataclass(frozen=True)
-class LearnedPart:
-    """A part with the keys of its workload."""
-
-    part: Part
-    keys: PartKeys
-
-    @property
-    def mb_per_s(self) -> float:
-        """Payload of keys and values at scale 1 [MB/s]."""
-        return self.part.records_per_s * self.message_bytes / 1e6
-
-    @property
-    def message_bytes(self) -> float:
-        """Mean size of a message [B]."""
-        sizes: Any = self.keys.value("message_bytes")
-        return float(sizes[0])
 
 
 @dataclass(frozen=True)
@@ -82,9 +64,9 @@ class Learned:
         needed_s = 0.0
         if any(t.seen.facts.replication_factor > 1 for p in self.parts for t in p.part.topics):
             needed_s = 1.5 * (self.lag_max_ms or 30_000.0) / 1e3
-        measure_s = max(needed_s, *(each.keys.measure_s for each in self.parts))
+        measure_s = max(needed_s, *(each.measure_s for each in self.parts))
         phases: dict[str, float] = {"warmup_s": WARMUP_S, "measure_s": measure_s}
-        if any(key.path == "producer.arrivals" for p in self.parts for key in p.keys.keys):
+        if any("producer.arrivals" in each.keys for each in self.parts):
             phases["early_end_error_rate"] = 0
         return {name: int(each) if each == int(each) else each for name, each in phases.items()}
 
@@ -149,15 +131,19 @@ def _lost_of(topic: TopicPart) -> list[str]:
 
 def as_document(learned: Learned) -> dict[str, Any]:
     """What was learnt, with the evidence of each figure, for programs."""
-    today = learned.curve.today
+    curve = learned.curve
     return {
         "cluster": learned.cluster,
         "at": iso_utc(learned.at_s),
         "scale_1": learned.moment,
         "messages_per_s": round(learned.records_per_s, 3),
         "mb_per_s": round(sum(each.mb_per_s for each in learned.parts), 6),
-        "today": _today(today),
-        "week": _curve(learned.curve),
+        "today": _today(curve.today),
+        "week": {
+            "from": iso_utc(curve.times_s[0]) if curve.times_s else None,
+            "step_s": round(curve.step_s, 3),
+            "messages_per_s": [round(each, 3) for each in curve.rates],
+        },
         "read": dict(learned.facts),
         "parts": [_part(each) for each in learned.parts],
         "notes": list(learned.notes),
@@ -174,39 +160,19 @@ def _today(today: Curve) -> dict[str, Any]:
     }
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
-    begin_s = curve.times_s[0] if curve.times_s else None
-    return {
-        "from": None if begin_s is None else iso_utc(begin_s),
-        "step_s": round(curve.step_s, 3),
-        "messages_per_s": [round(each, 3) for each in curve.rates],
-    }
-
-
 def _part(learned: LearnedPart) -> dict[str, Any]:
     part = learned.part
     return {
         "name": part.name,
-        "producers": asdict(learned.keys.producers),
+        "producers": asdict(learned.producers),
         "messages_per_s": round(part.records_per_s, 3),
         "mb_per_s": round(learned.mb_per_s, 6),
         "log_bytes_per_record": round(part.record_bytes, 2),
         "records_per_batch": round(part.records_per_batch, 3),
         "batches_per_s": round(part.records_per_s / part.records_per_batch, 3),
         "requests_per_s": round(part.records_per_s / part.records_per_request, 3),
-        "keys": [_key(each) for each in learned.keys.keys],
+        "keys": [{"path": path, **asdict(each)} for path, each in learned.keys.items()],
         "topics": [_topic(each) for each in part.topics],
-    }
-
-
-def _key(key: WorkloadKey) -> dict[str, Any]:
-    return {
-        "path": key.path,
-        "value": key.value,
-        "source": key.figure.source,
-        "evidence": key.figure.evidence,
-        "low": key.figure.low,
-        "high": key.figure.high,
     }
 
 
@@ -272,20 +238,13 @@ def _decoded(records: Any) -> dict[str, Any]:
     }
 
 
-def table_rows(learned: Learned) -> list[tuple[str, ...]]:
-    """The rows of the table on the terminal, by `COLUMNS`."""
-    return [_row(each) for each in learned.parts]
-
-
-def _row(learned: LearnedPart) -> tuple[str, ...]:
-    part, producers = learned.part, learned.keys.producers
+def table_row(learned: LearnedPart) -> tuple[str, ...]:
+    """The row of a part in the table on the terminal, by `COLUMNS`."""
+    part, producers = learned.part, learned.producers
     count = format_count(float(producers.value))
     if producers.low is not None and producers.high is not None and producers.low < producers.high:
         count += f" ({producers.low:,.0f} to {producers.high:,.0f})"
-    acks = learned.keys.value("producer.acks")
-    is_assumed = any(
-        key.path == "producer.acks" and key.figure.source == "assumed" for key in learned.keys.keys
-    )
+    acks = learned.keys["producer.acks"]
     return (
         part.name,
         str(len(part.topics)),
@@ -295,7 +254,7 @@ def _row(learned: LearnedPart) -> tuple[str, ...]:
         format_size(learned.message_bytes),
         f"{part.records_per_batch:,.3g}",
         part.first.seen.batches.codec,
-        f"{acks}?" if is_assumed else str(acks),
+        f"{acks.value}{'?' * (acks.source == ASSUMED)}",
         str(part.groups),
     )
 

@@ -18,6 +18,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from metrics.features.learn.decoded import all_seen
 from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, quantile_of
@@ -103,7 +104,7 @@ class Figure:
         low, high: the range in which it lies; None where it has none.
     """
 
-    value: float | str | bool
+    value: Any
     source: str
     evidence: str
     low: float | None = None

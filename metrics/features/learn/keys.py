@@ -6,7 +6,9 @@ The skew of a workload's partitions, from how unevenly records spread over those
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from metrics.features.learn.fit import ASSUMED, DEFAULT_BATCH_SIZE, FITTED, SEEN, Figure
 from metrics.features.learn.parts import Part, TopicPart
@@ -73,38 +75,39 @@ _POOL_BYTES, _POOL_MESSAGES = 8_388_608, 64
 _MESSAGES_IN_POOL_MAX = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class WorkloadKey:
-    """One key of a workload.
-
-    Attributes:
-        path: its place, with dots.
-        value: its value in the file.
-        figure: the value with its source.
-    """
-
-    path: str
-    value: object
-    figure: Figure
+Keys = dict[str, Figure]
+"""Path of a key → its value in the file with its source."""
 
 
 @dataclass(frozen=True)
-class PartKeys:
-    """The keys of a part.
+class LearnedPart:
+    """A part with the keys of its workload.
 
     Attributes:
         producers: number of producers at scale 1.
-        keys: the keys of a workload but those of its trials.
+        keys: path of a key, with dots → its value in the file with its source; all keys of a
+            workload but those of its trials.
         measure_s: the shortest window in which each producer offers enough records [s].
     """
 
+    part: Part
     producers: Figure
-    keys: tuple[WorkloadKey, ...]
+    keys: Mapping[str, Figure]
     measure_s: float
 
-    def value(self, path: str) -> object:
+    def value(self, path: str) -> Any:
         """The value of a key."""
-        return next(each.value for each in self.keys if each.path == path)
+        return self.keys[path].value
+
+    @property
+    def mb_per_s(self) -> float:
+        """Payload of keys and values at scale 1 [MB/s]."""
+        return self.part.records_per_s * self.message_bytes / 1e6
+
+    @property
+    def message_bytes(self) -> float:
+        """Mean size of a message [B]."""
+        return float(self.value("message_bytes")[0])
 
 
 def is_slow(part: Part) -> bool:
@@ -112,8 +115,8 @@ def is_slow(part: Part) -> bool:
     return part.records_per_s * MEASURE_MAX_S < 1.01 * RECORDS_LEAST
 
 
-def keys_of(part: Part, brokers: int) -> PartKeys:
-    """The keys by which a workload offers the traffic of a part at scale 1.
+def learned_part(part: Part, brokers: int) -> LearnedPart:
+    """A part with the keys by which a workload offers its traffic at scale 1.
 
     Args:
         brokers: number of brokers of the cluster.
@@ -123,27 +126,22 @@ def keys_of(part: Part, brokers: int) -> PartKeys:
     rate = part.records_per_s / count
     payload, payload_keys = _payload(part)
     message = _message_bytes(part, payload)
-    batch_keys = _batches(part, rate, int(message.value), payload)
-    keys = [
-        WorkloadKey("message_bytes", [message.value], message),
-        WorkloadKey(
-            "producer.rate_records_per_s",
+    keys = {
+        "message_bytes": replace(message, value=[message.value]),
+        "producer.rate_records_per_s": Figure(
             _digits(rate),
-            Figure(
-                _digits(rate),
-                producers.source,
-                f"{part.records_per_s:,.4g} records/s of {count:,} producers",
-            ),
+            producers.source,
+            f"{part.records_per_s:,.4g} records/s of {count:,} producers",
         ),
-        *_delivery(part, rate),
-        *_spread(part, brokers),
-        *batch_keys,
-        *payload_keys,
-        *_topic(part, brokers),
-        *_consumers(part),
-    ]
+        **_delivery(part, rate),
+        **_spread(part, brokers),
+        **_batches(part, rate, int(message.value), payload),
+        **payload_keys,
+        **_topic(part, brokers),
+        **_consumers(part),
+    }
     measure_s = max(MEASURE_S, math.ceil(1.01 * RECORDS_LEAST / rate))
-    return PartKeys(producers, tuple(keys), measure_s)
+    return LearnedPart(part, producers, keys, measure_s)
 
 
 def _producers(part: Part) -> Figure:
@@ -152,30 +150,29 @@ def _producers(part: Part) -> Figure:
     most = max(1, math.floor(part.records_per_s * MEASURE_MAX_S / (1.01 * RECORDS_LEAST)))
     if int(found.value) <= most:
         return found
-    return Figure(
-        most,
-        ASSUMED,
+    text = (
         f"{found.value:,} ({found.evidence}); fewer here, as a producer needs {RECORDS_LEAST} "
-        f"records in a window of {MEASURE_MAX_S:g} s",
-        found.low,
-        found.high,
+        f"records in a window of {MEASURE_MAX_S:g} s"
     )
+    return replace(found, value=most, source=ASSUMED, evidence=text)
 
 
 def _message_bytes(part: Part, payload: Payload) -> Figure:
     """The mean size of key and value [B]."""
+
+    def bounded(size: float) -> int:
+        return max(1, payload.key_bytes, min(MESSAGE_BYTES_MAX, round(size)))
+
     decoded = [
         (each.records_per_s, each.seen.records.messages.mean)
         for each in part.topics
         if each.seen.records is not None and each.seen.records.messages.count
     ]
     if decoded:
-        total = sum(rate for rate, _ in decoded)
-        mean = sum(rate * size for rate, size in decoded) / total
+        mean = sum(rate * size for rate, size in decoded) / sum(rate for rate, _ in decoded)
         low, high = min(size for _, size in decoded), max(size for _, size in decoded)
-        value = _bounded(mean, payload)
-        return Figure(value, SEEN, "keys and values of decoded records", low, high)
-    value = _bounded(message_bytes_of(part.record_bytes, part.records_per_batch, payload), payload)
+        return Figure(bounded(mean), SEEN, "keys and values of decoded records", low, high)
+    value = bounded(message_bytes_of(part.record_bytes, part.records_per_batch, payload))
     low, high = part.span(lambda each: each.record_bytes)
     if part.first.seen.batches.codec == "none":
         text = f"{part.record_bytes:,.5g} B of a record in the log, without Kafka's own fields"
@@ -185,10 +182,6 @@ def _message_bytes(part: Part, payload: Payload) -> Figure:
         "compress no further; --decode reads the sizes before compression"
     )
     return Figure(value, ASSUMED, text, low, high)
-
-
-def _bounded(size: float, payload: Payload) -> int:
-    return max(1, payload.key_bytes, min(MESSAGE_BYTES_MAX, round(size)))
 
 
 def message_bytes_of(size: float, records_per_batch: float, payload: Payload) -> float:
@@ -207,100 +200,74 @@ def message_bytes_of(size: float, records_per_batch: float, payload: Payload) ->
     return found
 
 
-def _payload(part: Part) -> tuple[Payload, list[WorkloadKey]]:
+def _payload(part: Part) -> tuple[Payload, Keys]:
     records = part.first.seen.records
     if records is None or not records.messages.count:
-        kind = Figure("random", ASSUMED, "contents are not read; --decode reads how they compress")
-        return Payload(), [WorkloadKey("payload.kind", "random", kind)]
-    options: dict[str, object] = {}
-    seen: list[WorkloadKey] = []
-
-    def put(key: str, value: object, source: str, evidence: str) -> None:
-        options[key] = value
-        shown = value if isinstance(value, (int, float, str)) else str(value)
-        seen.append(WorkloadKey(f"payload.{key}", value, Figure(shown, source, evidence)))
-
-    ratio = records.ratio
+        text = "contents are not read; --decode reads how they compress"
+        return Payload(), {"payload.kind": Figure("random", ASSUMED, text)}
+    found: dict[str, Figure] = {}
+    ratio, spread = records.ratio, records.messages.spread
     if part.first.seen.batches.codec != "none" and ratio > _INCOMPRESSIBLE:
-        put("kind", "mixed", FITTED, "partly one repeated character, to compress as seen")
-        put(
-            "wanted_ratio",
-            round(min(1_000.0, ratio), 3),
-            SEEN,
-            "size before over after compression",
-        )
+        text = "partly one repeated character, to compress as seen"
+        found["kind"] = Figure("mixed", FITTED, text)
+        wanted = round(min(1_000.0, ratio), 3)
+        found["wanted_ratio"] = Figure(wanted, SEEN, "size before over after compression")
     else:
-        put("kind", "random", ASSUMED, "how contents would compress is not known without a codec")
-    if records.messages.spread > _SPREAD:
-        spread = round(min(3.0, records.messages.spread), 3)
-        put("sizes", "lognormal", FITTED, "sizes vary")
-        put("size_spread", spread, SEEN, "standard deviation of their natural logarithm")
+        text = "how contents would compress is not known without a codec"
+        found["kind"] = Figure("random", ASSUMED, text)
+    if spread > _SPREAD:
+        text = "standard deviation of their natural logarithm"
+        found["sizes"] = Figure("lognormal", FITTED, "sizes vary")
+        found["size_spread"] = Figure(round(min(3.0, spread), 3), SEEN, text)
     if records.keyed_share >= _KEYED_SHARE:
-        smallest = (
-            math.exp(-4 * records.messages.spread) if records.messages.spread > _SPREAD else 1
-        )
+        smallest = math.exp(-4 * spread) if spread > _SPREAD else 1
         room = max(1, int(records.messages.mean * min(1.0, smallest)))
+        key_bytes = max(1, min(round(records.keys.mean), room))
+        text = f"{records.keyed_share:.0%} of records have a key"
+        found["key_bytes"] = Figure(key_bytes, SEEN, text)
         distinct, estimate = records.key_range
-        put(
-            "key_bytes",
-            max(1, min(round(records.keys.mean), room)),
-            SEEN,
-            f"{records.keyed_share:.0%} of records have a key",
-        )
-        put(
-            "key_count",
-            min(_KEY_COUNT_MAX, max(1, round(estimate))),
-            FITTED,
+        text = (
             f"{distinct:,} different keys seen; the most frequent one in "
-            f"{records.top_key_share:.1%} of the records",
+            f"{records.top_key_share:.1%} of the records"
         )
-    if round(records.headers_each):
-        put("headers", min(100, round(records.headers_each)), SEEN, "mean of decoded records")
-        put("header_bytes", round(records.header_bytes.mean), SEEN, "mean of decoded records")
+        count = min(_KEY_COUNT_MAX, max(1, round(estimate)))
+        found["key_count"] = Figure(count, FITTED, text)
+    if headers := round(records.headers_each):
+        text, size = "mean of decoded records", round(records.header_bytes.mean)
+        found["headers"] = Figure(min(100, headers), SEEN, text)
+        found["header_bytes"] = Figure(size, SEEN, text)
     least = 2 * _POOL_MESSAGES * records.messages.largest
     pool_bytes = min(_MESSAGES_IN_POOL_MAX, max(_POOL_BYTES, least))
     if pool_bytes > _POOL_BYTES:
-        put("pool_bytes", pool_bytes, ASSUMED, "room for the largest messages")
-    return Payload(**options), seen  # type: ignore[arg-type]  # as the keys of a file
+        found["pool_bytes"] = Figure(pool_bytes, ASSUMED, "room for the largest messages")
+    payload = Payload(**{name: each.value for name, each in found.items()})
+    return payload, {f"payload.{name}": each for name, each in found.items()}
 
 
-def _delivery(part: Part, rate: float) -> list[WorkloadKey]:
+def _delivery(part: Part, rate: float) -> Keys:
     """acks, idempotence, transactions and the codec."""
-    batches, how = part.first.seen.batches, part.fit
-    share = f"{batches.idempotent:,} of {batches.batches:,} batches have a producer id"
-    facts = part.first.seen.facts
+    batches, how, facts = part.first.seen.batches, part.fit, part.first.seen.facts
     text, source = f"{batches.codecs[batches.codec]:,} of {batches.batches:,} batches", SEEN
     if (property_ := facts.config.get("compression.type", "producer")) != "producer":
         source = ASSUMED
         text += f"; brokers wrote them by compression.type {property_}, whatever producers sent"
-    figure = Figure(batches.codec, source, text)
-    keys = [WorkloadKey("producer.compression", batches.codec, figure)]
+    keys = {"producer.compression": Figure(batches.codec, source, text)}
     if how.kind == "plain":
-        needs_all = part.first.seen.facts.min_insync > 1
-        acks = "all" if needs_all else "1"
-        text = (
-            f"headers do not show it; 0, 1 or all. min.insync.replicas is "
-            f"{part.first.seen.facts.min_insync}"
-            + (", which has an effect with all only" if needs_all else "")
+        needs_all = facts.min_insync > 1
+        text = f"headers do not show it; 0, 1 or all. min.insync.replicas is {facts.min_insync}" + (
+            ", which has an effect with all only" if needs_all else ""
         )
-        keys.append(WorkloadKey("producer.acks", acks, Figure(acks, ASSUMED, text)))
+        keys["producer.acks"] = Figure("all" if needs_all else "1", ASSUMED, text)
     else:
-        keys.append(
-            WorkloadKey(
-                "producer.acks", "all", Figure("all", SEEN, f"{share}, and idempotence requires it")
-            )
-        )
-        keys.append(WorkloadKey("producer.enable_idempotence", True, Figure(True, SEEN, share)))
+        share = f"{batches.idempotent:,} of {batches.batches:,} batches have a producer id"
+        keys["producer.acks"] = Figure("all", SEEN, f"{share}, and idempotence requires it")
+        keys["producer.enable_idempotence"] = Figure(True, SEEN, share)
     if how.kind == "transactional":
-        least_ms = 1_010.0 / rate
-        seen_ms = how.transaction_ms
-        duration_ms = _digits(min(600_000.0, max(1.0, least_ms, seen_ms or 100.0)))
-        text = "time between two ends of transactions of a producer"
-        source = SEEN if seen_ms is not None and seen_ms >= least_ms else ASSUMED
-        keys.append(
-            WorkloadKey(
-                "producer.transaction_duration_ms", duration_ms, Figure(duration_ms, source, text)
-            )
+        least_ms, seen_ms = 1_010.0 / rate, how.transaction_ms
+        keys["producer.transaction_duration_ms"] = Figure(
+            _digits(min(600_000.0, max(1.0, least_ms, seen_ms or 100.0))),
+            SEEN if seen_ms is not None and seen_ms >= least_ms else ASSUMED,
+            "time between two ends of transactions of a producer",
         )
     if part.first.seen.records is not None and part.first.seen.records.keyed_share >= _KEYED_SHARE:
         text = (
@@ -308,96 +275,58 @@ def _delivery(part: Part, rate: float) -> list[WorkloadKey]:
             if how.has_keys
             else "keys do not choose the partition here; the spread over partitions is even"
         )
-        keys.append(
-            WorkloadKey("producer.partitioner_ignore_keys", True, Figure(True, ASSUMED, text))
-        )
+        keys["producer.partitioner_ignore_keys"] = Figure(True, ASSUMED, text)
     return keys
 
 
-def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> list[WorkloadKey]:
+def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> Keys:
     """Linger, batch.size and arrivals that give batches with as many records as seen."""
     records, how = part.records_per_batch, part.fit
-    low, high = part.span(lambda each: each.records_per_batch)
     seen = f"{records:,.4g} records a batch"
     if how.is_full:
-        size = batch_size_of(
-            records,
-            message_bytes,
-            rate,
-            payload,
-            how.full_bytes,
-            is_plain=part.first.seen.batches.codec == "none",
-        )
-        linger_ms = _digits(min(LINGER_MS_MAX, max(2_000.0 * records / rate, how.linger_ms)))
-        return [
-            WorkloadKey(
-                "producer.batch_size",
-                size,
-                Figure(size, FITTED, f"{seen}, most of them full", low, high),
-            ),
-            WorkloadKey(
-                "producer.linger_ms",
-                linger_ms,
-                Figure(
-                    linger_ms,
-                    ASSUMED,
-                    "batches are full before it ends",
-                    1e3 * records / rate,
-                    LINGER_MS_MAX,
-                ),
-            ),
-        ]
+        low, high = part.span(lambda each: each.records_per_batch)
+        is_plain = part.first.seen.batches.codec == "none"
+        each_bytes = None if is_plain or payload.kind == "random" else how.full_bytes
+        size = batch_size_of(records, message_bytes, rate, payload, each_bytes)
+        least_ms = 1e3 * records / rate
+        linger_ms = _digits(min(LINGER_MS_MAX, max(2 * least_ms, how.linger_ms)))
+        text = "batches are full before it ends"
+        return {
+            "producer.batch_size": Figure(size, FITTED, f"{seen}, most of them full", low, high),
+            "producer.linger_ms": Figure(linger_ms, ASSUMED, text, least_ms, LINGER_MS_MAX),
+        }
     top = max(each.seen.batches.size_bytes / each.seen.batches.batches for each in part.topics)
     largest = max(max(each.seen.batches.batch_sizes) for each in part.topics)
     size = next((each for each in USUAL_BATCH_SIZES if each >= largest), BATCH_SIZE_MAX)
-    size = max(DEFAULT_BATCH_SIZE, size)
     if how.has_keys:
         records = part.records_per_request
         seen = f"{records:,.4g} records a request, in batches for several partitions"
-    is_even = how.is_even and not how.has_keys and _is_whole(records)
+    is_whole = abs(records - round(records)) <= 0.03 * records
+    is_even = how.is_even and not how.has_keys and is_whole
     exact_ms = 1e3 * (records - 1 + (0.5 if is_even and records >= 1.05 else 0.0)) / rate
     linger_ms = _digits(min(LINGER_MS_MAX, max(0.0, exact_ms)))
-    keys = [
-        WorkloadKey(
-            "producer.batch_size",
-            size,
-            Figure(
-                size,
-                ASSUMED,
-                f"the largest batch has {largest:,} B, the mean one {top:,.0f} B",
-                largest,
-            ),
+    keys = {
+        "producer.batch_size": Figure(
+            max(DEFAULT_BATCH_SIZE, size),
+            ASSUMED,
+            f"the largest batch has {largest:,} B, the mean one {top:,.0f} B",
+            largest,
         ),
-        WorkloadKey(
-            "producer.linger_ms",
+        "producer.linger_ms": Figure(
             linger_ms,
-            Figure(
-                linger_ms,
-                FITTED,
-                f"{seen}; batches were open for up to {how.linger_ms:g} ms",
-                min(linger_ms, how.linger_ms),
-                max(linger_ms, how.linger_ms),
-            ),
+            FITTED,
+            f"{seen}; batches were open for up to {how.linger_ms:g} ms",
+            min(linger_ms, how.linger_ms),
+            max(linger_ms, how.linger_ms),
         ),
-    ]
+    }
     if how.has_keys:
         text = f"{how.request_batches:.3g} batches of a producer were opened within a linger"
-        keys.append(WorkloadKey("producer.sticky_partition", "keys", Figure("keys", FITTED, text)))
+        keys["producer.sticky_partition"] = Figure("keys", FITTED, text)
     if not is_even:
-        keys.append(
-            WorkloadKey(
-                "producer.arrivals",
-                "poisson",
-                Figure(
-                    "poisson", FITTED, "the numbers of records of batches vary like random arrivals"
-                ),
-            )
-        )
+        text = "the numbers of records of batches vary like random arrivals"
+        keys["producer.arrivals"] = Figure("poisson", FITTED, text)
     return keys
-
-
-def _is_whole(records: float) -> bool:
-    return abs(records - round(records)) <= 0.03 * records
 
 
 def batch_size_of(
@@ -405,9 +334,7 @@ def batch_size_of(
     message_bytes: int,
     rate: float,
     payload: Payload,
-    full_bytes: float,
-    *,
-    is_plain: bool,
+    full_bytes: float | None = None,
 ) -> int:
     """A `batch.size` whose full batches have so many records [B].
 
@@ -418,13 +345,12 @@ def batch_size_of(
         message_bytes: mean size of key and value [B].
         rate: records per second of a producer [1/s].
         payload: options of key and headers.
-        full_bytes: mean size of the full batches [B].
-        is_plain: whether they are not compressed.
+        full_bytes: mean size of the full batches [B]; None where it follows from the records, as
+            these do not compress.
     """
     whole = max(1, round(records))
-    if not is_plain and payload.kind != "random":
-        each = full_bytes / whole
-        least, beyond = full_bytes, full_bytes + each
+    if full_bytes is not None:
+        least, beyond = full_bytes, full_bytes + full_bytes / whole
     else:
         least = float(BATCH_HEADER_BYTES)
         for index in range(whole):
@@ -434,35 +360,29 @@ def batch_size_of(
     return usual or min(BATCH_SIZE_MAX, round((least + beyond) / 2))
 
 
-def _spread(part: Part, brokers: int) -> list[WorkloadKey]:
+def _spread(part: Part, brokers: int) -> Keys:
     """The skew of partitions, where the topics have one."""
     figure = skew_of(part, brokers * _partitions_per_broker(part, brokers))
-    return [] if figure is None else [WorkloadKey("producer.partition_skew", figure.value, figure)]
+    return {} if figure is None else {"producer.partition_skew": figure}
 
 
 def _partitions_per_broker(part: Part, brokers: int) -> int:
     return max(1, round(part.partitions / max(1, brokers)))
 
 
-def _topic(part: Part, brokers: int) -> list[WorkloadKey]:
+def _topic(part: Part, brokers: int) -> Keys:
     facts = part.first.seen.facts
-    count = len(part.topics)
-    each = _partitions_per_broker(part, brokers)
-    keys = [
-        WorkloadKey("topic.count", count, Figure(count, SEEN, "topics that look alike")),
-        WorkloadKey(
-            "topic.partitions_per_broker",
-            each,
-            Figure(each, SEEN, f"{part.partitions:,.4g} partitions on {brokers} brokers"),
+    partitions = f"{part.partitions:,.4g} partitions on {brokers} brokers"
+    replicas = facts.replication_factor
+    keys = {
+        "topic.count": Figure(len(part.topics), SEEN, "topics that look alike"),
+        "topic.partitions_per_broker": Figure(
+            _partitions_per_broker(part, brokers), SEEN, partitions
         ),
-        WorkloadKey(
-            "topic.replication_factor",
-            facts.replication_factor,
-            Figure(facts.replication_factor, SEEN, f"replicas of {facts.name}"),
-        ),
-    ]
+        "topic.replication_factor": Figure(replicas, SEEN, f"replicas of {facts.name}"),
+    }
     config: dict[str, object] = {}
-    if 1 < facts.min_insync <= facts.replication_factor:
+    if 1 < facts.min_insync <= replicas:
         config["min.insync.replicas"] = facts.min_insync
     codec = facts.config.get("compression.type", "producer")
     if codec not in ("producer", "uncompressed"):
@@ -470,27 +390,23 @@ def _topic(part: Part, brokers: int) -> list[WorkloadKey]:
     if facts.config.get("message.timestamp.type") == "LogAppendTime":
         config["message.timestamp.type"] = "LogAppendTime"
     for key, value in config.items():
-        text = f"property of {facts.name}"
-        keys.append(WorkloadKey(f"topic.config.{key}", value, Figure(str(value), SEEN, text)))
+        keys[f"topic.config.{key}"] = Figure(value, SEEN, f"property of {facts.name}")
     for key, size in (("retention.bytes", RETENTION_BYTES), ("segment.bytes", SEGMENT_BYTES)):
         own = facts.config.get(key, "a value that this user may not read")
         text = f"for trials; {facts.name} has {own}"
-        keys.append(WorkloadKey(f"topic.config.{key}", size, Figure(size, ASSUMED, text)))
+        keys[f"topic.config.{key}"] = Figure(size, ASSUMED, text)
     return keys
 
 
-def _consumers(part: Part) -> list[WorkloadKey]:
+def _consumers(part: Part) -> Keys:
     if not part.groups:
-        return []
+        return {}
     text = "groups with members that committed offsets"
-    keys = [WorkloadKey("consumers.groups", min(100, part.groups), Figure(part.groups, SEEN, text))]
-    members = part.members
-    if members is None:
-        figure = Figure(1, ASSUMED, "the brokers did not report the members of the groups")
-    else:
-        figure = Figure(members, SEEN, "mean of groups")
-    keys.append(WorkloadKey("consumers.members", figure.value, figure))
-    return keys
+    members = Figure(part.members, SEEN, "mean of groups")
+    if part.members is None:
+        members = Figure(1, ASSUMED, "the brokers did not report the members of the groups")
+    groups = Figure(min(100, part.groups), SEEN, text)
+    return {"consumers.groups": groups, "consumers.members": members}
 
 
 def _digits(value: float, digits: int = 5) -> float:
