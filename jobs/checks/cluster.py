@@ -47,7 +47,7 @@ from metrics.sources.source import (
     sample_interval_of,
 )
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
-from metrics.units import format_size
+from metrics.units import format_size, format_some
 
 CHECK = "history"
 SPAN_S, STEP_S = 86_400.0, 600.0
@@ -213,12 +213,11 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
     lacking = sorted(ClusterHealth(opened.admin).under_replicated())
     if not lacking:
         return [ok("replicas", "all in sync")]
-    topic, partition = lacking[0]
-    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    named = format_some(f"partition {each} of the topic {topic}" for topic, each in lacking)
     return [
         warning(
             "replicas",
-            f"partition {partition} of the topic {topic}{more} lacks a replica",
+            f"{named} lacks a replica",
             "all in sync: brokers that catch up are busy, and under-replicated partitions count "
             "as an overload",
             "wait until they are in sync, or find the reason in the brokers' logs",
@@ -243,9 +242,8 @@ def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
             *(ok("topics", text) for text in notes(config, given)),
             *(warning("topics", text) for text in warnings(given)),
         ]
-    named = ", ".join(format_size(message_bytes) for message_bytes in sizes[:MESSAGES_NAMED])
-    more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
-    return [ok("topics", f"would be accepted, for messages of {named}{more}")]
+    named = format_some(map(format_size, sizes), MESSAGES_NAMED)
+    return [ok("topics", f"would be accepted, for messages of {named}")]
 
 
 def permission_findings(

@@ -9,7 +9,7 @@ from jobs.checks.finding import Finding, ok, problem, warning
 from jobs.checks.survey import ExecutorFacts
 from jobs.console.text import count_words
 from metrics.trial.client import OFFSET_MAX_S, ClockOffset
-from metrics.units import format_ms
+from metrics.units import format_ms, format_some
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
 """Steps in which the environment of a run states the clocks [s], as the environments of two runs
@@ -231,10 +231,7 @@ def _hosts_by(
 
 
 def _some(names: Iterable[str]) -> str:
-    once = list(dict.fromkeys(names))
-    more = len(once) - NAMED_MAX
-    named = ", ".join(once[:NAMED_MAX])
-    return f"{named} and {more} more" if more > 0 else named
+    return format_some(dict.fromkeys(names), NAMED_MAX)
 
 
 def _count(executors: Iterable[ExecutorFacts]) -> str:

@@ -34,6 +34,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from metrics.common.errors import RedlineError
+from metrics.units import format_some
 
 Answer = TypeVar("Answer")
 
@@ -406,8 +407,7 @@ class KafkaAdmin:
                 for group, offsets in found.items()
             }
 
-        more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
-        return self.ask(f"read the offsets of the consumer group {groups[0]}{more}", read)
+        return self.ask(f"read the offsets of the consumer group {format_some(groups)}", read)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a consumer group, which must have no members."""
@@ -892,8 +892,7 @@ _MEMBERLESS = ("Empty", "Dead")
 
 
 def _named(topics: Sequence[str]) -> str:
-    first = f"the topic {topics[0]}"
-    return first if len(topics) == 1 else f"{first} and {len(topics) - 1} more"
+    return f"the topic {format_some(topics)}"
 
 
 PERMISSION = "the user of cluster security needs Kafka ACLs for it; grant them"

@@ -16,6 +16,7 @@ from jobs.cluster.admin import NO_LEADER, Partition
 from jobs.cluster.topic_plan import Assignment, TopicState, leader_of
 from jobs.engine.task.plan import Partitions
 from metrics.traffic.pattern import LEADERS_MAX, TopicOptions, TrafficPattern
+from metrics.units import format_some
 
 REFUSED_ASSIGNMENTS = frozenset(
     {
@@ -185,8 +186,7 @@ class TopicSet:
         }
 
     def __str__(self) -> str:
-        more = len(self.names) - 1
-        return f"{self.names[0]}{f' and {more} more' if more else ''}"
+        return format_some(self.names)
 
     @property
     def partitions(self) -> Partitions:

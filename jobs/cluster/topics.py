@@ -34,6 +34,7 @@ from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.follower_lag import ReplicaEnds
+from metrics.units import format_some
 
 POLL_S = 0.2
 BROKERS_PER_CHECK = 32
@@ -251,9 +252,8 @@ class Topics:
         return placement
 
     def _not_ready(self, names: Sequence[str], state: TopicState, deadline_s: float) -> TopicError:
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return TopicError(
-            f"the {'' if self._given else 'new '}topic {names[0]}{more} is not ready after "
+            f"the {'' if self._given else 'new '}topic {format_some(names)} is not ready after "
             f"{deadline_s:g} s: "
             f"{'; '.join(state.sentences())}; expected every replica in sync and every "
             "leader in place; look at the brokers' logs"

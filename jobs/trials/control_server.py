@@ -47,6 +47,7 @@ from jobs.engine.task.control_channel import (
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import Phases
 from metrics.trial.task import TaskReport
+from metrics.units import format_some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -329,10 +330,9 @@ class TaskChannel:
             for task in range(self.expected_tasks)
             if task not in self._ready
         ]
-        more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
         return (
             f"{self.open_timeout_s:.0f} s after the first task was ready, others were still "
-            f"opening connections: {', '.join(missing[:_NAMED_MAX])}{more}; look at their "
+            f"opening connections: {format_some(missing, _NAMED_MAX)}; look at their "
             "executors, and at the brokers' limits on new connections"
         )
 

@@ -29,7 +29,7 @@ from metrics.planning.load_hours import LoadHours, LoadTimes
 from metrics.planning.load_needs import LogCleaning, logs_of, peak_log_bytes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
-from metrics.units import format_volume
+from metrics.units import format_some, format_volume
 
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0
@@ -760,11 +760,10 @@ class Guards:
         """
         fresh, words = sorted(lacking - self._under_replicated), None
         if fresh:
-            topic, partition = fresh[0]
-            more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
+            named = format_some(f"partition {each} of the topic {topic}" for topic, each in fresh)
             words = (
-                f"partition {partition} of the topic {topic}{more}, which this run did not create, "
-                f"became under-replicated{self._offline_dirs_clause()}"
+                f"{named}, which this run did not create, became under-replicated"
+                f"{self._offline_dirs_clause()}"
             )
         if self.absence is not None:
             self.absence.note(missing, words, self._clock())
@@ -822,11 +821,8 @@ class Guards:
             return ""
         if not gone:
             return ""
-        first, more = gone[0], f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        return (
-            f", as the log directory {first.path} of broker {first.broker_id}{more} is offline: "
-            "its disk is full or fails"
-        )
+        named = format_some(f"{each.path} of broker {each.broker_id}" for each in gone)
+        return f", as the log directory {named} is offline: its disk is full or fails"
 
     def _trip(self, why: str) -> None:
         if self.tripped is None:
@@ -948,5 +944,4 @@ class Guards:
 
 def _unknown_words(dirs: Sequence[LogDir]) -> str:
     """A clause on the first log directories that are not reported, and the number of the rest."""
-    first = ", ".join(each.unknown_words for each in dirs[:_NAMED_MAX])
-    return first + (f" and {len(dirs) - _NAMED_MAX} more" if len(dirs) > _NAMED_MAX else "")
+    return format_some((each.unknown_words for each in dirs), _NAMED_MAX)

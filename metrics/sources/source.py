@@ -18,6 +18,7 @@ from typing_extensions import Self
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
+from metrics.units import format_some
 
 _NAMED_MAX = 5
 """Brokers that a sentence names one by one."""
@@ -134,9 +135,7 @@ class MetricsSource(Protocol):
 
 def named_brokers(ids: Sequence[int]) -> str:
     """Brokers in words; of many, the first ones and the number of the rest."""
-    named = ", ".join(map(str, ids[:_NAMED_MAX]))
-    more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {named}{more}"
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {format_some(ids, _NAMED_MAX)}"
 
 
 def brokers_of(source: MetricsSource) -> frozenset[int]:

@@ -57,14 +57,15 @@ def groups_of(
     found: dict[str, list[GroupFacts]] = defaultdict(list)
     failed: list[str] = []
     for start in range(0, min(len(names), GROUPS_MAX), _AT_ONCE):
-        committed = _committed_by_each(admin, names[start : start + _AT_ONCE], ends, failed)
-        reading = [name for name, offsets in committed.items() if offsets]
-        described = _described(admin, reading)
-        for name in sorted(reading):
+        committed = _committed_by_each(admin, names[start : start + _AT_ONCE], failed)
+        behind: dict[str, Counter[str]] = {}
+        for name, offsets in sorted(committed.items()):
+            for place in offsets.keys() & ends.keys():
+                lag = max(0, ends[place] - offsets[place])
+                behind.setdefault(name, Counter())[place[0]] += lag
+        described = _described(admin, list(behind))
+        for name, lags in behind.items():
             members, state = described.get(name, (None, ""))
-            lags: Counter[str] = Counter()
-            for (topic, partition), offset in committed[name].items():
-                lags[topic] += max(0, ends[topic, partition] - offset)
             for topic, lag in lags.items():
                 found[topic].append(GroupFacts(name, members, lag, state))
     if failed:
@@ -73,37 +74,19 @@ def groups_of(
 
 
 def _committed_by_each(
-    admin: KafkaAdmin, groups: Sequence[str], ends: Ends, failed: list[str]
+    admin: KafkaAdmin, groups: Sequence[str], failed: list[str]
 ) -> dict[str, dict[tuple[str, int], int]]:
     """The offsets of groups, at once or else one by one, as a single group may be refused."""
     try:
-        return _committed(admin, groups, ends)
+        return admin.committed_offsets(groups)
     except AdminError:
         found: dict[str, dict[tuple[str, int], int]] = {}
         for group in groups:
             try:
-                found |= _committed(admin, [group], ends)
+                found |= admin.committed_offsets([group])
             except AdminError as error:
                 failed.append(str(error))
         return found
-
-
-def _committed(
-    admin: KafkaAdmin, groups: Sequence[str], ends: Ends
-) -> dict[str, dict[tuple[str, int], int]]:
-    """Group → (topic, partition) → its committed offset, of these partitions only."""
-    answer = admin.ask(
-        "read the offsets of consumer groups",
-        lambda: admin.client.list_group_offsets(list(groups)),
-    )
-    return {
-        group: {
-            place: int(known.offset)
-            for each, known in offsets.items()
-            if known.offset >= 0 and (place := (each.topic, each.partition)) in ends
-        }
-        for group, offsets in answer.items()
-    }
 
 
 def _described(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, tuple[int | None, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from metrics.common.errors import ConfigError
+from metrics.units import format_some
 
 _NAMED_MAX = 8
 """Values that a message names."""
@@ -125,6 +126,4 @@ def _first_part(host: str) -> str:
 
 
 def _listed(values: list[str]) -> str:
-    shown = ", ".join(map(repr, values[:_NAMED_MAX])) or "(none)"
-    more = len(values) - _NAMED_MAX
-    return f"{shown} and {more} more" if more > 0 else shown
+    return format_some(map(repr, values), _NAMED_MAX) or "(none)"

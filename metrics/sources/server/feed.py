@@ -29,6 +29,7 @@ from metrics.sources.rules import Match, RuleSet
 from metrics.sources.scraper import read_numbers
 from metrics.sources.server.api import ServerApi, ServerSeries
 from metrics.sources.server.broker_label import BrokerLabel
+from metrics.units import format_some
 
 NAME = "__name__"
 UP = "up"
@@ -265,11 +266,10 @@ class ServerFeed:
         if names:
             return names
         jobs = self._api.label_values("job", "", since_s)
-        known = ", ".join(jobs[:_NAMED_MAX]) or "none"
-        more = f" and {len(jobs) - _NAMED_MAX} more" if len(jobs) > _NAMED_MAX else ""
+        known = format_some(jobs, _NAMED_MAX) or "none"
         raise ConfigError(
             f"{self._selected} selects no series of the last {LOOK_BACK_S / 60:.0f} min on "
-            f"{self._api.url}; the server's jobs are {known}{more}; correct "
+            f"{self._api.url}; the server's jobs are {known}; correct "
             f"{self.spec.label.section}.selector"
         )
 
