@@ -6,11 +6,10 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, cycle
 from math import inf, isfinite
-from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from jobs.cluster.health import ClusterHealth, GroupLags, LagGrowth, LogDir, Partitions
@@ -98,11 +97,10 @@ def open_guards(
         lock_lost=lock_lost,
         cleaning=_cleaning_of(admin),
         used_share_default=None if is_exclusive else USED_SHARE_MAX,
+        lock_doubt=lock_doubt,
+        owner=dict if is_exclusive else owners.read,
+        times=LoadTimes(config.cluster.hours, until_s),
     )
-    if not is_exclusive:
-        guards.owner = owners.read
-    guards.lock_doubt = lock_doubt
-    guards.times = LoadTimes(config.cluster.hours, until_s)
     guards.read_bounds()
     if guards.owner_words:
         note(reporter, guards.owner_words)
@@ -131,44 +129,7 @@ def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
         return LogCleaning()
 
 
-class Health(Protocol):
-    """The health of a cluster; `jobs.cluster.health.ClusterHealth` implements it.
-
-    Answers about all topics, and about all log directories, cost brokers with many partitions more
-    than a load should cost others. So each has a least time between two of them under load [s].
-    """
-
-    @property
-    def replicas_interval_s(self) -> float:
-        """Least time between two calls of `under_replicated` while a load runs [s]."""
-        ...
-
-    @property
-    def log_dirs_interval_s(self) -> float:
-        """Least time between two calls of `log_dirs` while a load runs [s]."""
-        ...
-
-    def under_replicated(self) -> Partitions:
-        """All partitions with a replica out of sync."""
-        ...
-
-    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers, with the sizes of these topics in them."""
-        ...
-
-    def broker_ids(self) -> Sequence[int]:
-        """Ids of the brokers that serve."""
-        ...
-
-    def has_topic(self, name: str, broker: int | None = None) -> bool | None:
-        """Whether a topic exists, as one broker knows; None where it may not be described."""
-        ...
-
-    def hidden_topics(self) -> frozenset[str] | None:
-        """Topics that this user may not describe; None where that is not known."""
-        ...
-
-
+@dataclass
 class Guards:
     """Watches a run, and stops it by `GuardStopError` (exit code 5).
 
@@ -180,50 +141,48 @@ class Guards:
         lock_lost: returns why another run holds the lock of the cluster now, or None.
         cleaning: the delays with which the brokers delete; Kafka's defaults by default.
         used_share_default: `disk_used_share_max` where the goal does not have this key [ratio].
+        lock_doubt: returns why the lock cannot be confirmed now, or None.
+        owner: returns the bounds of the cluster's owner by their topic; none by default.
+        times: when loads are allowed; at any time by default.
 
     Attributes:
         limits: the strictest of the goal's limits and the owner's bounds.
+        absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
+        canaries: clients that show how long others wait; None without them.
+        groups: consumer groups of others whose lag is watched; None without them.
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
-        lock_doubt: returns why the lock cannot be confirmed now, or None.
-        owner: returns the bounds of the cluster's owner by their topic; none by default.
         owner_bounds: the bounds by their topic, as read last.
-        times: when loads are allowed; at any time by default.
-        canaries: clients that show how long others wait; None without them.
         loaded_until_s: when the last load ended; None before the first [s since the epoch].
-        groups: consumer groups of others whose lag is watched; None without them.
-        absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        health: Health,
-        is_own: Callable[[str], bool],
-        warn: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-        lock_lost: Callable[[], str | None] = lambda: None,
-        cleaning: LogCleaning | None = None,
-        used_share_default: float | None = None,
-    ) -> None:
-        self._given = limits.model_fields_set
+    limits: Limits
+    health: ClusterHealth
+    is_own: Callable[[str], bool]
+    warn: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    lock_lost: Callable[[], str | None] = lambda: None
+    cleaning: LogCleaning = field(default_factory=LogCleaning)
+    used_share_default: float | None = None
+    lock_doubt: Callable[[], str | None] = lambda: None
+    owner: Callable[[], Mapping[str, OwnerBounds]] = dict
+    times: LoadTimes = field(default_factory=LoadTimes)
+    absence: BrokerAbsence | None = None
+    canaries: Canaries | None = None
+    groups: GroupLags | None = None
+
+    def __post_init__(self) -> None:
+        """Take the defaults of the limits, and begin without any look at the cluster."""
+        self._given = self.limits.model_fields_set
         if "disk_used_share_max" not in self._given:
-            limits = limits.model_copy(update={"disk_used_share_max": used_share_default})
-        self._of_goal = self.limits = limits
-        self.owner: Callable[[], Mapping[str, OwnerBounds]] = dict
+            default = {"disk_used_share_max": self.used_share_default}
+            self.limits = self.limits.model_copy(update=default)
+        self._of_goal = self.limits
         self.owner_bounds: Mapping[str, OwnerBounds] = {}
-        self._bounds_read_s = clock()
-        self._cleaning = cleaning or LogCleaning()
-        self._health = health
-        self._is_own = is_own
-        self._warn = warn
-        self._clock = clock
-        self._lock_lost = lock_lost
-        self.lock_doubt: Callable[[], str | None] = lambda: None
+        self._bounds_read_s = self._checked_s = self._groups_read_s = self.clock()
         self._under_replicated: Partitions = frozenset()
         self._watches_disks = True
         self._unseen: frozenset[tuple[int, str]] = frozenset()
-        self._checked_s = clock()
         self._others_lacking: Partitions = frozenset()
         self._replicas_seen_s = self._dirs_seen_s = -inf
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
@@ -233,17 +192,12 @@ class Guards:
             "goal"
         )
         self.spent_bytes = 0.0
-        self.times = LoadTimes()
-        self.absence: BrokerAbsence | None = None
-        self.canaries: Canaries | None = None
         self.loaded_until_s: float | None = None
-        self.groups: GroupLags | None = None
         self._lag_growth = LagGrowth()
-        self._groups_read_s = clock()
         self._are_groups_unread = False
         self._harm_since_s: dict[str, float] = {}
         self._brakes: tuple[Iterator[int], ...] = ()
-        self._brake_seen_s, self._brake_errors = clock(), 0
+        self._brake_seen_s, self._brake_errors = self.clock(), 0
         self._is_blind = False
         self._under_way_bytes = 0.0
 
@@ -258,11 +212,11 @@ class Guards:
         self._require_time(0.0)
         self._watches_disks = self._can_watch_disks()
         if self._watches_disks and not self.limits.other_topics:
-            self._health.under_replicated()  # the number of replicas sets the pace of other looks
+            self.health.under_replicated()  # the number of replicas sets the pace of other looks
         self._under_replicated = self._others_under_replicated()
         self._warn_of_hidden_topics()
         self._warn_of_hidden_brake()
-        brokers = self._health.broker_ids()
+        brokers = self.health.broker_ids()
         parts = (brokers[n::BRAKE_LOOKERS] for n in range(BRAKE_LOOKERS))
         self._brakes = tuple(cycle(each) for each in parts if each)
         self.require_healthy()
@@ -275,7 +229,7 @@ class Guards:
             AdminError: the cluster does not answer.
         """
         found = self.owner()
-        self._bounds_read_s = self._clock()
+        self._bounds_read_s = self.clock()
         if found == self.owner_bounds:
             return False
         hours = (each.load_hours for each in found.values())
@@ -312,19 +266,19 @@ class Guards:
         try:
             changed = self.read_bounds()
         except AdminError as error:
-            blind_s = self._clock() - self._bounds_read_s
+            blind_s = self.clock() - self._bounds_read_s
             if self.limits.fail_closed and blind_s > BLIND_S:
-                self._trip(f"the owner's bounds could not be read for {blind_s:.0f} s: {error}")
+                self.stop(f"the owner's bounds could not be read for {blind_s:.0f} s: {error}")
             return
         except ConfigError as error:
-            self._trip(str(error))
+            self.stop(str(error))
             return
         if changed:
-            self._warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
+            self.warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
             if (violation := self.cap_violation(pattern)) is not None:
-                self._trip(violation)
+                self.stop(violation)
         if self.times.owner_hours and (refusal := self.times.refusal(time.time(), 0.0)) is not None:
-            self._trip(refusal)
+            self.stop(refusal)
 
     def accept_current_state(self) -> None:
         """Accept the partitions that are under-replicated now, at the start of a broker outage.
@@ -372,7 +326,7 @@ class Guards:
         self._require_time(pattern.phases.load_s)
         violation = self.cap_violation(pattern)
         if violation is not None:
-            self._trip(violation)
+            self.stop(violation)
         self.require_room(pattern)
         self.require_healthy()
 
@@ -387,7 +341,7 @@ class Guards:
     def _require_time(self, load_s: float) -> None:
         refusal = self.times.refusal(time.time(), load_s)
         if refusal is not None:
-            self._trip(refusal)
+            self.stop(refusal)
             self._remedy = "continue at another time with --resume"
             self.require_untripped()
 
@@ -403,17 +357,17 @@ class Guards:
         """
         lack = self._lack_of_room(pattern, topics)
         if lack is not None:
-            self._trip(lack)
+            self.stop(lack)
             self.require_untripped()
 
     def _lack_of_room(self, pattern: TrafficPattern, topics: Sequence[str]) -> str | None:
         """A sentence on the log directory that could fill beyond its limit, or None."""
         try:
-            dirs = self._health.log_dirs(topics) if self._watches_disks else ()
+            dirs = self.health.log_dirs(topics) if self._watches_disks else ()
         except AdminError:  # the next check reports it
             return None
         held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
-        adds_in_all = peak_log_bytes(pattern, self._cleaning, held)
+        adds_in_all = peak_log_bytes(pattern, self.cleaning, held)
         if logs and not all(d.is_known for d in dirs):  # some logs are where no broker reports them
             known = sum(logs_of(each.topic, each.brokers) for each in pattern.loads)
             logs = max(logs, known)
@@ -495,14 +449,14 @@ class Guards:
         absence = self.absence
         if absence is None or absence.why is None:
             return
-        self._warn(f"{absence.why}: the load has ended, and the run waits until it is whole again")
+        self.warn(f"{absence.why}: the load has ended, and the run waits until it is whole again")
         while absence.why is not None:
             self.require_untripped()
-            stop = absence.stop_reason(self._clock())
+            stop = absence.stop_reason(self.clock())
             if stop is not None:
-                self._trip(stop)
+                self.stop(stop)
             else:
-                pause(max(LOOK_S, self._health.replicas_interval_s))
+                pause(max(LOOK_S, self.health.replicas_interval_s))
                 self._check()
 
     def require_untripped(self) -> None:
@@ -549,71 +503,81 @@ class Guards:
                 metrics show it now; None where they do not. While it is 0, brokers are not asked
                 for all topics.
         """
-
-        def look() -> float | None:
-            began_s = self._clock()
-            self._under_way_bytes = pattern.written_bytes(channel.written)
-            if (overspent := self._overspent(self._under_way_bytes)) is not None:
-                self._trip(overspent)
-            try:
-                self._check(is_paced=True, lacking=lacking)
-            except Exception as error:  # noqa: BLE001 - no load may continue without its guards
-                self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
-            if self.ends_load is not None:
-                channel.end_now()
-                return None
-            return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
-
-        self._brake_seen_s, self._brake_errors = self._clock(), 0
-        self._groups_read_s = self._clock()
+        self._groups_read_s = self._brake_seen_s = self.clock()
+        self._brake_errors = 0
+        looks: list[tuple[str, Callable[[], float | None], float]] = [
+            ("guards", partial(self._look_at_cluster, pattern, channel, lacking), 0.0),
+            *(
+                (f"brake-{number}", partial(self._look_for_brake, brokers), 0.0)
+                for number, brokers in enumerate(self._brakes)
+            ),
+            ("clients", self._look_at_clients, 0.0),
+            ("groups", partial(self._look_at_groups, count()), 0.0),
+            ("owner", partial(self._look_at_owner, pattern), OWNER_INTERVAL_S),
+        ]
         with ExitStack() as stack:
-            stack.callback(self._end_load)
-            enter, fail = stack.enter_context, channel.fail
-            enter(watching("guards", look, fail=fail))
-            for number, brokers in enumerate(self._brakes):
-                braking = partial(self._look_for_brake, brokers, channel)
-                enter(watching(f"brake-{number}", braking, fail=fail))
-            enter(watching("clients", partial(self._look_at_clients, channel), fail=fail))
-            groups = partial(self._look_at_groups, count(), channel)
-            enter(watching("groups", groups, fail=fail))
-            owner = partial(self._look_at_owner, pattern, channel)
-            enter(watching("owner", owner, OWNER_INTERVAL_S, fail))
+            stack.callback(self._end_load, pattern, channel)
+            for name, look, first_after_s in looks:
+                ending = partial(self._look, look, channel)
+                stack.enter_context(watching(name, ending, first_after_s, channel.fail))
             yield
 
-    def _end_load(self) -> None:
+    def _end_load(self, pattern: TrafficPattern, channel: TaskChannel) -> None:
         self.loaded_until_s = time.time()
+        self._under_way_bytes = pattern.written_bytes(channel.written)
 
-    def _look_at_owner(self, pattern: TrafficPattern, channel: TaskChannel) -> float | None:
-        """End the load beyond the owner's bounds; returns the time until the next look [s]."""
+    def _look(self, look: Callable[[], float | None], channel: TaskChannel) -> float | None:
+        """Look once while the load may continue, and end the load where it may not.
+
+        Returns the time until the next look [s], or None for no further look.
+        """
+        if self.ends_load is not None:
+            return None
+        wait_s = look()
         if self.ends_load is None:
-            self._take_bounds(pattern)
-        if self.ends_load is None:
-            return OWNER_INTERVAL_S
+            return wait_s
         channel.end_now()
         return None
 
-    def _look_for_brake(self, brokers: Iterator[int], channel: TaskChannel) -> float | None:
+    def _look_at_cluster(
+        self,
+        pattern: TrafficPattern,
+        channel: TaskChannel,
+        lacking: Callable[[], float | None],
+    ) -> float:
+        """Check the written volume and the cluster; returns the time until the next look [s]."""
+        began_s = self.clock()
+        if (overspent := self._overspent(pattern.written_bytes(channel.written))) is not None:
+            self.stop(overspent)
+        try:
+            self._check(lacking)
+        except Exception as error:  # noqa: BLE001 - no load may continue without its guards
+            self.stop(f"the cluster could not be watched: {type(error).__name__}: {error}")
+        return min(max(INTERVAL_S, 3 * (self.clock() - began_s)), INTERVAL_MAX_S)
+
+    def _look_at_owner(self, pattern: TrafficPattern) -> float:
+        """Read the owner's bounds; returns the time until the next look [s]."""
+        self._take_bounds(pattern)
+        return OWNER_INTERVAL_S
+
+    def _look_for_brake(self, brokers: Iterator[int]) -> float:
         """Ask the next broker for the operator's topic; returns the time until the next look [s].
 
         Others are asked at the same time, each on a thread of its own.
         """
-        if self.ends_load is not None:
-            return None
         try:
             stop = self._stop_request(next(brokers))
-            self._brake_seen_s, self._brake_errors = self._clock(), 0
+            self._brake_seen_s, self._brake_errors = self.clock(), 0
         except Exception as error:  # noqa: BLE001 - no load may continue without its brake
             stop = self._unseen_brake(error)
-        if stop is None:
-            return BRAKE_INTERVAL_S
-        self._trip(stop)
-        channel.end_now()
-        return None
+        if stop is not None:
+            self.stop(stop)
+        return BRAKE_INTERVAL_S
 
     def _unseen_brake(self, error: Exception) -> str | None:
         """Count a look for the operator's topic that failed; a sentence where all do for long."""
         self._brake_errors += 1
-        unseen_s = self._clock() - self._brake_seen_s
+        unseen_s = self.clock() - self._brake_seen_s
         what = " or ".join(sorted(self._stop_topics))
         words = (
             f"no broker has answered for {unseen_s:.0f} s whether the topic {what} exists "
@@ -622,43 +586,35 @@ class Guards:
         if unseen_s > BLIND_S:
             return words
         if self._brake_errors == BRAKE_LOOKERS * 3:
-            self._warn(f"{words}; the load ends after {BLIND_S:.0f} s")
+            self.warn(f"{words}; the load ends after {BLIND_S:.0f} s")
         return None
 
-    def _look_at_clients(self, channel: TaskChannel) -> float | None:
-        """End the load where it harms other clients; returns the time until the next look [s]."""
-        if self.ends_load is not None:
-            return None
-        harm = self._harm_to_clients()
-        if harm is None:
-            return INTERVAL_S
-        self._trip(harm)
-        channel.end_now()
-        return None
+    def _look_at_clients(self) -> float:
+        """Look for harm to other clients; returns the time until the next look [s]."""
+        self._check_clients()
+        return INTERVAL_S
 
-    def _look_at_groups(self, looks: Iterator[int], channel: TaskChannel) -> float | None:
-        """End the load where a group of others falls behind; returns the time to the next look [s].
+    def _look_at_groups(self, looks: Iterator[int]) -> float | None:
+        """Look for groups of others that fall behind; returns the time to the next look [s].
 
         Args:
             looks: numbers of the looks under this load, from 0, at its start.
         """
-        if self.groups is None or self.limits.others_lag_s_max is None or self.ends_load:
+        if self.groups is None or self.limits.others_lag_s_max is None:
             return None
-        words = None
         try:
             readings = self.groups.read()
-            self._groups_read_s, self._are_groups_unread = self._clock(), False
+            self._groups_read_s, self._are_groups_unread = self.clock(), False
             is_loaded = next(looks) > 0
             lags = self._lag_growth.take(readings, is_loaded)
-            seen = OthersSeen(lags=lags if is_loaded else ())
-            words = self.lasting_harm(seen, "others_lag_s_max")
+            words = self.lasting_harm(
+                OthersSeen(lags=lags if is_loaded else ()), "others_lag_s_max"
+            )
         except AdminError as error:
             words = self._unread_groups(self.groups, error)
-        if words is None:
-            return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
-        self._trip(words)
-        channel.end_now()
-        return None
+        if words is not None:
+            self.stop(words)
+        return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
 
     def _unread_groups(self, groups: GroupLags, error: AdminError) -> str | None:
         """Choose groups anew where topics are gone, and warn of a long silence.
@@ -668,21 +624,21 @@ class Guards:
         if error.cause == "UnknownTopicOrPartitionError":
             with suppress(AdminError):
                 groups.choose()
-        unread_s = self._clock() - self._groups_read_s
+        unread_s = self.clock() - self._groups_read_s
         text = f"the lag of other consumer groups could not be read for {unread_s:.0f} s: {error}"
         was_unread, self._are_groups_unread = self._are_groups_unread, unread_s > 2 * BLIND_S
         if self._are_groups_unread and not was_unread:
-            self._warn(text)
+            self.warn(text)
         return text if self.limits.fail_closed and self._are_groups_unread else None
 
     # --- checking -----------------------------------------------------------
 
     def _check_lock(self) -> None:
-        lost = self._lock_lost()
+        lost = self.lock_lost()
         if lost is None and self.limits.fail_closed and (doubt := self.lock_doubt()) is not None:
             lost = f"{doubt}; {self.key_words('fail_closed')} requires it"
         if lost is not None:
-            self._trip(lost)
+            self.stop(lost)
 
     def _stop_request(self, broker: int | None = None) -> str | None:
         """A sentence on the topic by which an operator stops all runs; None while it is absent.
@@ -694,7 +650,7 @@ class Guards:
             AdminError: the broker, or the cluster, does not answer.
         """
         for name in self._stop_topics:
-            if self._health.has_topic(name, broker):
+            if self.health.has_topic(name, broker):
                 return (
                     f"the topic {name} exists, by which an operator stops all runs; delete it "
                     "afterwards"
@@ -714,43 +670,41 @@ class Guards:
             ConfigError: `fail_closed` is on.
         """
         if not self.limits.fail_closed:
-            self._warn(text)
+            self.warn(text)
             return
         raise ConfigError(f"{text}; no load begins without it ({self.key_words('fail_closed')})")
 
-    def _check(
-        self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None
-    ) -> None:
+    def _check(self, lacking: Callable[[], float | None] | None = None) -> None:
         """Check the cluster.
 
         Args:
-            is_paced: ask for all topics and all log directories only where that is due; the brake
-                and the canaries have looks of their own then, which wait for no other answer.
-            lacking: see `watch`.
+            lacking: see `watch`; None between loads. Under a load, all topics and all log
+                directories are asked for only where that is due; the brake and the canaries have
+                looks of their own then, which wait for no other answer.
         """
         self._check_lock()
         try:
-            stop = None if is_paced else self._stop_request()
-            short = self._others_under_replicated(is_paced, lacking)
+            stop = self._stop_request() if lacking is None else None
+            short = self._others_under_replicated(lacking)
             missing = frozenset() if self.absence is None else self.absence.missing()
             if stop is not None:
-                self._trip(stop)
+                self.stop(stop)
             self._judge_replicas(short, missing)
-            dirs = self._due_log_dirs(is_paced)
+            dirs = self._due_log_dirs(is_paced=lacking is not None)
         except AdminError as error:
-            if self._clock() - self._checked_s > BLIND_S:
-                self._trip(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
+            if self.clock() - self._checked_s > BLIND_S:
+                self.stop(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
             return
-        self._checked_s = self._clock()
-        if not is_paced and (harm := self._harm_to_clients()) is not None:
-            self._trip(harm)
+        self._checked_s = self.clock()
+        if lacking is None:
+            self._check_clients()
         self._warn_of_unseen(dirs)
         limits = self.limits
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
             trouble = trouble or self._fill_rate_violation(each, self._checked_s)
             if each.is_known and trouble is not None:
-                self._trip(trouble)
+                self.stop(trouble)
 
     def _judge_replicas(self, lacking: Partitions, missing: frozenset[int]) -> None:
         """Trip, or end the load, where partitions of others have lost a replica.
@@ -766,28 +720,29 @@ class Guards:
                 f"{self._offline_dirs_clause()}"
             )
         if self.absence is not None:
-            self.absence.note(missing, words, self._clock())
+            self.absence.note(missing, words, self.clock())
         elif words is not None:
-            self._trip(words)
+            self.stop(words)
         if self.absence is None or self.absence.why is None:
             self._under_replicated = lacking
 
-    def _harm_to_clients(self) -> str | None:
-        """A sentence where clients fail or wait too long, for longer than an overload may last."""
+    def _check_clients(self) -> None:
+        """Trip where clients fail or wait too long, for longer than an overload may last."""
         canaries = self.canaries
         if canaries is None or self.limits.canary_p99_ms_max is None:
-            return None
-        is_blind = canaries.blind_s > BLIND_S
+            return
+        was_blind, self._is_blind = self._is_blind, canaries.blind_s > BLIND_S
         words = (
             f"the canaries have had no connection for {canaries.blind_s:.0f} s, so no guard "
             f"watches how long other clients wait: {canaries.trouble or 'no answer'}"
         )
-        if is_blind and self.limits.fail_closed:
-            return words
-        if is_blind and not self._is_blind:
-            self._warn(words)
-        self._is_blind = is_blind
-        return self.lasting_harm(OthersSeen(canary=canaries.worst()), "canary_p99_ms_max")
+        if self._is_blind and self.limits.fail_closed:
+            self.stop(words)
+        elif self._is_blind and not was_blind:
+            self.warn(words)
+        harm = self.lasting_harm(OthersSeen(canary=canaries.worst()), "canary_p99_ms_max")
+        if harm is not None:
+            self.stop(harm)
 
     def lasting_harm(self, seen: OthersSeen, *keys: str) -> str | None:
         """A sentence on harm to others that has lasted for `HARM_S`, with its time; None else.
@@ -798,7 +753,7 @@ class Guards:
             keys: keys of the limits whose rules judge; see `harm_rules.RULES`.
         """
         is_away = self.absence is not None and self.absence.why is not None
-        now_s, lasting = self._clock(), None
+        now_s, lasting = self.clock(), None
         for key in keys:
             words = None if is_away else harm(key, seen, self.limits)
             if words is None:
@@ -809,14 +764,10 @@ class Guards:
                 lasting = f"for {lasts_s:.0f} s, {words}{self._by(key)}"
         return lasting
 
-    def stop(self, why: str) -> None:
-        """Stop the run for a reason that was found elsewhere, and end its load."""
-        self._trip(why)
-
     def _offline_dirs_clause(self) -> str:
         """The reason why replicas are missing where a log directory failed, or an empty text."""
         try:
-            gone = [each for each in self._health.log_dirs() if each.is_offline]
+            gone = [each for each in self.health.log_dirs() if each.is_offline]
         except AdminError:
             return ""
         if not gone:
@@ -824,40 +775,41 @@ class Guards:
         named = format_some(f"{each.path} of broker {each.broker_id}" for each in gone)
         return f", as the log directory {named} is offline: its disk is full or fails"
 
-    def _trip(self, why: str) -> None:
+    def stop(self, why: str) -> None:
+        """Stop the run; the first reason counts. The caller ends a load that runs."""
         if self.tripped is None:
             self.tripped = why
 
     def _others_under_replicated(
-        self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None
+        self, lacking: Callable[[], float | None] | None = None
     ) -> Partitions:
         """Partitions of others that lack a replica; as last seen where no look is due."""
         if not self.limits.other_topics:
             return frozenset()
         asks_otherwise = self._watches_disks or self.absence is not None  # notices silent brokers
-        if is_paced and asks_otherwise and lacking() == 0:
+        if lacking is not None and asks_otherwise and lacking() == 0:
             self._others_lacking = frozenset()
             return self._others_lacking
-        now_s = self._clock()
-        if not is_paced or now_s - self._replicas_seen_s >= self._health.replicas_interval_s:
-            found = self._health.under_replicated()
-            self._others_lacking = frozenset(each for each in found if not self._is_own(each[0]))
+        now_s = self.clock()
+        if lacking is None or now_s - self._replicas_seen_s >= self.health.replicas_interval_s:
+            found = self.health.under_replicated()
+            self._others_lacking = frozenset(each for each in found if not self.is_own(each[0]))
             self._replicas_seen_s = now_s
         return self._others_lacking
 
     def _due_log_dirs(self, is_paced: bool) -> tuple[LogDir, ...]:
         """The log directories; none where they are not watched, or no look is due."""
-        now_s = self._clock()
-        interval_s = min(self._health.log_dirs_interval_s, INTERVAL_MAX_S)
+        now_s = self.clock()
+        interval_s = min(self.health.log_dirs_interval_s, INTERVAL_MAX_S)
         if not self._watches_disks or (is_paced and now_s - self._dirs_seen_s < interval_s):
             return ()
-        found = self._health.log_dirs()
+        found = self.health.log_dirs()
         self._dirs_seen_s = now_s
         return found
 
     def _warn_of_hidden_topics(self) -> None:
         """Warn when the user may not describe all topics, as the guard cannot watch those."""
-        hidden = self._health.hidden_topics() if self.limits.other_topics else frozenset()
+        hidden = self.health.hidden_topics() if self.limits.other_topics else frozenset()
         if hidden is None and self.limits.fail_closed:
             self.require_or_warn(
                 "the guard of other topics cannot know whether it sees all of them, as this user "
@@ -884,7 +836,7 @@ class Guards:
                 f"this user may not describe {len(hidden)} consumer groups, {hidden[0]} among "
                 f"them, {blind}; {acl}, or set guards.others_lag_s_max: null"
             )
-        elif not watched and self._health.hidden_topics() is None:
+        elif not watched and self.health.hidden_topics() is None:
             self.require_or_warn(
                 "this user may not describe the cluster, and sees no consumer group of others, "
                 f"{blind}; {acl} and on the cluster, or set guards.others_lag_s_max: null"
@@ -894,7 +846,7 @@ class Guards:
     def _warn_of_hidden_brake(self) -> None:
         """Warn when the user could not see the topic by which an operator stops all runs."""
         for name in sorted(self._stop_topics):
-            if self._health.has_topic(name) is None:
+            if self.health.has_topic(name) is None:
                 self.require_or_warn(
                     f"this user may not describe the topic {name}, so an operator cannot end the "
                     "load by creating it; grant the ACL Describe on it, or set "
@@ -905,7 +857,7 @@ class Guards:
         limits = self.limits
         if not limits.disk_free_bytes_min and limits.disk_used_share_max is None:
             return False
-        dirs = self._health.log_dirs()
+        dirs = self.health.log_dirs()
         if any(each.is_known for each in dirs):
             return True
         problem = "the brokers do not report how full their disks are" + (
@@ -926,7 +878,7 @@ class Guards:
                 f"goal {keys} cannot be watched: {problem}; {needs}; grant the ACL, or run "
                 f"without this guard: {options}"
             )
-        self._warn(f"{problem}, so no guard watches the disks; {needs}")
+        self.warn(f"{problem}, so no guard watches the disks; {needs}")
         return False
 
     def _warn_of_unseen(self, dirs: Sequence[LogDir]) -> None:
@@ -936,7 +888,7 @@ class Guards:
         fresh = [each for each in unknown if (each.broker_id, each.path) not in self._unseen]
         self._unseen |= unseen
         if fresh:
-            self._warn(
+            self.warn(
                 f"the guard of the disks cannot see {len(unknown)} of {len(dirs)} log directories: "
                 f"{_unknown_words(fresh)}; it watches the others"
             )

@@ -167,6 +167,7 @@ class ContinuousMeasurer(TrialMeasurer):
                     f"{self._overload_max_s:g} s; offer less, or raise goal.search.overload_max_s "
                     "to hold an overload for longer"
                 )
+                channel.end_now()
             while (reports := channel.take_window(running.judged + 1)) is not None:
                 held.append(self._judge(running, sampler, merge(reports)))
                 running.number = self._context.history.numbering.take()

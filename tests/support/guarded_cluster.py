@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from jobs.cluster.health import LogDir, Partitions
+from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 
 GB = 10**9
 
 
-class Cluster:
+class Cluster(ClusterHealth):
     """The health of a cluster, as a test sets it."""
+
+    replicas_interval_s: float = 0.0
+    log_dirs_interval_s: float = 0.0
 
     def __init__(self) -> None:
         self.lacking: Partitions = frozenset()
@@ -22,7 +25,6 @@ class Cluster:
         self.topics: set[str] = set()
         self.forbidden: set[str] = set()
         self.brokers = frozenset({1, 2, 3})
-        self.replicas_interval_s = self.log_dirs_interval_s = 0.0
         self.asked: Counter[str] = Counter()
         self.hangs: dict[int, Callable[[], object]] = {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +33,7 @@ from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence
+from tests.support.guarded_cluster import Cluster
 from tests.support.patterns import pattern
 from tests.support.processes import PATIENCE_S
 from tests.support.scripted_broker import Answer
@@ -195,29 +195,10 @@ def test_a_profile_has_no_rate_to_change(tmp_path: Any) -> None:
 # --- guards -----------------------------------------------------------------------------------
 
 
-class Cluster:
-    """One disk of 1 TB with half of it free."""
-
-    replicas_interval_s = log_dirs_interval_s = 0.0
-
-    def under_replicated(self) -> frozenset[tuple[str, int]]:
-        return frozenset()
-
-    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        return (LogDir(1, "/data", 10**12, 5 * 10**11),)
-
-    def broker_ids(self) -> Sequence[int]:
-        return (1, 2, 3)
-
-    def has_topic(self, name: str, broker: int | None = None) -> bool | None:
-        return False
-
-    def hidden_topics(self) -> frozenset[str]:
-        return frozenset()
-
-
 def guarding(**limits: Any) -> Guards:
-    made = Guards(GuardLimits(**limits), Cluster(), lambda _: True, pytest.fail)
+    cluster = Cluster()
+    cluster.dirs = (LogDir(1, "/data", 10**12, 5 * 10**11),)
+    made = Guards(GuardLimits(**limits), cluster, lambda _: True, pytest.fail)
     made.open()
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ class Watched:
         channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
         looks = iter(range(10**6))
         for _ in range(int(seconds / GROUPS_INTERVAL_S) + 1):
-            wait_s = self.guards._look_at_groups(looks, channel)
+            wait_s = self.guards._look(partial(self.guards._look_at_groups, looks), channel)
             if wait_s is None:
                 break
             assert wait_s == GROUPS_INTERVAL_S
@@ -126,7 +127,8 @@ def test_a_group_that_commits_once_a_minute_does_not() -> None:
     looks = iter(range(100))
     channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
     for number in range(60):
-        assert watched.guards._look_at_groups(looks, channel) is not None
+        look = partial(watched.guards._look_at_groups, looks)
+        assert watched.guards._look(look, channel) is not None
         watched.rest(GROUPS_INTERVAL_S, 0.0)
         if number % 6 == 5:
             watched.admin.read_by["billing"] = int(PER_S * watched.admin.now_s)

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -405,7 +407,8 @@ def test_looks_for_the_operators_topic_that_all_fail_are_said_and_end_the_load(
     channel, ended = TaskChannel("127.0.0.1", 1, 1, lambda _: None), threading.Event()
     channel.end_now = ended.set  # type: ignore[method-assign]
     looks = 0
-    while watching._look_for_brake(iter([1]), channel) is not None:
+    look = partial(watching._look_for_brake, cycle([1]))
+    while watching._look(look, channel) is not None:
         clock.pause(1.0)
         looks += 1
     assert looks == BLIND_S + 1 and ended.is_set()

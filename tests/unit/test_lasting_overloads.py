@@ -85,6 +85,9 @@ class Seen:
     def fail(self, why: Exception) -> None:
         raise why
 
+    def end_now(self) -> None:
+        self.ended_s = self.now_s
+
     def end_after(self, window_s: float) -> None:
         self.ended_s = window_s
 

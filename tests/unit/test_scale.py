@@ -93,8 +93,9 @@ def test_windows_and_looks_at_a_trial_take_twice_the_steps_for_twice_the_brokers
 
 
 def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None:
-    class Disks:
-        replicas_interval_s = log_dirs_interval_s = 0.0
+    class Disks(ClusterHealth):
+        replicas_interval_s: float = 0.0
+        log_dirs_interval_s: float = 0.0
 
         def __init__(self, brokers: int) -> None:
             self._dirs = tuple(
@@ -108,7 +109,7 @@ def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None
         def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
             return self._dirs
 
-        def broker_ids(self) -> Sequence[int]:
+        def broker_ids(self) -> tuple[int, ...]:
             return (1, 2, 3)
 
         def has_topic(self, name: str, broker: int | None = None) -> bool | None:
