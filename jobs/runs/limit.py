@@ -224,7 +224,7 @@ class LimitRun(Body):
             progress.reason = f"holding {self.config.axis.amount(load)} until disks write it"
             progress.trials_left = 1
             try:
-                return measurer.hold_once(load)
+                return measurer.trial(load)
             except TopicError as error:  # busy disks may delay the brokers' metadata
                 refused.append(f"the hold could not begin: {error}")
                 return None

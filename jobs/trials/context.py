@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jobs.cluster.broker_outage import BrokerOutage
@@ -35,66 +34,51 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@dataclass
 class TrialNumbering:
-    """Numbers trials from 1; the two sides of a comparison share one numbering."""
+    """Numbers trials from 1; the two sides of a comparison share one numbering.
 
-    def __init__(self) -> None:
-        self._following = 1
+    Attributes:
+        following: the number of the next trial; a resumed run begins after those in the tables.
+    """
+
+    following: int = 1
 
     def take(self) -> int:
         """Return the number of the next trial."""
-        number = self._following
-        self._following += 1
-        return number
-
-    def resume_at(self, number: int) -> None:
-        """Give this number to the next trial, as the tables already have those before it."""
-        self._following = number
+        self.following += 1
+        return self.following - 1
 
 
+@dataclass
 class TrialHistory:
     """The finished trials of one run. All copies of a `RunContext` share it.
 
-    Args:
-        numbering: numbers the trials.
-
     Attributes:
+        numbering: numbers the trials.
+        trials: the finished trials, oldest first.
+        series: the readings of the finished trials over time.
+        warm_up: the reading of the last warm-up of cold brokers; empty while there was none. The
+            rows of the trials after it state it.
         series_doubt: why the exporters' series are not proven; empty where they are, None before
             the first load.
         idle_unproven: broker whose series of the idle time no load has moved yet → the idle time
             below which a trial shows that it falls [ratio].
     """
 
+    numbering: TrialNumbering = field(default_factory=TrialNumbering)
+    trials: list[Trial] = field(default_factory=list)
+    series: RunSeries = field(default_factory=RunSeries)
+    warm_up: WarmUp = field(default_factory=WarmUp)
     series_doubt: str | None = None
-    idle_unproven: Mapping[int, float] = MappingProxyType({})
-
-    def __init__(self, numbering: TrialNumbering | None = None) -> None:
-        self.numbering = TrialNumbering() if numbering is None else numbering
-        self._trials: list[Trial] = []
-        self._series = RunSeries()
-        self._warm_up = WarmUp()
-
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """The finished trials, oldest first."""
-        return tuple(self._trials)
-
-    @property
-    def series(self) -> RunSeries:
-        """The readings of the finished trials over time."""
-        return self._series
-
-    @property
-    def warm_up(self) -> WarmUp:
-        """The reading of the last warm-up of cold brokers; empty while there was none."""
-        return self._warm_up
+    idle_unproven: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def series_caveats(self) -> tuple[str, ...]:
         """What no load has proven of the exporters' series, a sentence each."""
         shown = {
             window.broker_id
-            for trial in self._trials
+            for trial in self.trials
             for window in trial.evidence.brokers
             if window.handler_idle is not None
             and window.handler_idle < self.idle_unproven.get(window.broker_id, 0.0)
@@ -112,8 +96,8 @@ class TrialHistory:
         self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
     ) -> None:
         """Add a finished trial with the samples of its brokers and hosts."""
-        self._trials.append(trial)
-        self._series.add(trial, samples, hosts)
+        self.trials.append(trial)
+        self.series.add(trial, samples, hosts)
 
     def resume(self, trials: Sequence[Trial], series: RunSeries, next_number: int) -> None:
         """Take over the trials of the run that is resumed.
@@ -122,13 +106,8 @@ class TrialHistory:
             series: the readings of those trials.
             next_number: the first number that the tables do not have yet.
         """
-        self._trials = list(trials)
-        self._series = series
-        self.numbering.resume_at(next_number)
-
-    def record_warm_up(self, reading: WarmUp) -> None:
-        """Keep what a warm-up read; the rows of the trials after it state it."""
-        self._warm_up = reading
+        self.trials, self.series = list(trials), series
+        self.numbering.following = next_number
 
 
 @dataclass(frozen=True)

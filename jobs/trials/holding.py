@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,15 +22,13 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import overload_lasts
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import SearchProgress, TrialMeasurer
-from jobs.trials.others_harm import OthersHarm
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.sampling import Samples, TrialSampler, lacking_now
+from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.warm_up import open_gates
-from jobs.trials.watching import Ticker, watching
+from jobs.trials.watching import watching
 from metrics.common.errors import NoConclusionError
 from metrics.judging.validity import accounting_mismatch
-from metrics.judging.verdict import judge_all
 from metrics.sources.hosts.source import HostSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import RateProfile
@@ -38,7 +36,7 @@ from metrics.trial.adding import total
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
 from metrics.trial.evidence import Evidence, Reason
-from metrics.trial.others import ClientTraffic, OtherLoad, others_at
+from metrics.trial.others import ClientTraffic, others_at
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
@@ -157,8 +155,6 @@ class ContinuousMeasurer(TrialMeasurer):
         held: list[Trial],
         channel: TaskChannel,
     ) -> Iterator[None]:
-        ticker = Ticker(self._context.reporter, sampler.nodes, whole, channel)
-
         def look() -> float:
             parts = (self._context, self._facts, running.pattern, channel)
             if overload_lasts(*parts, sampler.samples_taken(), time.time()):
@@ -174,15 +170,8 @@ class ContinuousMeasurer(TrialMeasurer):
                 self._announce(running.number, running.pattern)
             return LOOK_S
 
-        lacking = partial(lacking_now, sampler.nodes, self._context)
-        guarded = self._context.guards.watch(whole, channel, lacking)
-        others = OthersHarm(self._context, whole, channel, sampler.nodes, self._gates.level)
-        ends: AbstractContextManager[None] = nullcontext()
-        self._broker_ends = self._broker_sockets()
-        if self._broker_ends is not None:
-            ends = self._broker_ends.watch(channel, running.pattern.phases, running.windows)
-        windows = watching("windows", look, LOOK_S, channel.fail)
-        with guarded, others.watch(), ticker.watch(), ends, windows:
+        guarded = self._guarded(sampler, whole, channel, running.pattern.phases, running.windows)
+        with guarded, watching("windows", look, LOOK_S, channel.fail):
             yield
         look()  # the last window but one may have ended since the last check
 
@@ -193,51 +182,32 @@ class ContinuousMeasurer(TrialMeasurer):
         interval_s = running.pattern.phases.sample_interval_s
         sampler.wait_past(client.end_s, SAMPLES_AFTER * interval_s)
         host_samples = (*running.host_samples, *client.host_samples)
-        samples = sampler.samples_taken().with_hosts(host_samples)
+        samples = sampler.samples_taken()
+        samples = replace(samples, hosts=(*samples.hosts, *host_samples))
         own = samples.within(client.start_s, client.end_s)
         running.judged += 1
         running.counts = total(
             [each for each in (running.counts, client.counts) if each is not None]
         )
-        evidence = self._evidence(running.pattern, client, samples)
-        if self._broker_ends is not None:
-            ends = self._broker_ends.window_counts(running.judged - 1)
-            evidence = replace(evidence, broker_sockets=ends)
-        evidence = replace(evidence, moved_leaders=self._moved_leaders(running.topics))
-        others = self._others(running, client, evidence.brokers)
+        topics, pattern = running.topics, running.pattern
+        evidence = self._evidence(topics, pattern, client, samples, running.judged - 1)
+        if (everything := _traffic_of(evidence.brokers, client.duration_s)) is not None:
+            commits_per_s = pattern.commits_per_s(len(topics.leaders))
+            others = others_at(everything, client, self._gates.level, commits_per_s)
+            evidence = replace(evidence, others=others)
         most_s = 0.0 if self._context.config.cluster.is_exclusive else self._overload_max_s
         kept_s = client.end_s - max(SAMPLES_AFTER * interval_s, most_s)
         running.host_samples = tuple(each for each in host_samples if each.at_s >= kept_s)
         sampler.forget_before(kept_s)
-        return self._keep(running, replace(evidence, others=others), own, client.start_s)
-
-    def _others(
-        self, running: _LoadInProgress, client: ClientWindow, brokers: Sequence[BrokerWindow]
-    ) -> OtherLoad | None:
-        everything = _traffic_of(brokers, client.duration_s)
-        if everything is None:
-            return None
-        commits_per_s = running.pattern.commits_per_s(len(running.topics.leaders))
-        return others_at(everything, client, self._gates.level, commits_per_s)
+        return self._keep(running, evidence, own, client.start_s)
 
     def _keep(
         self, running: _LoadInProgress, evidence: Evidence, samples: Samples, started_s: float
     ) -> Trial:
         """Append the current window as a trial, and report it."""
         context = self._context
-        trial = Trial(
-            run_id=context.run_id,
-            number=running.number,
-            started_at_s=started_s,
-            finished_at_s=time.time(),
-            topic=running.topics.names[0],
-            pattern=running.pattern,
-            evidence=evidence,
-            judgements=judge_all(evidence, context.thresholds),
-            held=True,
-            state=context.state,
-            warm_up=context.history.warm_up,
-        )
+        parts = (running.topics, running.pattern, evidence)
+        trial = self._judged(running.number, started_s, *parts, is_held=True)
         context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.history.add(trial, samples.nodes, samples.hosts)
         left = running.windows - running.judged

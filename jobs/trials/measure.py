@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,10 +26,8 @@ from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.unscored_load import build_backlog
 from jobs.trials.watching import Ticker
 from metrics.judging.verdict import judge_all
-from metrics.sources.sample import BrokerSample
 from metrics.sources.source import brokers_of, controllers_of, ends_interval_s
-from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.canary import CanaryWindow
+from metrics.traffic.pattern import Phases, TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import OTHERS_CHANGED, ClusterFacts, Evidence, Reason
 from metrics.trial.follower_lag import follower_lags
@@ -142,22 +140,7 @@ class TrialMeasurer:
             evidence = self._refused(*refusals)
         else:
             evidence, samples = self._run(number, pattern, topics)
-        trial = Trial(
-            run_id=context.run_id,
-            number=number,
-            started_at_s=started_s,
-            finished_at_s=time.time(),
-            topic=topics.names[0],
-            pattern=pattern,
-            evidence=evidence,
-            judgements=judge_all(evidence, context.thresholds),
-            held=is_held,
-            state=context.state,
-            leaders_back_s=self._stop.leaders_back_s if self._stop else None,
-            warm_up=context.history.warm_up,
-            steady=self.is_steady,
-            checks=self._progress.checks,
-        )
+        trial = self._judged(number, started_s, topics, pattern, evidence, is_held=is_held)
         judged_s = time.time()
         try:
             trial = self._with_recovery(trial)
@@ -173,6 +156,35 @@ class TrialMeasurer:
         context.guards.await_whole()
         context.cluster.check()
         return trial
+
+    def _judged(
+        self,
+        number: int,
+        started_s: float,
+        topics: TopicSet,
+        pattern: TrafficPattern,
+        evidence: Evidence,
+        *,
+        is_held: bool,
+    ) -> Trial:
+        """The trial of this evidence, which has just ended."""
+        context = self._context
+        return Trial(
+            run_id=context.run_id,
+            number=number,
+            started_at_s=started_s,
+            finished_at_s=time.time(),
+            topic=topics.names[0],
+            pattern=pattern,
+            evidence=evidence,
+            judgements=judge_all(evidence, context.thresholds),
+            held=is_held,
+            state=context.state,
+            leaders_back_s=self._stop.leaders_back_s if self._stop else None,
+            warm_up=context.history.warm_up,
+            steady=self.is_steady,
+            checks=self._progress.checks,
+        )
 
     def _with_backlog(
         self, topics: TopicSet, pattern: TrafficPattern, number: int
@@ -244,20 +256,14 @@ class TrialMeasurer:
             pattern.commits_per_s(len(topics.leaders)),
         )
         evidence = replace(
-            self._evidence(pattern, client, samples),
+            self._evidence(topics, pattern, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
             unreplicated_records=unreplicated,
-            moved_leaders=self._moved_leaders(topics),
             others=others,
             kept_overloaded_s=self._kept_overloaded_s,
             load_s=None if self._load_start_s is None else client.end_s - self._load_start_s,
-            broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )
         return evidence, samples
-
-    def _canaries(self, client: ClientWindow) -> tuple[CanaryWindow, ...]:
-        canaries = self._context.canaries
-        return () if canaries is None else canaries.windows(client.start_s, client.end_s)
 
     def _moved_leaders(self, topics: TopicSet) -> dict[int, int] | None:
         """The leaders that moved until now; None where the cluster does not answer in time.
@@ -276,14 +282,28 @@ class TrialMeasurer:
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _evidence(
-        self, pattern: TrafficPattern, client: ClientWindow, samples: Samples
+        self,
+        topics: TopicSet,
+        pattern: TrafficPattern,
+        client: ClientWindow,
+        samples: Samples,
+        window: int = 0,
     ) -> Evidence:
-        """The evidence of one window from clients, nodes and hosts, without the end offsets."""
-        context = self._context
-        brokers = brokers_of(context.source)
+        """The evidence of one window from clients, nodes and hosts, without the end offsets.
+
+        Args:
+            window: number of the window within its load, from 0.
+        """
+        cluster = self._context.config.cluster
+        context, facts, edges_s = self._context, self._facts, (client.start_s, client.end_s)
+        brokers, at_rest = brokers_of(context.source), facts.under_replicated_at_rest
         killed = self._stop.victim if self._stop and self._stop.has_killed else None
-        lags = follower_lags(samples.replicas, client.start_s, client.end_s)
-        windows = partial(self._windows, samples.nodes, client, pattern.phases.sample_interval_s)
+        lags = follower_lags(samples.replicas, *edges_s)
+
+        def windows(nodes: frozenset[int]) -> tuple[BrokerWindow, ...]:
+            interval_s, link = pattern.phases.sample_interval_s, cluster.link_mbit_per_s
+            return broker_windows(samples.nodes, nodes, *edges_s, interval_s, link, at_rest)
+
         return Evidence(
             client,
             windows(brokers),
@@ -291,39 +311,23 @@ class TrialMeasurer:
             context.source.name,
             host_windows(
                 samples.hosts,
-                client.start_s,
-                client.end_s,
+                *edges_s,
                 context.hosts.brokers,
                 {each.host for each in client.host_samples},
                 context.hosts.machines,
             ),
-            any_isr_changed_share=any_isr_changed_share(
-                samples.nodes,
-                brokers,
-                client.start_s,
-                client.end_s,
-                self._facts.under_replicated_at_rest,
-            ),
+            any_isr_changed_share=any_isr_changed_share(samples.nodes, brokers, *edges_s, at_rest),
             planned_s=pattern.phases.measure_s,
             closed_loop=pattern.producer.closed_loop,
-            cluster=replace(self._facts, killed=killed),
+            cluster=replace(facts, killed=killed),
             write_back=write_back_windows(
-                samples.nodes, samples.hosts, context.hosts.brokers, client.start_s, client.end_s
+                samples.nodes, samples.hosts, context.hosts.brokers, *edges_s
             ),
-            canaries=self._canaries(client),
+            canaries=() if context.canaries is None else context.canaries.windows(*edges_s),
+            moved_leaders=self._moved_leaders(topics),
+            broker_sockets=self._broker_ends.window_counts(window) if self._broker_ends else {},
             follower_lag=next(reversed(lags), None) if killed is None else None,
         )
-
-    def _windows(
-        self,
-        samples: Sequence[BrokerSample],
-        client: ClientWindow,
-        interval_s: float,
-        nodes: frozenset[int],
-    ) -> tuple[BrokerWindow, ...]:
-        window, link = (client.start_s, client.end_s), self._context.config.cluster.link_mbit_per_s
-        at_rest = self._facts.under_replicated_at_rest
-        return broker_windows(samples, nodes, *window, interval_s, link, at_rest)
 
     def _offer(
         self, number: int, pattern: TrafficPattern, topics: TopicSet, before: Mapping[int, int]
@@ -331,17 +335,12 @@ class TrialMeasurer:
         context = self._context
         target = Target.of(topics, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
-        self._broker_ends, self._load_start_s = self._broker_sockets(), None
-        self._kept_overloaded_s = 0.0
+        self._load_start_s, self._kept_overloaded_s = None, 0.0
         with self._sampler(pattern, topics) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
-            return client, sampler.stop().with_hosts(client.host_samples)
-
-    def _broker_sockets(self) -> BrokerSockets | None:
-        """The brokers' ends of the connections; None where the brokers' processes are unknown."""
-        context, control = self._context, self._context.cluster.broker_control
-        return None if control is None else BrokerSockets(control.pids, context.addresses)
+            samples = sampler.stop()
+        return client, replace(samples, hosts=(*samples.hosts, *client.host_samples))
 
     def _sampler(self, pattern: TrafficPattern, topics: TopicSet) -> TrialSampler:
         context, interval_s = self._context, pattern.phases.sample_interval_s
@@ -358,25 +357,44 @@ class TrialMeasurer:
         topics: TopicSet,
         channel: TaskChannel,
     ) -> Iterator[None]:
-        context = self._context
-        early_end = EarlyEnd(context, self._facts, pattern, channel, sampler, self._stop is None)
-        ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
-        stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
-        ends = (
-            self._broker_ends.watch(channel, pattern.phases) if self._broker_ends else nullcontext()
+        early_end = EarlyEnd(
+            self._context, self._facts, pattern, channel, sampler, self._stop is None
         )
-        others = OthersHarm(context, pattern, channel, sampler.nodes, self._gates.level)
-        with (
-            context.guards.watch(pattern, channel, partial(lacking_now, sampler.nodes, context)),
-            others.watch(),
-            early_end.watch(),
-            ticker.watch(),
-            stop,
-            ends,
-        ):
+        stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
+        with self._guarded(sampler, pattern, channel, pattern.phases), early_end.watch(), stop:
             yield
             self._load_start_s = channel.start_s
             self._kept_overloaded_s = early_end.kept_overloaded_s
+
+    @contextmanager
+    def _guarded(
+        self,
+        sampler: TrialSampler,
+        pattern: TrafficPattern,
+        channel: TaskChannel,
+        phases: Phases,
+        windows: int = 1,
+    ) -> Iterator[None]:
+        """Guard a load, show its progress, and count at the brokers' ends of its connections.
+
+        Args:
+            pattern: the traffic of the whole load.
+            phases: its phases up to the first window; the other windows are as long.
+            windows: number of its windows.
+        """
+        context, nodes, control = self._context, sampler.nodes, self._context.cluster.broker_control
+        counting: AbstractContextManager[None] = nullcontext()
+        self._broker_ends = None
+        if control is not None:  # else the brokers' processes are unknown
+            self._broker_ends = BrokerSockets(control.pids, context.addresses)
+            counting = self._broker_ends.watch(channel, phases, windows)
+        with (
+            context.guards.watch(pattern, channel, partial(lacking_now, nodes, context)),
+            OthersHarm(context, pattern, channel, nodes, self._gates.level).watch(),
+            Ticker(context.reporter, nodes, pattern, channel).watch(),
+            counting,
+        ):
+            yield
 
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow

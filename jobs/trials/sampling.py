@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from jobs.trials.context import RunContext
 from metrics.sources.hosts.source import HostSample, HostSource
@@ -33,10 +34,6 @@ class Samples:
             [each for each in self.nodes if start_s <= each.at_s < end_s],
             [each for each in self.hosts if start_s <= each.at_s < end_s],
         )
-
-    def with_hosts(self, more: Sequence[HostSample]) -> Samples:
-        """These samples, and more of hosts."""
-        return replace(self, hosts=(*self.hosts, *more))
 
 
 @dataclass(frozen=True)
@@ -73,14 +70,14 @@ class TrialSampler:
         self.nodes: Sampler[BrokerSample] = Sampler(nodes, polled_s)
         self._hosts: Sampler[HostSample] = Sampler(hosts, interval_s)
         self.replicas: Sampler[ReplicaEnds] = Sampler(Ends(read_replicas), replicas_s or interval_s)
+        self._all: Sequence[Sampler[Any]] = (self._hosts, self.replicas, self.nodes)
         self._stack = ExitStack()
 
     def __enter__(self) -> TrialSampler:
         """Start sampling; the first samples are taken at once."""
         with ExitStack() as stack:
-            stack.enter_context(self._hosts)
-            stack.enter_context(self.replicas)
-            stack.enter_context(self.nodes)
+            for each in self._all:
+                stack.enter_context(each)
             self._stack = stack.pop_all()
         return self
 
@@ -101,15 +98,13 @@ class TrialSampler:
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
         """Wait for samples of each kind after this time; see `Sampler.wait_past`."""
-        self.nodes.wait_past(at_s, timeout_s)
-        self._hosts.wait_past(at_s, timeout_s)
-        self.replicas.wait_past(at_s, timeout_s)
+        for each in self._all:
+            each.wait_past(at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
         """Drop the samples that were taken before this time [s since the epoch]."""
-        self.nodes.forget_before(at_s)
-        self._hosts.forget_before(at_s)
-        self.replicas.forget_before(at_s)
+        for each in self._all:
+            each.forget_before(at_s)
 
     def stop(self) -> Samples:
         """Stop after the samples in progress, and return all samples in the order taken."""

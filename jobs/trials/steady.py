@@ -58,18 +58,15 @@ class SteadyMeasurer(TrialMeasurer):
         *,
         failing_load: int | None = None,
     ) -> None:
-        super().__init__(_held(context, hold_s), topics, gates, message_bytes, progress)
+        phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
+        config = context.config.with_workload(trial=phases)
+        held = replace(context, config=config)
+        super().__init__(held, topics, gates, message_bytes, progress)
         self._failing_load = failing_load
-        self._held_load = 0
 
     def pattern(self, load: int) -> TrafficPattern:
         """The traffic of a hold."""
         return self._context.pattern(self._message_bytes, load)
-
-    def hold_once(self, load: int) -> Trial:
-        """Hold the load, and append it as a trial; see `TrialMeasurer.trial`."""
-        self._held_load = load
-        return self.trial(load)
 
     @contextmanager
     def _watched(
@@ -83,31 +80,31 @@ class SteadyMeasurer(TrialMeasurer):
             begun_s = channel.start_s
             if begun_s is None:
                 return LOOK_S
-            lasted_s = time.time() - begun_s - pattern.phases.warmup_s
-            if lasted_s > 0 and self._is_over(sampler, pattern, channel, lasted_s):
-                channel.end_after(lasted_s + NOTICE_S)
-                return None
-            return LOOK_S
+            now_s = time.time()
+            lasted_s = now_s - begun_s - pattern.phases.warmup_s
+            if lasted_s <= 0:
+                return LOOK_S
+            if pattern.on_axis == self._failing_load:
+                is_ended = has_failed(channel.acked(), pattern.records_per_s)
+            else:
+                samples, brokers = sampler.samples_taken(), self._context.hosts.brokers
+                window = (now_s - lasted_s, now_s)
+                is_ended = is_over(
+                    write_back_windows(samples.nodes, samples.hosts, brokers, *window),
+                    brokers_of(self._context.source),
+                    lasted_s,
+                    deleted_after_s(pattern, self._facts.delete_delay_s),
+                )
+            if not is_ended:
+                return LOOK_S
+            channel.end_after(lasted_s + NOTICE_S)
+            return None
 
         with (
             super()._watched(sampler, pattern, topics, channel),
             watching("steady-hold", look, LOOK_S, channel.fail),
         ):
             yield
-
-    def _is_over(
-        self, sampler: TrialSampler, pattern: TrafficPattern, channel: TaskChannel, lasted_s: float
-    ) -> bool:
-        if self._held_load == self._failing_load:
-            return has_failed(channel.acked(), pattern.records_per_s)
-        samples, now_s = sampler.samples_taken(), time.time()
-        brokers = self._context.hosts.brokers
-        return is_over(
-            write_back_windows(samples.nodes, samples.hosts, brokers, now_s - lasted_s, now_s),
-            brokers_of(self._context.source),
-            lasted_s,
-            deleted_after_s(pattern, self._facts.delete_delay_s),
-        )
 
 
 def is_over(
@@ -160,11 +157,3 @@ def failed_after_s(trial: Trial) -> float | None:
             break
         failed = number
     return None if failed is None else trial.pattern.phases.warmup_s + failed * length_s
-
-
-def _held(context: RunContext, hold_s: float) -> RunContext:
-    """The same context with one window of this length, which no verdict ends early."""
-    workload = context.config.workload
-    phases = replace(workload.trial, measure_s=hold_s).in_full
-    config = context.config.with_workload(trial=phases)
-    return replace(context, config=config)

@@ -158,7 +158,7 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     rests_since_s = time.time()
     gates.take_baseline()
     if gates.is_shared:
-        context.history.record_warm_up(WarmUp(idle_at_rest=gates.idle_at_rest))
+        context.history.warm_up = WarmUp(idle_at_rest=gates.idle_at_rest)
         gates.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
         _report_unguarded(context, gates.level)
     if context.canaries is not None:
@@ -461,7 +461,7 @@ def _offer(
         idle_at_rest=at_rest,
         generator_load=generator_load(pattern, load.client, context.config.goal.validity),
     )
-    context.history.record_warm_up(found)
+    context.history.warm_up = found
     return load.client
 
 
@@ -577,7 +577,7 @@ def _climb_once(
     watch.idle = idle
     offers = generator_load(pattern, load.client, context.config.goal.validity)
     found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle, offers)
-    context.history.record_warm_up(found)
+    context.history.warm_up = found
     if proof:
         proof.examine(before, load.client, topics, pattern)
     return load.client.end_s - load.client.start_s, watch

@@ -31,7 +31,7 @@ class Measurer:
     def trial(self, load: int) -> Trial:
         if self._context.config == "broken":
             raise NoConclusionError("no broker answers")
-        self._context.history.record_warm_up(WarmUp(load, 0.4))
+        self._context.history.warm_up = WarmUp(load, 0.4)
         self.made.append((self._context.config, self._context.history.warm_up))
         return trial()
 

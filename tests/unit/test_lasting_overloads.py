@@ -12,7 +12,7 @@ import pytest
 
 from jobs.runs.steady import SteadyAnswer
 from jobs.trials import holding as continuous
-from jobs.trials import unscored_load
+from jobs.trials import measure, unscored_load
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import overload_lasts
@@ -213,8 +213,8 @@ def test_a_load_without_a_gap_stops_the_run(
 ) -> None:
     seen, guards, none = Seen(60.0, 45.0, **over), Guards(), cast(Any, None)
     nothing = SimpleNamespace(watch=nullcontext)
-    monkeypatch.setattr(continuous, "OthersHarm", lambda *_: nothing)
-    monkeypatch.setattr(continuous, "Ticker", lambda *_: nothing)
+    monkeypatch.setattr(measure, "OthersHarm", lambda *_: nothing)
+    monkeypatch.setattr(measure, "Ticker", lambda *_: nothing)
     monkeypatch.setattr(continuous, "time", SimpleNamespace(time=lambda: seen.now_s))
     cluster = SimpleNamespace(broker_control=None)
     gates = SimpleNamespace(level=None, under_replicated_at_rest=FACTS.under_replicated_at_rest)

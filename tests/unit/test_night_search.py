@@ -57,7 +57,7 @@ class Gates:
 
     def warm(self, topics: Any) -> None:
         self.warmed.append((topics.message_bytes, topics.phases.measure_s))
-        self._history.record_warm_up(READ)
+        self._history.warm_up = READ
 
 
 def begin(monkeypatch: pytest.MonkeyPatch, *, has_trials: bool, load_max_s: float) -> Any:

@@ -79,7 +79,7 @@ class Run:
         for point in points:
             self.body._keep(self.context, "default", point)
 
-        def hold_once(measurer: SteadyMeasurer, producers: int) -> Trial:
+        def hold(measurer: SteadyMeasurer, producers: int) -> Trial:
             phases = measurer.pattern(producers).phases
             assert phases.early_end_error_rate == 0.0, "no verdict ends a hold early"
             self.held.append((producers, phases.measure_s))
@@ -87,7 +87,7 @@ class Run:
             self.history.add(trial, ())
             return trial
 
-        monkeypatch.setattr(SteadyMeasurer, "hold_once", hold_once)
+        monkeypatch.setattr(SteadyMeasurer, "trial", hold)
 
     def prove(self) -> None:
         none: Any = None
@@ -149,7 +149,7 @@ def test_a_hold_whose_topic_cannot_be_made_is_said_and_ends_nothing(
     def not_ready(*_args: object) -> Trial:
         raise TopicError("the new topic is not ready after 60 s")
 
-    monkeypatch.setattr(SteadyMeasurer, "hold_once", not_ready)
+    monkeypatch.setattr(SteadyMeasurer, "trial", not_ready)
     run.prove()
     why = "the hold could not begin: the new topic is not ready after 60 s"
     assert [each.steady_note for each in run.body.boundaries] == [why, why]
@@ -244,8 +244,6 @@ def watched(
     gates: Any = SimpleNamespace(under_replicated_at_rest={})
     parts: Any = (context, none, gates, 1_000, SearchProgress(), 105.0)
     measurer = SteadyMeasurer(*parts, failing_load=failing_load)
-    monkeypatch.setattr(measurer, "trial", lambda _load: None)
-    measurer.hold_once(64)
     pattern = replace(at(64).pattern, phases=measurer.pattern(64).phases)
     sampler: Any = Sampler()
     control: Any = channel

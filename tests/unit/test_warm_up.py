@@ -85,7 +85,7 @@ class Loads:
         self.numbers.append(number)
         self.patterns.append(pattern)
         idle = max(0.0, 1.0 - pattern.producers / self._capacity)
-        context.history.record_warm_up(WarmUp(pattern.producers, idle))
+        context.history.warm_up = WarmUp(pattern.producers, idle)
 
 
 def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60.0) -> list[str]:

@@ -248,7 +248,7 @@ class NightRun(Campaign[Case]):
         then = before[0].environment
         require_same_series(f"the night {self.night}", then, context.environment)
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
-        context.history.numbering.resume_at(context.tables.next_trial(context.run_id))
+        context.history.numbering.following = context.tables.next_trial(context.run_id)
 
     def take_over(self, run: RunState, turn: Turn[Case]) -> bool:
         """Whether the night measured the case before."""
