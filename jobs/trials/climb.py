@@ -82,9 +82,6 @@ class AtRest:
     handler_idle: float = 1.0
 
 
-NO_OTHERS = AtRest()
-
-
 @dataclass
 class ClimbWatch:
     """Watches a growing load, ends its growth, and ends the load.
@@ -135,12 +132,11 @@ class ClimbWatch:
         self, channel: TaskChannel, sampler: Sampler[BrokerSample]
     ) -> AbstractContextManager[None]:
         """Watch while the block lasts."""
-        return watching(
-            "climb",
-            lambda: self.look(channel, sampler.samples_taken(), time.time()),
-            LOOK_S,
-            channel.fail,
-        )
+
+        def look() -> float | None:
+            return self.look(channel, sampler.samples_taken(), time.time())
+
+        return watching("climb", look, LOOK_S, channel.fail)
 
     def look(
         self, channel: TaskChannel, samples: Sequence[BrokerSample], now_s: float

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
 from statistics import fmean, linear_regression
@@ -18,7 +18,6 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, warn
 from jobs.trials.climb import (
     FIRST_SHARE,
-    NO_OTHERS,
     READ_S,
     AtRest,
     ClimbWatch,
@@ -82,31 +81,22 @@ FAILED_MAX = 2
 """Number of loads that may fail, for example as an executor is lost, before the run ends."""
 
 
+@dataclass
 class FirstLoads:
     """The loads of a run before its trials.
 
-    Args:
+    Attributes:
         proof: proves the exporters' series by the first load.
         load_max_s: longest time under load [s].
         climbs: whether a search begins near what a climb shows on warm brokers, too.
-
-    Attributes:
         at_rest: returns what others do without the run's load, which bounds the first step.
     """
 
-    def __init__(
-        self, context: RunContext, proof: SeriesProof, load_max_s: float, climbs: bool
-    ) -> None:
-        self._context = context
-        self._proof = proof
-        self._load_max_s = load_max_s
-        self._climbs = climbs and load_max_s > 0
-        self.at_rest: Callable[[], AtRest] = AtRest
-
-    def warm(self, topics: TopicSet) -> None:
-        """Warm up cold brokers; see `warm_up`."""
-        self._climbs = False
-        warm_up(self._context, self._load_max_s, topics, self._proof, self.at_rest())
+    context: RunContext
+    proof: SeriesProof
+    load_max_s: float
+    climbs: bool = False
+    at_rest: Callable[[], AtRest] = AtRest
 
     def light(self, topics: TopicSet) -> bool:
         """A light load on warm brokers, where one is due; returns whether there was one.
@@ -115,21 +105,192 @@ class FirstLoads:
             ConfigError: a series of an exporter disagrees with the load.
             GuardStopError: a guard tripped.
         """
-        context = self._context
-        if not self._climbs:
-            return prove_series(context, self._proof, topics)
-        self._climbs = False
-        if not can_climb(context, topics.message_bytes):
-            axis = context.config.axis.name
+        report = self.context.reporter.report
+        if self.climbs and self.load_max_s > 0:
+            self.climbs = False
+            if can_climb(self.context, topics.message_bytes):
+                report(PhaseStarted("a load that grows shows where the search begins"))
+                try:
+                    self._climb(topics, "climb")
+                except (StageFailedError, GeneratorError) as error:  # the first trial shows it
+                    report(PhaseStarted(f"the growing load ended early: {error}"))
+                return True
+            axis = self.context.config.axis.name
             text = f"no load that grows: along {axis} the first trial is the first load"
-            context.reporter.report(PhaseStarted(text))
-            return prove_series(context, self._proof, topics)
-        context.reporter.report(PhaseStarted("a load that grows shows where the search begins"))
+            report(PhaseStarted(text))
+        if not self.proof.is_due:
+            return False
+        report(PhaseStarted("proving the exporters' series by a light load"))
+        pattern = proof_pattern(self.context, topics.message_bytes)
+        before = self.proof.poll()
         try:
-            _climb(context, topics, self._load_max_s, "climb", self._proof, self.at_rest())
-        except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
-            context.reporter.report(PhaseStarted(f"the growing load ended early: {error}"))
+            load = offer_unscored(self.context, topics, pattern, "proof")
+        except (StageFailedError, GeneratorError) as error:
+            self.proof.skip(f"the load for it failed: {error}")
+        else:
+            self.proof.examine(before, load.client, topics, pattern)
         return True
+
+    def warm(self, topics: TopicSet) -> None:
+        """Load cold brokers until their cost per request is steady.
+
+        The history of the run keeps the reading at the end of the load. If that left the handlers
+        no idle time, short loads of half the size follow, so that the reading shows how far the
+        limit is.
+
+        A cold JVM reaches less than half of its speed, and its compilers take a minute or more on
+        few cores, so a fixed time would be a guess. A load whose executor is lost is repeated, as a
+        trial would be.
+
+        Raises:
+            ConfigError: a series of an exporter disagrees with the load.
+            StageFailedError, GeneratorError: more than `FAILED_MAX` loads failed.
+            GuardStopError: a guard tripped.
+        """
+        self.climbs = False
+        context, size, load_max_s = self.context, topics.message_bytes, self.load_max_s
+        context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
+        failed, names, loaded_s = 0, (f"warm-up-{number}" for number in count(1)), 0.0
+        climbs = can_climb(context, size)
+        while True:
+            try:
+                if climbs:
+                    loaded_s, has_stayed = self._climb(topics, next(names), is_cold=True)
+                    if has_stayed or load_max_s - loaded_s < SHORT_S:
+                        break
+                    climbs = False  # it was too large, and the brokers are cold still
+                if loaded_s:
+                    half = context.pattern(size, max(1, (context.history.warm_up.load or 1) // 2))
+                    pattern = _unscored(context, half, load_max_s - loaded_s)
+                else:
+                    pattern = warm_up_pattern(context, size, load_max_s)
+                steady = SteadyCostWatch(context, pattern)
+                self._offer(topics, pattern, next(names), steady.watch)
+                loaded_s += steady.loaded_s
+                break
+            except (StageFailedError, GeneratorError) as error:
+                failed += 1
+                if failed > FAILED_MAX:
+                    raise
+                context.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
+        looks = min(LOOKS_MAX, int((load_max_s - loaded_s) / (LOOK_S + LOOK_BEGUN_S)))
+        try:
+            self._read_lower_loads(topics, looks, names)
+        except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
+            text = f"the warm-up ends without its last reading: {error}"
+            context.reporter.report(PhaseStarted(text))
+
+    def _read_lower_loads(self, topics: TopicSet, looks: int, names: Iterator[str]) -> None:
+        """Halve the load until it leaves the handlers some idle time."""
+        context = self.context
+        for _ in range(looks):
+            load, idle = context.history.warm_up.load or 0, context.history.warm_up.handler_idle
+            if load <= 1 or idle is None or idle > SATURATED_IDLE:
+                return
+            pattern = context.pattern(topics.message_bytes, load // 2)
+            begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
+            self._offer(topics, _unscored(context, pattern, LOOK_S, begun_s), next(names))
+
+    def _offer(
+        self,
+        topics: TopicSet,
+        pattern: TrafficPattern,
+        name: str,
+        watch: Watch = unwatched,
+        climbing: ClimbWatch | None = None,
+    ) -> ClientWindow:
+        """Offer a load, record the reading of its last seconds, and prove the series by it.
+
+        Args:
+            name: name of the load, unique within the run.
+            climbing: watches a load that grows.
+
+        Returns:
+            The account of the producers.
+        """
+        history = self.context.history
+
+        def since_s(window: ClientWindow) -> float:
+            last_s = window.end_s - SHORT_S
+            if climbing is None:
+                return last_s
+            same_since_s = climbing.same_since_s
+            same_s = window.start_s if same_since_s is None else same_since_s
+            return max(last_s, same_s + SETTLE_S)
+
+        before, climb = self.proof.poll(), None if climbing is None else climbing.climb
+        load = offer_unscored(self.context, topics, pattern, name, watch, since_s, climb)
+        known = [each.handler_idle for each in load.windows if each.handler_idle is not None]
+        idle = min(known, default=None)
+        offers = generator_load(pattern, load.client, self.context.config.goal.validity)
+        if climbing is None:
+            at_rest = history.warm_up.idle_at_rest
+            history.warm_up = WarmUp(pattern.on_axis, idle, None, at_rest, offers)
+        else:
+            climbing.idle = idle
+            seen = (climbing.load, idle, climbing.is_short, climbing.idle_at_rest)
+            history.warm_up = WarmUp(*seen, offers)
+        self.proof.examine(before, load.client, topics, pattern)
+        return load.client
+
+    def _climb(self, topics: TopicSet, name: str, is_cold: bool = False) -> tuple[float, bool]:
+        """Offer a load that grows, and record its reading.
+
+        A step that falls short although the handlers have room may have met a moment in which
+        brokers or tasks stood still, as cold ones do. So the load grows once more, up to that step.
+
+        Args:
+            is_cold: whether the load then stays the same until the cost of a request is steady.
+
+        Returns:
+            The length of the load [s], and whether it was not too large.
+        """
+        offer = partial(self._climb_once, topics, is_cold=is_cold)
+        loaded_s, watch = offer(name, self.load_max_s)
+        left_s = self.load_max_s - loaded_s
+        if watch.is_stalled and left_s >= SHORT_S:
+            words = f"{watch.load_words} fell short of the rate although {_ROOM}: once more"
+            self.context.reporter.report(PhaseStarted(words))
+            again_s, watch = offer(f"{name}-again", left_s, watch.load)
+            loaded_s += again_s
+        return loaded_s, not watch.was_too_large
+
+    def _climb_once(
+        self,
+        topics: TopicSet,
+        name: str,
+        load_max_s: float,
+        load_most: int | None = None,
+        is_cold: bool = False,
+    ) -> tuple[float, ClimbWatch]:
+        """Offer a load that grows once.
+
+        Returns:
+            The length of the load [s], and what its watch found.
+
+        Args:
+            load_max_s: longest time under load [s].
+            load_most: the last step, at most; None for that of a warm-up.
+        """
+        context, at_rest = self.context, self.at_rest()
+        heaviest = warm_up_pattern(context, topics.message_bytes, load_max_s).on_axis
+        heaviest = min(heaviest, load_most or heaviest)
+        step_s = step_length_s(
+            context.workload.trial.sample_interval_s, reads_rates=reads_rates(context.source.nodes)
+        )
+        load_s = share_and_length(load_max_s)[1] if is_cold else load_max_s
+        stay_s = min(STEADY_S if is_cold else READ_S, load_s / 3)
+        first_max = None  # no first step harms brokers without others
+        if not context.config.cluster.is_exclusive:
+            one_per_s = context.pattern(topics.message_bytes, 1).mb_per_s * 1e6
+            first_max = int(FIRST_SHARE * at_rest.written_per_s / one_per_s)
+        climb, most = climb_within(heaviest, load_s, stay_s, step_s, first_max)
+        longest_s = load_s if is_cold else climb.steps(most) * step_s + stay_s
+        pattern = _unscored(context, context.pattern(topics.message_bytes, most), longest_s)
+        has_ended = SteadyCostWatch(context, pattern).has_ended if is_cold else read_and_end
+        late_s = LATE_COLD_S if is_cold else LATE_S
+        watch = ClimbWatch(context, pattern, climb, has_ended, late_s, at_rest.handler_idle)
+        return self._offer(topics, pattern, name, watch.watch, watch).duration_s, watch
 
 
 def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = False) -> Gates:
@@ -223,84 +384,6 @@ def _at_rest(gates: Gates) -> AtRest:
     return AtRest(0.0 if level is None else level.written.mean, gates.idle_at_rest)
 
 
-def warm_up(
-    context: RunContext,
-    load_max_s: float,
-    topics: TopicSet,
-    proof: SeriesProof | None = None,
-    at_rest: AtRest = NO_OTHERS,
-) -> None:
-    """Load cold brokers until their cost per request is steady.
-
-    The history of the run keeps the reading at the end of the load. If that left the handlers no
-    idle time, short loads of half the size follow, so that the reading shows how far the limit is.
-
-    A cold JVM reaches less than half of its speed, and its compilers take a minute or more on few
-    cores, so a fixed time would be a guess. A load whose executor is lost is repeated, as a trial
-    would be.
-
-    Args:
-        load_max_s: longest time under load [s].
-        proof: proves the exporters' series by the first load; None for no proof.
-        at_rest: see `_climb_once`.
-
-    Raises:
-        ConfigError: a series of an exporter disagrees with the load.
-        StageFailedError, GeneratorError: more than `FAILED_MAX` loads failed.
-        GuardStopError: a guard tripped.
-    """
-    context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
-    failed, numbers, loaded_s = 0, count(1), 0.0
-    climbs = can_climb(context, topics.message_bytes)
-    while True:
-        try:
-            if climbs:
-                name = f"warm-up-{next(numbers)}"
-                loaded_s, has_stayed = _climb(
-                    context, topics, load_max_s, name, proof, at_rest, is_cold=True
-                )
-                if has_stayed or load_max_s - loaded_s < SHORT_S:
-                    break
-                climbs, proof = False, None  # it was too large, and the brokers are cold still
-            pattern = _warming_pattern(context, topics.message_bytes, load_max_s, loaded_s)
-            loaded_s += _load(context, topics, pattern, next(numbers), proof)
-            break
-        except (StageFailedError, GeneratorError) as error:
-            failed += 1
-            if failed > FAILED_MAX:
-                raise
-            context.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
-    looks = min(LOOKS_MAX, int((load_max_s - loaded_s) / (LOOK_S + LOOK_BEGUN_S)))
-    try:
-        _read_lower_loads(context, topics, looks, numbers)
-    except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
-        context.reporter.report(PhaseStarted(f"the warm-up ends without its last reading: {error}"))
-
-
-def prove_series(context: RunContext, proof: SeriesProof, topics: TopicSet) -> bool:
-    """Prove the exporters' series by a light load on brokers that are warm, where that is due.
-
-    Returns:
-        Whether there was a load.
-
-    Raises:
-        ConfigError: a series of an exporter disagrees with the load.
-        GuardStopError: a guard tripped.
-    """
-    if not proof.is_due:
-        return False
-    context.reporter.report(PhaseStarted("proving the exporters' series by a light load"))
-    pattern = proof_pattern(context, topics.message_bytes)
-    before = proof.poll()
-    try:
-        load = offer_unscored(context, topics, pattern, "proof")
-    except (StageFailedError, GeneratorError) as error:
-        proof.skip(f"the load for it failed: {error}")
-    else:
-        proof.examine(before, load.client, topics, pattern)
-    return True
-
-
 def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
     """The lightest load that proves the exporters' series, at most that of a warm-up."""
     heaviest = warm_up_pattern(context, message_bytes, 2 * SHORT_S).on_axis
@@ -310,23 +393,6 @@ def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
         if load >= heaviest or is_enough(pattern, context.brokers):
             return pattern
         load = min(2 * load, heaviest)
-
-
-def _read_lower_loads(
-    context: RunContext, topics: TopicSet, looks: int, numbers: Iterator[int]
-) -> None:
-    """Halve the load until it leaves the handlers some idle time."""
-    for _ in range(looks):
-        load = context.history.warm_up.load or 0
-        if load <= 1 or not _is_saturated(context.history.warm_up):
-            return
-        pattern = context.pattern(topics.message_bytes, load // 2)
-        begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
-        _offer(context, topics, _unscored(context, pattern, LOOK_S, begun_s), next(numbers))
-
-
-def _is_saturated(seen: WarmUp) -> bool:
-    return seen.handler_idle is not None and seen.handler_idle <= SATURATED_IDLE
 
 
 def is_steady(costs: Sequence[float], interval_s: float) -> bool:
@@ -366,11 +432,8 @@ class SteadyCostWatch:
         interval_s = self._phases.sample_interval_s
 
         def look() -> float | None:
-            return (
-                None
-                if self.has_ended(channel, sampler.samples_taken(), time.time())
-                else interval_s
-            )
+            has_ended = self.has_ended(channel, sampler.samples_taken(), time.time())
+            return None if has_ended else interval_s
 
         return watching("warm-up", look, interval_s, channel.fail)
 
@@ -428,43 +491,6 @@ def _cost_ms(broker_id: int, first: BrokerSample, last: BrokerSample) -> float |
     return handler_cost_ms(window)
 
 
-def _load(
-    context: RunContext,
-    topics: TopicSet,
-    pattern: TrafficPattern,
-    number: int,
-    proof: SeriesProof | None,
-) -> float:
-    """Load until the cost is steady, and return the length of the load [s]."""
-    steady = SteadyCostWatch(context, pattern)
-    before = proof.poll() if proof else ()
-    client = _offer(context, topics, pattern, number, steady.watch)
-    if proof:
-        proof.examine(before, client, topics, pattern)
-    return steady.loaded_s
-
-
-def _offer(
-    context: RunContext,
-    topics: TopicSet,
-    pattern: TrafficPattern,
-    number: int,
-    watch: Watch = unwatched,
-) -> ClientWindow:
-    """Offer a load, record the reading of its last seconds, and return the producers' account."""
-    name = f"warm-up-{number}"
-    load = offer_unscored(context, topics, pattern, name, watch, _last_seconds)
-    at_rest = context.history.warm_up.idle_at_rest
-    found = WarmUp(
-        pattern.on_axis,
-        _lowest_idle(load.windows),
-        idle_at_rest=at_rest,
-        generator_load=generator_load(pattern, load.client, context.config.goal.validity),
-    )
-    context.history.warm_up = found
-    return load.client
-
-
 def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Validity) -> int | None:
     """The highest load that the generator can offer, by the busy share of its busiest task.
 
@@ -477,120 +503,12 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
     return max(1, int(pattern.on_axis * offered * validity.loop_busy_max / busy))
 
 
-def _last_seconds(window: ClientWindow) -> float:
-    return window.end_s - SHORT_S
-
-
-def _lowest_idle(windows: Iterable[BrokerWindow]) -> float | None:
-    return min(
-        (each.handler_idle for each in windows if each.handler_idle is not None), default=None
-    )
-
-
 def can_climb(context: RunContext, message_bytes: int) -> bool:
     """Whether a load can grow by its producers: their number, or the scale of a mix, is the
     searched axis, and they keep a rate.
     """
     axis = context.config.axis
     return axis in {NP, SCALE} and not context.pattern(message_bytes, 1).producer.closed_loop
-
-
-def _climb(
-    context: RunContext,
-    topics: TopicSet,
-    load_max_s: float,
-    name: str,
-    proof: SeriesProof | None,
-    at_rest: AtRest,
-    is_cold: bool = False,
-) -> tuple[float, bool]:
-    """Offer a load that grows, and record its reading; see `_climb_once`.
-
-    A step that falls short although the handlers have room may have met a moment in which brokers
-    or tasks stood still, as cold ones do. So the load grows once more, up to that step.
-    """
-    offer = partial(_climb_once, context, topics, is_cold=is_cold)
-    loaded_s, watch = offer(load_max_s, name, proof, at_rest)
-    left_s = load_max_s - loaded_s
-    if not watch.is_stalled or left_s < SHORT_S:
-        return loaded_s, not watch.was_too_large
-    context.reporter.report(
-        PhaseStarted(f"{watch.load_words} fell short of the rate although {_ROOM}: once more")
-    )
-    again_s, watch = offer(left_s, f"{name}-again", None, at_rest, watch.load)
-    return loaded_s + again_s, not watch.was_too_large
-
-
-def _climb_once(
-    context: RunContext,
-    topics: TopicSet,
-    load_max_s: float,
-    name: str,
-    proof: SeriesProof | None,
-    at_rest: AtRest,
-    load_most: int | None = None,
-    is_cold: bool = False,
-) -> tuple[float, ClimbWatch]:
-    """Offer a load that grows, and record its reading.
-
-    Returns:
-        The length of the load [s], and what its watch found.
-
-    Args:
-        load_max_s: longest time under load [s].
-        name: name of the load, unique within the run.
-        at_rest: what others do without our load; the first step is a small share of it.
-        load_most: the last step, at most; None for that of a warm-up.
-        is_cold: whether the load then stays the same until the cost of a request is steady.
-    """
-    heaviest = warm_up_pattern(context, topics.message_bytes, load_max_s).on_axis
-    heaviest = min(heaviest, load_most or heaviest)
-    step_s = step_length_s(
-        context.workload.trial.sample_interval_s, reads_rates=reads_rates(context.source.nodes)
-    )
-    load_s = share_and_length(load_max_s)[1] if is_cold else load_max_s
-    stay_s = min(STEADY_S if is_cold else READ_S, load_s / 3)
-    first_max = None  # no first step harms brokers without others
-    if not context.config.cluster.is_exclusive:
-        one_per_s = context.pattern(topics.message_bytes, 1).mb_per_s * 1e6
-        first_max = int(FIRST_SHARE * at_rest.written_per_s / one_per_s)
-    climb, most = climb_within(heaviest, load_s, stay_s, step_s, first_max)
-    longest_s = load_s if is_cold else climb.steps(most) * step_s + stay_s
-    pattern = _unscored(context, context.pattern(topics.message_bytes, most), longest_s)
-    steady = SteadyCostWatch(context, pattern)
-    watch = ClimbWatch(
-        context,
-        pattern,
-        climb,
-        steady.has_ended if is_cold else read_and_end,
-        LATE_COLD_S if is_cold else LATE_S,
-        at_rest.handler_idle,
-    )
-
-    def since_s(window: ClientWindow) -> float:
-        same_s = window.start_s if watch.same_since_s is None else watch.same_since_s
-        return max(_last_seconds(window), same_s + SETTLE_S)
-
-    before = proof.poll() if proof else ()
-    load = offer_unscored(context, topics, pattern, name, watch.watch, since_s, climb)
-    idle = _lowest_idle(load.windows)
-    watch.idle = idle
-    offers = generator_load(pattern, load.client, context.config.goal.validity)
-    found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle, offers)
-    context.history.warm_up = found
-    if proof:
-        proof.examine(before, load.client, topics, pattern)
-    return load.client.end_s - load.client.start_s, watch
-
-
-def _warming_pattern(
-    context: RunContext, message_bytes: int, load_max_s: float, loaded_s: float
-) -> TrafficPattern:
-    """The load that warms brokers without a climb, or after one that was too large."""
-    if not loaded_s:
-        return warm_up_pattern(context, message_bytes, load_max_s)
-    half = max(1, (context.history.warm_up.load or 1) // 2)
-    return _unscored(context, context.pattern(message_bytes, half), load_max_s - loaded_s)
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:

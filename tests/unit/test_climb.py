@@ -9,17 +9,16 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.control_channel import DriverChannel
-from jobs.trials import warm_up
-from jobs.trials.climb import READ_S, AtRest, ClimbWatch, climb_within, read_and_end
+from jobs.trials.climb import READ_S, ClimbWatch, climb_within, read_and_end
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
+from jobs.trials.warm_up import FirstLoads
 from metrics.judging.climbing import ENOUGH
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample
@@ -246,26 +245,24 @@ class Climbs:
 
     def once(
         self,
-        context: RunContext,
         _topics: object,
-        load_max_s: float,
         name: str,
-        _proof: object,
-        _at_rest: AtRest,
+        load_max_s: float,
         load_most: int | None = None,
         *,
         is_cold: bool,
     ) -> tuple[float, ClimbWatch]:
         self.offered.append((name, load_max_s, load_most))
-        watch = ClimbWatch(context, LOAD, CLIMB, read_and_end)
+        watch = ClimbWatch(self._context, LOAD, CLIMB, read_and_end)
         watch.load, watch.idle, watch.is_short = next(self._found)
         watch.was_too_large = watch.is_short
         return 12.0, watch
 
     def run(self, monkeypatch: pytest.MonkeyPatch, load_max_s: float = 60.0) -> tuple[float, bool]:
-        monkeypatch.setattr(warm_up, "_climb_once", self.once)
-        topics = cast(TopicSet, None)
-        return warm_up._climb(self._context, topics, load_max_s, "climb", None, AtRest())
+        none: Any = None
+        first = FirstLoads(self._context, none, load_max_s)
+        monkeypatch.setattr(first, "_climb_once", self.once)
+        return first._climb(none, "climb")
 
 
 def test_a_step_that_falls_short_of_idle_brokers_is_tried_once_more(

@@ -19,7 +19,7 @@ from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.load import GeneratorError
 from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
 from jobs.trials.unscored_load import UnscoredLoad
-from jobs.trials.warm_up import proof_pattern, prove_series
+from jobs.trials.warm_up import FirstLoads, proof_pattern
 from metrics.common.errors import ConfigError
 from metrics.judging.series_proof import (
     MESSAGES_LEAST,
@@ -289,14 +289,14 @@ def test_a_failed_load_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(warm_up, "offer_unscored", fail)
     monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
-    assert prove_series(context, cluster.proof, TOPIC)
+    assert FirstLoads(context, cluster.proof, 0.0).light(TOPIC)
     assert "no broker 2" in (cluster.history.series_doubt or "")
     client = ClientWindow(102.0, 122.0, COUNTS)
     monkeypatch.setattr(warm_up, "offer_unscored", lambda *_: UnscoredLoad((), client))
     proven = Cluster(BEFORE, after())
-    assert prove_series(context, proven.proof, TOPIC)
+    assert FirstLoads(context, proven.proof, 0.0).light(TOPIC)
     assert proven.history.series_doubt == ""
-    assert not prove_series(context, proven.proof, TOPIC)
+    assert not FirstLoads(context, proven.proof, 0.0).light(TOPIC)
 
 
 def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
-from typing import cast
+from types import MethodType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,15 +18,16 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.series_proof import SeriesProof
+from jobs.trials.unscored_load import UnscoredLoad
 from jobs.trials.warm_up import (
     FAILED_MAX,
     LOOK_S,
     LOOKS_MAX,
     SHORT_S,
+    FirstLoads,
     SteadyCostWatch,
     costs_between,
     is_steady,
-    warm_up,
 )
 from metrics.judging.thresholds import Validity
 from metrics.sources.beans import Role
@@ -52,7 +53,7 @@ class Loads:
 
     def __init__(self, *ends: float | Exception, capacity: float = 1e9) -> None:
         self.ends = iter(ends)
-        self.numbers: list[int] = []
+        self.names: list[str] = []
         self.patterns: list[TrafficPattern] = []
         self._capacity = capacity
 
@@ -61,28 +62,29 @@ class Loads:
         """The offered loads."""
         return [each.producers for each in self.patterns]
 
-    def first(
+    def offer(
         self,
-        context: RunContext,
-        topics: TopicSet,
+        first_loads: FirstLoads,
+        _topics: object,
         pattern: TrafficPattern,
-        number: int,
-        _proof: object = None,
-    ) -> float:
-        """The load that lasts until the cost is steady."""
+        name: str,
+        watch: MethodType | None = None,
+    ) -> None:
+        """Offer a load; the one that is watched lasts until the cost is steady."""
+        if watch is None:
+            self.look(first_loads.context, pattern, name)
+            return
         end = next(self.ends, pattern.phases.measure_s)
         if isinstance(end, Exception):
-            self.numbers.append(number)
+            self.names.append(name)
             self.patterns.append(pattern)
             raise end
-        self.look(context, topics, pattern, number)
-        return min(end, pattern.phases.measure_s)
+        self.look(first_loads.context, pattern, name)
+        cast(SteadyCostWatch, watch.__self__).loaded_s = min(end, pattern.phases.measure_s)
 
-    def look(
-        self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
-    ) -> None:
-        """Every other load."""
-        self.numbers.append(number)
+    def look(self, context: RunContext, pattern: TrafficPattern, name: str) -> None:
+        """A load that succeeds."""
+        self.names.append(name)
         self.patterns.append(pattern)
         idle = max(0.0, 1.0 - pattern.producers / self._capacity)
         context.history.warm_up = WarmUp(pattern.producers, idle)
@@ -92,8 +94,11 @@ def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60
     """The phases that a warm-up by these loads reports."""
     reporter = RecordingReporter()
     monkeypatch.setattr(module, "can_climb", lambda *_: False)
-    monkeypatch.setattr(module, "_load", loads.first)
-    monkeypatch.setattr(module, "_offer", loads.look)
+
+    def offer(first: FirstLoads, *given: Any) -> None:
+        loads.offer(first, *given)
+
+    monkeypatch.setattr(FirstLoads, "_offer", offer)
     context = SimpleNamespace(
         reporter=reporter,
         config=CONFIG,
@@ -102,14 +107,14 @@ def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60
         guards=SimpleNamespace(cap_violation=lambda _: None),
         history=TrialHistory(),
     )
-    warm_up(cast(RunContext, context), load_max_s, TOPIC)
+    FirstLoads(cast(RunContext, context), cast(SeriesProof, None), load_max_s).warm(TOPIC)
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
 def test_a_load_whose_executor_is_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = Loads(StageFailedError("task 1 was lost"), GeneratorError("no broker 2"), 20.0)
     phases = warmed(monkeypatch, loads)
-    assert loads.numbers == [1, 2, 3]
+    assert loads.names == ["warm-up-1", "warm-up-2", "warm-up-3"]
     assert phases[1:] == [
         "warming up the brokers again: task 1 was lost",
         "warming up the brokers again: no broker 2",
@@ -124,27 +129,25 @@ def test_the_first_load_proves_the_exporters_series(monkeypatch: pytest.MonkeyPa
             calls.append("poll")
             return "before"
 
-        def examine(self, before: str, client: str, *_: object) -> None:
-            calls.append(f"{before}, {client}")
+        def examine(self, before: str, client: ClientWindow, *_: object) -> None:
+            calls.append(f"{before}, {client.duration_s:g} s")
 
-    def offer(*_: object) -> str:
+    def offer(*_: object) -> UnscoredLoad:
         calls.append("load")
-        return "sent"
+        return UnscoredLoad((), ClientWindow(START_S, START_S + 12.0))
 
-    monkeypatch.setattr(module, "_offer", offer)
-    pattern = CONFIG.pattern(1_000, 4, 3)
-    context = cast(RunContext, SimpleNamespace())
-    module._load(context, TOPIC, pattern, 1, cast(SeriesProof, Proof()))
-    assert calls == ["poll", "load", "before, sent"]
-    module._load(context, TOPIC, pattern, 1, None)
-    assert calls[3:] == ["load"]
+    monkeypatch.setattr(module, "offer_unscored", offer)
+    context = cast(RunContext, SimpleNamespace(config=CONFIG, history=TrialHistory()))
+    first = FirstLoads(context, cast(SeriesProof, Proof()), 60.0)
+    first._offer(TOPIC, CONFIG.pattern(1_000, 4, 3), "warm-up-1")
+    assert calls == ["poll", "load", "before, 12 s"]
 
 
 def test_loads_that_fail_again_and_again_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = Loads(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
     with pytest.raises(StageFailedError, match="task 1 was lost"):
         warmed(monkeypatch, loads)
-    assert len(loads.numbers) == FAILED_MAX + 1
+    assert len(loads.names) == FAILED_MAX + 1
 
 
 def test_without_idle_time_lower_loads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
