@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from jobs.config.base import ConfigModel, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
-from jobs.config.suite import Conf
+from jobs.config.files import Conf
 from metrics.common.bounds import Number, UnexpectedError, Whole
 from metrics.comparing.sweeps import Claim
 

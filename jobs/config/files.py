@@ -17,10 +17,11 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 from jobs.config.base import ConfigModel, Name, nearest
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
-from metrics.common.bounds import UnexpectedError
+from metrics.common.bounds import Text, UnexpectedError
 from metrics.common.errors import ConfigError
 from metrics.traffic.profile import RateProfile
 
+Conf = Annotated[str, Text(r"\S.*", "the name of a file of conf, or a path")]
 SUFFIXES = (".yaml", ".yml")
 PROPERTIES = ".properties"
 

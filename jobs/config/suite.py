@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
-from jobs.config.files import read_conf
+from jobs.config.files import Conf, read_conf
 from jobs.config.loading import Configuration, load, load_workload
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
@@ -25,7 +25,6 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 Measure = Literal["handlers", "latency_p99", "achieved"]
 LIMIT, LOAD = "limit", "load"
 Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
-Conf = Annotated[str, Text(r"\S.*", "the name of a file of conf, or a path")]
 
 
 class Case(ConfigModel):

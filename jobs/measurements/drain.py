@@ -9,7 +9,7 @@ from typing import Any
 from jobs.measurements.fill import Fill, move_volume, volume_result
 from jobs.runs.measurement import Case, Loads
 from metrics.common.errors import ConfigError
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import Result
 from metrics.traffic.clients import ConsumerOptions
 from metrics.units import format_volume
 

@@ -10,7 +10,7 @@ from jobs.trials.measure import REPLICATED_DEADLINE_S
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing import figures
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import Result
 
 
 class Failover(HeldMeasurement):

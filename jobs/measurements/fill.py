@@ -10,7 +10,7 @@ from jobs.config import Configuration
 from jobs.runs.measurement import Case, HeldMeasurement, Loads, why_invalid
 from metrics.common.errors import NoConclusionError
 from metrics.comparing import figures
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import Result
 from metrics.trial.trial import Trial, moved_s
 from metrics.units import format_mb_per_s
 

@@ -10,9 +10,8 @@ from jobs.runs.lifecycle import Body
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case, Measurement
 from metrics.comparing import figures
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import Result, limit_result
 from metrics.reporting.summary import RunSummary
-from metrics.reporting.sweep.answer import limit_result
 from metrics.traffic.axes import axis_named
 
 

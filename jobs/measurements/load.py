@@ -12,7 +12,7 @@ from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.lifecycle import Body
 from jobs.runs.measurement import Case, Measurement, why_invalid
 from metrics.comparing import figures
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import Result
 from metrics.reporting.summary import RunSummary
 
 

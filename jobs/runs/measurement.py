@@ -20,8 +20,7 @@ from jobs.trials.holding import Holder
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.common.extensions import explain_failure
-from metrics.comparing.figures import FigureKind
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import FigureKind, Result
 from metrics.reporting.summary import RunSummary
 from metrics.trial.trial import Trial
 from search.model import Verdict

@@ -14,6 +14,7 @@ from jobs.console.printing import make_reporter
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.comparing.figures import case_words, load_sweep, short
 from metrics.planning.provisioning import (
     BETWEEN_RUNS,
     Demand,
@@ -26,7 +27,6 @@ from metrics.planning.setups import DAY_S, setups_of, smallest_setup
 from metrics.reporting.files import write_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary
-from metrics.reporting.sweep.answer import case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE
 from metrics.trial.trial import ALL_BROKERS
@@ -170,7 +170,7 @@ def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> No
         ConfigError: the sweep does not exist, or does not ask for limits.
         NoConclusionError: none of the set-ups carries the demand.
     """
-    answer = load_answer(folder / "sweep.json")
+    answer = load_sweep(folder / "sweep.json")
     if answer.asks != "limit" or answer.unit != "MB/s":
         raise ConfigError(
             f"the sweep {answer.sweep_id} states {answer.figure}; expected a sweep of limits in "

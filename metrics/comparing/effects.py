@@ -93,6 +93,9 @@ BETWEEN_STARTS_SD = 0.08
 logarithm. 17 ready experiments with 38 cases, measured on two days on one disk, gave 0.06 (0.04 to
 0.10, 21 degrees of freedom) within an experiment. The constant is larger, so that intervals are
 still correct on a less quiet day."""
+BETWEEN_NIGHTS_SD = 0.05
+"""Assumed standard deviation between measurements on different days, divided by the mean, without
+another statement [ratio]."""
 
 
 @dataclass(frozen=True)

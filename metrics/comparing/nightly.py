@@ -20,6 +20,7 @@ from typing import Annotated
 from metrics.common.bounds import Number
 from metrics.comparing.cause import VERSIONS, changed_release, release_of
 from metrics.comparing.effects import (
+    BETWEEN_NIGHTS_SD,
     NIGHT_ALPHA,
     REFERENCE_NIGHTS,
     Conclusion,
@@ -55,7 +56,7 @@ class Noise:
         weight: weight of the statement [nights].
     """
 
-    cv: Annotated[float, Number(0, 2, above=True)] = 0.05
+    cv: Annotated[float, Number(0, 2, above=True)] = BETWEEN_NIGHTS_SD
     weight: Annotated[float, Number(1, 1_000, "nights")] = 8.0
 
 

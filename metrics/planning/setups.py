@@ -8,13 +8,9 @@ from typing import Annotated
 
 from metrics.columns import Column
 from metrics.common.errors import ConfigError
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import BROKERS_KEY, PROPERTIES_PREFIX, Result
 from metrics.units import format_size
 
-BROKERS_KEY = "cluster.testbed.brokers"
-"""Full path of the number of brokers that a run starts."""
-PROPERTIES_PREFIX = "cluster.testbed.properties."
-"""Full path of the brokers' properties, before the name of one."""
 SIZES = (
     BROKERS_KEY,
     f"{PROPERTIES_PREFIX}cpus",

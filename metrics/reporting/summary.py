@@ -5,9 +5,9 @@ The JSON Schema of summary.json, generated from `RunSummary`.
 `python -m metrics.reporting.summary docs/summary.schema.json` updates the file; a test
 fails while it is out of date.
 
-The measurement of runs of older versions, and the kind of its figure, which they did not record.
+The measurement of runs of older versions, which did not record it.
 
-Newer runs have the measurement in the table `runs` and in summary.json; sweep.json has the kind.
+Newer runs have the measurement in the table `runs` and in summary.json.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from metrics.columns import as_document, fields_of, restored
 from metrics.common.errors import ConfigError
-from metrics.comparing import figures
-from metrics.comparing.figures import FigureKind
 from metrics.judging.disk_proof import proof_of
 from metrics.reporting.files import write_atomic
 from metrics.reporting.impact import Impact
@@ -299,11 +297,6 @@ def inferred_measurement(
     if volumes:
         return "drain" if 0 in volumes else "fill"
     return LOAD if trials or status == "done" else LIMIT
-
-
-def figure_kind_of(measurement: str) -> FigureKind:
-    """The kind of figure of a measurement in a sweep.json that does not state it."""
-    return {LIMIT: figures.LIMIT, LOAD: figures.ACKNOWLEDGED}.get(measurement, figures.TIME)
 
 
 if __name__ == "__main__":

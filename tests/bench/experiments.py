@@ -27,9 +27,10 @@ from jobs.config.experiment import Experiment
 from jobs.config.files import names_in
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import load_summary
-from metrics.reporting.sweep.answer import SweepAnswer, load_answer
+from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.reporting.sweep.charts import write_sweep_chart
 from tests.support.commands import ROOT
+from tests.support.sweeps import load_answer
 
 PAGES = ROOT / "docs" / "experiments"
 RUN_S = 1_800.0

@@ -14,12 +14,11 @@ from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.testbed.handle import Testbed
 from jobs.trials.unclean_stop import AFTER_SHARE
 from metrics.common.errors import ConfigError
-from metrics.comparing.sweeps import Result
-from metrics.reporting.sweep.answer import load_answer
+from metrics.comparing.figures import Result
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
-from tests.support.sweeps import sweep_of, sweeping
+from tests.support.sweeps import load_answer, sweep_of, sweeping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from jobs.campaigns.sweep.body import SweepRun
@@ -15,8 +16,20 @@ from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
+from metrics.columns import restored
 from metrics.common.errors import NoConclusionError
-from metrics.comparing.sweeps import Result
+from metrics.comparing import figures
+from metrics.comparing.figures import Result
+from metrics.comparing.sweeps import Claim
+from metrics.reporting.sweep.answer import SweepAnswer
+
+
+def load_answer(path: Path) -> SweepAnswer:
+    """The answer whose sweep.json is at this path."""
+    claims = json.loads(path.read_text(encoding="utf-8")).get("claims", ())
+    found = figures.load_sweep(path)
+    own = {each.name: getattr(found, each.name) for each in fields(found)}
+    return SweepAnswer(**own, claims=tuple(restored(Claim, each) for each in claims))
 
 
 def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:

@@ -17,7 +17,8 @@ from metrics.comparing.effects import (
     conclude,
     paired_effect,
 )
-from metrics.comparing.sweeps import SIZE, Claim, Result, Verdict, judge_claim
+from metrics.comparing.figures import Result
+from metrics.comparing.sweeps import SIZE, Claim, Verdict, judge_claim
 from metrics.trial.counts import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client

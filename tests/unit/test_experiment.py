@@ -13,7 +13,7 @@ from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import load_sweep
 from jobs.config.files import names_in
 from jobs.sweep import sweep
-from metrics.comparing.sweeps import CASE
+from metrics.comparing.figures import CASE
 from tests.bench.experiments import REMARK, page_of, remark_in
 from tests.support.commands import ROOT
 

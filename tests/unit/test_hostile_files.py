@@ -12,8 +12,8 @@ from jobs.runs.run_lock import is_locked
 from metrics.common.errors import ConfigError
 from metrics.reporting.known_runs import TAGS, known_runs, tags_of
 from metrics.reporting.summary import load_summary
-from metrics.reporting.sweep.answer import load_answer
 from tests.support.robustness import assert_ends_soon
+from tests.support.sweeps import load_answer
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{after}: &{after} [{', '.join([f'*{before}'] * 9)}]\n"

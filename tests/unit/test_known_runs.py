@@ -23,7 +23,7 @@ from jobs.runs.run_lock import is_locked, run_lock
 from metrics.common.errors import ConfigError, TryLaterError
 from metrics.comparing.effects import Side
 from metrics.comparing.figures import ACKNOWLEDGED
-from metrics.comparing.sweeps import Result as Figure
+from metrics.comparing.figures import Result as Figure
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
 from metrics.reporting.nightly import CaseReport, NightReport, write_night
 from metrics.reporting.summary import trial_document, write_summary

@@ -12,7 +12,7 @@ from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case, require_measurable, result_at
 from metrics.common.errors import ConfigError
-from metrics.reporting.summary import figure_kind_of, inferred_measurement, trial_document
+from metrics.reporting.summary import inferred_measurement, trial_document
 from tests.support.commands import ROOT
 from tests.support.rows import trial
 
@@ -105,4 +105,3 @@ def test_older_runs_have_the_measurement_that_follows_from_their_results() -> No
     assert inferred_measurement(False, [{}]) == "load"
     assert inferred_measurement(False, [], "done") == "load"
     assert inferred_measurement(False, [], "failed") == "limit"
-    assert all(figure_kind_of(name) == measurement_named(name).figure for name in own_names())

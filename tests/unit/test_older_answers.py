@@ -24,10 +24,9 @@ from metrics.comparing.figures import TIME
 from metrics.reporting.known_runs import known_runs
 from metrics.reporting.page.page import is_held
 from metrics.reporting.summary import load_summary
-from metrics.reporting.sweep.answer import load_answer
 from tests.support.commands import ROOT
 from tests.support.report_rows import summary_of_sizes
-from tests.support.sweeps import sweeping
+from tests.support.sweeps import load_answer, sweeping
 
 OLDER = ROOT / "tests" / "data" / "older-sweep"
 RUNS = ROOT / "tests" / "data" / "older-runs"

@@ -15,17 +15,17 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.plan import plan
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.figures import ACKNOWLEDGED, LIMIT
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import ACKNOWLEDGED, LIMIT, Result
 from metrics.planning.setups import setups_of
 from metrics.reporting.summary import RunSummary, write_summary
-from metrics.reporting.sweep.answer import SweepAnswer, load_answer
+from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
 from metrics.windows.use import Resource
 from search.model import Bracket
 from tests.support.frozen import lost_keys
 from tests.support.rows import traffic
+from tests.support.sweeps import load_answer
 
 POINT = make_boundary(
     Bracket(720, 756), NP, traffic(1, 1_000, 250.0, brokers=3), trials=4, limited_by=Resource.DISK

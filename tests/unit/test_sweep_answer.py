@@ -17,17 +17,19 @@ from jobs.campaigns.campaign import measurement_named, own_names
 from jobs.campaigns.sweep.body import axes_of, in_order
 from jobs.campaigns.sweep.cases import load_sweep
 from jobs.campaigns.sweep.from_tables import answer_from, results_of
+from metrics.comparing.axis_effects import effects_of, sentence
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
-from metrics.comparing.figures import LIMIT, TIME, FigureKind
-from metrics.comparing.sweeps import CASE, Result, effects_of, recommendations
+from metrics.comparing.figures import CASE, LIMIT, TIME, FigureKind, Result
+from metrics.comparing.sweeps import recommendations
 from metrics.reporting.summary import RunSummary, trial_document
-from metrics.reporting.sweep.answer import SweepAnswer, load_answer, sentence
+from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.reporting.sweep.charts import sweep_page, sweep_specs, write_sweep_chart
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys
 from tests.support.report_rows import summary_of_sizes
 from tests.support.rows import PATTERN, trial
 from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
+from tests.support.sweeps import load_answer
 from tests.support.vega_lite import fits_schema
 
 THREADS = "cluster.testbed.properties.num.io.threads"

@@ -29,14 +29,12 @@ from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed import facade
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
+from metrics.comparing.axis_effects import AxisEffect, effects_of, sentence
 from metrics.comparing.cause import changed_release, release_of
-from metrics.comparing.effects import Conclusion, Side, conclude
-from metrics.comparing.nightly import Noise
-from metrics.comparing.sweeps import AxisEffect, Result, effects_of
-from metrics.planning.setups import PROPERTIES_PREFIX
+from metrics.comparing.effects import BETWEEN_NIGHTS_SD, Conclusion, Side, conclude
+from metrics.comparing.figures import PROPERTIES_PREFIX, Result, figure, limit_result
 from metrics.reporting.files import write_file
 from metrics.reporting.summary import RunSummary, load_summary
-from metrics.reporting.sweep.answer import figure, limit_result, sentence
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import Difference, difference
 from metrics.traffic.axes import MESSAGE_BYTES, NP, SCALE, axis_named
@@ -262,10 +260,6 @@ AXIS = "run"
 SEARCHED = 0
 """Stands for the message size of limits that searched along the size."""
 DIFFERENCES_SHOWN = 12
-BETWEEN_NIGHTS = Noise().cv
-"""Assumed difference between two runs of the same brokers, beyond the intervals of their limits
-[ratio]. It is the default for nights, as two runs do not show it."""
-
 Kind = tuple[str, str, str]
 """The kind of a limit: its goal, the state of the cluster, and the axis of the search. Limits of
 different kinds do not compare."""
@@ -351,7 +345,7 @@ def _effects(
     found = [
         replace(each, where=_where(kind) if len(results) > 1 else {})
         for kind, own in results.items()
-        for each in effects_of(own, {AXIS: names}, between_sd=BETWEEN_NIGHTS)
+        for each in effects_of(own, {AXIS: names}, between_sd=BETWEEN_NIGHTS_SD)
     ]
     conclusions = conclude([each.effect for each in found], min_effect)
     return [
@@ -405,7 +399,7 @@ def _sentences(
     if len(changed) > DIFFERENCES_SHOWN:
         yield f"{len(changed) - DIFFERENCES_SHOWN} more facts of the environments differ"
     yield (
-        f"the intervals include the precision of each limit, and assume {BETWEEN_NIGHTS:.0%} "
+        f"the intervals include the precision of each limit, and assume {BETWEEN_NIGHTS_SD:.0%} "
         "(standard deviation) between runs; redline compare --a … --b … loads both sides in turns, "
         "and needs no such assumption"
     )

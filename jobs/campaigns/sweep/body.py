@@ -24,7 +24,7 @@ from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.sweeps import CASE, Result
+from metrics.comparing.figures import CASE, Result
 from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.rows import SweepCase as RecordedCase

@@ -17,8 +17,7 @@ from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.runs.measurement import Case, Measurement, require_measurable
 from metrics.common.errors import ConfigError
-from metrics.comparing.sweeps import CASE
-from metrics.planning.setups import PROPERTIES_PREFIX
+from metrics.comparing.figures import CASE, PROPERTIES_PREFIX
 
 _REMEDIES = {"trials": "set repeats instead"}
 """Key that a measurement does not take → its remedy where that is not to remove the key."""

@@ -13,7 +13,7 @@ from typing import Any
 from jobs.campaigns.campaign import measurement_named
 from jobs.runs.measurement import Measurement, explaining
 from metrics.common.errors import ConfigError
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import Result
 from metrics.reporting.summary import RunSummary, inferred_measurement, load_summary, trial_document
 from metrics.reporting.summary_tables import summary_of
 from metrics.reporting.sweep.answer import SweepAnswer

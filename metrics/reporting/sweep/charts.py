@@ -9,12 +9,11 @@ from typing import Any
 
 import altair as alt
 
-from metrics.comparing.sweeps import CASE, Result
-from metrics.planning.setups import BROKERS_KEY
+from metrics.comparing.figures import BROKERS_KEY, CASE, Result, case_words, short
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import specification
 from metrics.reporting.files import write_atomic
-from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
+from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.reporting.templating import render
 from metrics.units import format_size
 

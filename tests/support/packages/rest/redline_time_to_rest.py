@@ -7,8 +7,7 @@ from typing import Any
 
 from jobs.runs.measurement import HeldMeasurement, Loads, result_at
 from metrics.common.errors import NoConclusionError
-from metrics.comparing.figures import FigureKind
-from metrics.comparing.sweeps import Result
+from metrics.comparing.figures import FigureKind, Result
 from search.model import Verdict
 
 
