@@ -75,10 +75,10 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     With two RUN_ID the command compares the limits that these runs of OUT found, without any load.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.campaigns.compare.answer import Effort
-    from jobs.campaigns.compare.body import ComparisonRun
-    from jobs.campaigns.compare.sides import compare_finished, load_sides, require_memory
     from jobs.console.printing import make_reporter
+    from jobs.features.compare.answer import Effort
+    from jobs.features.compare.body import ComparisonRun
+    from jobs.features.compare.sides import compare_finished, load_sides, require_memory
     from jobs.runs.launch import launch
     from metrics.comparing.effects import Side
 

@@ -62,8 +62,8 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.config.metrics_registry import load_rules
-    from jobs.runs.planning import limits_of
-    from metrics.planning.exports import Allowance, alert_rules, capacity, lowest_limit, quotas
+    from jobs.features.plan.planning import limits_of
+    from metrics.features.plan.exports import Allowance, alert_rules, capacity, lowest_limit, quotas
     from metrics.planning.provisioning import limit_at
     from metrics.reporting.files import write_file
     from metrics.reporting.summary import load_summary

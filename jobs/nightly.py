@@ -45,9 +45,9 @@ def nightly(
     night has no earlier one to compare with, and ends with 0.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.campaigns.nightly.body import NightRun
     from jobs.config.base import is_name
-    from jobs.config.suite import configuration_of, load_suite
+    from jobs.features.nightly.body import NightRun
+    from jobs.features.nightly.suite import configuration_of, load_suite
     from jobs.runs.launch import launch
     from jobs.runs.lifecycle import new_run_id
 

@@ -44,8 +44,8 @@ def sweep(
     answer.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.campaigns.sweep.body import SweepRun, require_begun
-    from jobs.campaigns.sweep.cases import load_sweep
+    from jobs.features.sweep.body import SweepRun, require_begun
+    from jobs.features.sweep.cases import load_sweep
     from jobs.runs.launch import launch
 
     loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)

@@ -175,9 +175,8 @@ def load_sweep(path: Path) -> SweepRecord:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         document.setdefault("named", {})  # older versions wrote neither it nor the kind
-        own = {
-            item.name: document[item.name] for item in fields(SweepRecord) if item.name != "kind"
-        }
+        names = {each.name for each in fields(SweepRecord)} - {"kind"}
+        own = {name: document[name] for name in names}
         results = tuple(restored(Result, each) for each in document["results"])
         own["axes"] = {path: tuple(values) for path, values in document["axes"].items()}
         older = {"limit": LIMIT, "load": ACKNOWLEDGED}.get(document["asks"], TIME)

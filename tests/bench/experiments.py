@@ -22,13 +22,13 @@ from pathlib import Path
 
 import click
 
-from jobs.campaigns.sweep.cases import load_sweep
-from jobs.config.experiment import Experiment
 from jobs.config.files import names_in
+from jobs.features.sweep.cases import load_sweep
+from jobs.features.sweep.experiment import Experiment
 from metrics.common.errors import ConfigError
+from metrics.features.sweep.answer import SweepAnswer
+from metrics.features.sweep.charts import write_sweep_chart
 from metrics.reporting.summary import load_summary
-from metrics.reporting.sweep.answer import SweepAnswer
-from metrics.reporting.sweep.charts import write_sweep_chart
 from tests.support.commands import ROOT
 from tests.support.sweeps import load_answer
 

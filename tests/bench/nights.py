@@ -20,7 +20,7 @@ from scipy.special import stdtr
 
 from metrics.comparing import effects
 from metrics.comparing.effects import NIGHT_ALPHA, Conclusion, conclude
-from metrics.comparing.nightly import NightRule, Noise, compare_merits
+from metrics.features.nightly.judging import NightRule, Noise, compare_merits
 
 CASES = 5
 HISTORY = 30

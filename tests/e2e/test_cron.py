@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.config.suite import configuration_of, load_suite
+from jobs.features.nightly.suite import configuration_of, load_suite
 from jobs.runs.resumption import config_text
 from jobs.setup.places import cache_dir
 from jobs.testbed.launcher import cluster_file, start

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.campaigns.compare.answer import Effort
-from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.sides import load_sides
 from jobs.config.link import Link
 from jobs.console.events import RecordingReporter
+from jobs.features.compare.answer import Effort
+from jobs.features.compare.body import ComparisonRun
+from jobs.features.compare.sides import load_sides
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.options import RunOptions

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.campaigns.compare.answer import Effort
-from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.sides import load_sides
 from jobs.cluster.connect import connect
 from jobs.config.source import yaml_text
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
+from jobs.features.compare.answer import Effort
+from jobs.features.compare.body import ComparisonRun
+from jobs.features.compare.sides import load_sides
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.options import RunOptions

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.campaigns.sweep.from_tables import read_sweep
 from jobs.console.events import RecordingReporter
+from jobs.features.sweep.from_tables import read_sweep
 from jobs.testbed.handle import Testbed
 from metrics.tables.store import TableStore
 from tests.support.added_packages import add_project

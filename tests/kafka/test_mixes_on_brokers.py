@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.campaigns.nightly.body import NightRun
 from jobs.config import load
-from jobs.config.suite import configuration_of, load_suite
 from jobs.console.events import RecordingReporter
+from jobs.features.nightly.body import NightRun
+from jobs.features.nightly.suite import configuration_of, load_suite
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import execute

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.from_tables import read_sweep
 from jobs.console.events import RecordingReporter, TrialFinished
+from jobs.features.sweep.cases import load_sweep
+from jobs.features.sweep.from_tables import read_sweep
 from jobs.testbed.handle import Testbed
 from jobs.trials.unclean_stop import AFTER_SHARE
 from metrics.common.errors import ConfigError

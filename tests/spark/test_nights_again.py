@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chispa import assert_df_equality
 
-from jobs.campaigns.nightly import body as nights
-from jobs.campaigns.nightly.body import NightRun
-from jobs.config.suite import Case, Suite, configuration_of
 from jobs.console.events import Plan, RecordingReporter
+from jobs.features.nightly import body as nights
+from jobs.features.nightly.body import NightRun
+from jobs.features.nightly.suite import Case, Suite, configuration_of
 from jobs.runs import lifecycle
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute

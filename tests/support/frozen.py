@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from jobs.cli import redline
 from jobs.config.base import all_keys
-from jobs.config.schemas import MODELS
 from jobs.console.events import PlanShown
 from jobs.console.reporters import plain_event
+from jobs.features.schemas import MODELS
 from metrics.common import errors
 from metrics.common.errors import RedlineError, TerminatedError
 from metrics.reporting.summary import summary_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from jobs.config.suite import Case, Suite
+from jobs.features.nightly.suite import Case, Suite
 from metrics.tables.rows import CaseRow
 
 DAY_S = 86_400.0

@@ -6,7 +6,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from jobs.runs.planning import limits_of
+from jobs.features.plan.planning import limits_of
 from metrics.planning.provisioning import Demand, provision
 from metrics.reporting.summary import RunSummary
 from metrics.tables.store import TableStore

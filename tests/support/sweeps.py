@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jobs.campaigns.sweep.body import SweepRun
-from jobs.campaigns.sweep.cases import Sweep, load_sweep
 from jobs.console.events import Reporter
+from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep.cases import Sweep, load_sweep
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.options import RunOptions
@@ -20,14 +20,14 @@ from metrics.columns import restored
 from metrics.common.errors import NoConclusionError
 from metrics.comparing import figures
 from metrics.comparing.figures import Result
-from metrics.comparing.sweeps import Claim
-from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.features.sweep.answer import SweepAnswer
+from metrics.features.sweep.findings import Claim
 
 
 def load_answer(path: Path) -> SweepAnswer:
     """The answer whose sweep.json is at this path."""
-    claims = json.loads(path.read_text(encoding="utf-8")).get("claims", ())
     found = figures.load_sweep(path)
+    claims = json.loads(path.read_text(encoding="utf-8")).get("claims", ())
     own = {each.name: getattr(found, each.name) for each in fields(found)}
     return SweepAnswer(**own, claims=tuple(restored(Claim, each) for each in claims))
 

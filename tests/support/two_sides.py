@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from jobs.campaigns.compare.answer import load_of_cluster
+from jobs.features.compare.answer import load_of_cluster
 from metrics.comparing.effects import Side
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
@@ -26,7 +26,7 @@ def steady_machine(_trial: int) -> float:
 
 @dataclass
 class TwoSides:
-    """Two sides that make trials; a `jobs.campaigns.compare.answer.Hold`.
+    """Two sides that make trials; a `jobs.features.compare.answer.Hold`.
 
     Attributes:
         capacity: side → capacity of a broker [MB/s].

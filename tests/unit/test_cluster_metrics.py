@@ -14,7 +14,7 @@ from jobs.config.metrics_registry import (
     NodeExporter,
     Prometheus,
 )
-from jobs.config.schemas import schema_of
+from jobs.features.schemas import schema_of
 from metrics.common.errors import ConfigError
 
 PROMETHEUS = "cluster.metrics={prometheus: {port: 9404, rules: strimzi}}"

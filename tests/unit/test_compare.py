@@ -12,7 +12,9 @@ import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.compare.answer import (
+from jobs.compare import compare
+from jobs.console.events import Level, Notice, RecordingReporter
+from jobs.features.compare.answer import (
     CaseComparer,
     ComparedSize,
     ComparisonAnswer,
@@ -23,7 +25,7 @@ from jobs.campaigns.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.campaigns.compare.body import (
+from jobs.features.compare.body import (
     ComparisonRun,
     bound_table,
     differences_table,
@@ -31,7 +33,7 @@ from jobs.campaigns.compare.body import (
     sentence,
     sentences,
 )
-from jobs.campaigns.compare.sides import (
+from jobs.features.compare.sides import (
     SideSetup,
     load_sides,
     needed_bytes,
@@ -39,8 +41,6 @@ from jobs.campaigns.compare.sides import (
     settings_of,
     share_brokers,
 )
-from jobs.compare import compare
-from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import TimeBudget
 from jobs.runs.lifecycle import RunState

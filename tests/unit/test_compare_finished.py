@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.compare.sides import compare_finished
 from jobs.compare import compare
 from jobs.console.events import Notice, RecordingReporter
+from jobs.features.compare.sides import compare_finished
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.trial.trial import ALL_BROKERS, offline_state

@@ -11,7 +11,8 @@ from typing import cast
 
 import pytest
 
-from jobs.campaigns.compare.answer import (
+from jobs.config.goal import GuardLimits, OwnerBounds
+from jobs.features.compare.answer import (
     EXCESS,
     SATURATED_ACHIEVED_SHARE,
     STEADY_LOWER,
@@ -21,8 +22,7 @@ from jobs.campaigns.compare.answer import (
     Effort,
     is_full,
 )
-from jobs.campaigns.compare.body import ComparisonRun
-from jobs.config.goal import GuardLimits, OwnerBounds
+from jobs.features.compare.body import ComparisonRun
 from jobs.runs.lifecycle import RunState
 from jobs.trials.guards import Guards
 from metrics.common.errors import NoConclusionError

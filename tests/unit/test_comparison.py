@@ -18,7 +18,7 @@ from metrics.comparing.effects import (
     paired_effect,
 )
 from metrics.comparing.figures import Result
-from metrics.comparing.sweeps import SIZE, Claim, Verdict, judge_claim
+from metrics.features.sweep.findings import SIZE, Claim, Verdict, judge_claim
 from metrics.trial.counts import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client

@@ -24,9 +24,9 @@ from jobs.config import (
 )
 from jobs.config.base import section_model
 from jobs.config.overrides import SECTIONS, own_name
-from jobs.config.suite import Suite, load_suite
+from jobs.features.nightly.suite import Suite, load_suite
 from metrics.common.errors import ConfigError
-from metrics.comparing.nightly import Noise
+from metrics.features.nightly.judging import Noise
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 from metrics.traffic.pattern import TopicOptions

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.campaigns.sweep.cases import load_sweep
 from jobs.config.loading import load_cluster, load_goal, load_workload
+from jobs.features.sweep.cases import load_sweep
 from jobs.plan import plan
 from jobs.trials.control_server import _MALFORMED, TaskChannel, _message
 from metrics.common.errors import RedlineError

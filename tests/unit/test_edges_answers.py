@@ -18,20 +18,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.campaigns.nightly.body import write_junit
 from jobs.config.files import load_rate_profile
 from jobs.config.loading import load_cluster, load_workload
 from jobs.config.metrics_registry import load_rules
-from jobs.config.suite import load_suite
 from jobs.engine.consuming.stream import FetchStream
 from jobs.engine.network.transport import FrameReader, correlation_id_of
 from jobs.engine.producing.control_requests import init_answer, leaders_in
 from jobs.engine.producing.protocol import decode_produce_response
+from jobs.features.nightly.body import write_junit
+from jobs.features.nightly.suite import load_suite
 from jobs.runs.run_lock import is_locked
 from jobs.testbed.profile import load_profile
 from metrics.columns import row_of
+from metrics.features.nightly.report import CaseReport, NightReport
 from metrics.reporting.known_runs import known_runs, write_index
-from metrics.reporting.nightly import CaseReport, NightReport
 from metrics.reporting.notebook_display import table_html
 from metrics.sources.exposition import Poll, is_cut_off, kind_of, parse_series, series_of
 from metrics.sources.series_choice import choose

@@ -9,9 +9,9 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from jobs.campaigns.sweep.body import SweepRun
-from jobs.campaigns.sweep.cases import load_sweep
 from jobs.config.files import names_in
+from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep.cases import load_sweep
 from jobs.sweep import sweep
 from metrics.comparing.figures import CASE
 from tests.bench.experiments import REMARK, page_of, remark_in

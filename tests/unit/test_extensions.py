@@ -15,9 +15,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.campaign import measurement_named
-from jobs.campaigns.sweep.body import SweepRun
-from jobs.campaigns.sweep.cases import case_of, load_sweep
-from jobs.campaigns.sweep.from_tables import results_of
 from jobs.checks.finding import Severity
 from jobs.checks.survey import Needs
 from jobs.config import load
@@ -27,6 +24,9 @@ from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
 from jobs.features.doctor.machine import extension_findings
+from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep.cases import case_of, load_sweep
+from jobs.features.sweep.from_tables import results_of
 from jobs.runs import measurement
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.fixed_load import FixedLoadRun
@@ -40,7 +40,7 @@ from metrics.common.extensions import (
     installed_names,
     load_extension,
 )
-from metrics.comparing.nightly import is_instrument
+from metrics.features.nightly.judging import is_instrument
 from metrics.reporting.summary import trial_document
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.source import MetricsSource

@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.sweep.cases import load_sweep
 from jobs.checks.cluster import permission_rules
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, Partition
 from jobs.cluster.given_topics import fitted, given_topics, notes, warnings
@@ -21,6 +20,7 @@ from jobs.cluster.topic_plan import leftovers, mark_of, topic_name
 from jobs.cluster.topics import TopicError, Topics
 from jobs.config import Cluster, Configuration, load
 from jobs.console.events import RecordingReporter
+from jobs.features.sweep.cases import load_sweep
 from jobs.runs.estimate import plan_of
 from jobs.runs.limit import LimitRun
 from jobs.trials.canaries import NO_CANARIES, open_canaries

@@ -10,10 +10,10 @@ from jobs.config.loading import load_cluster, load_workload
 from jobs.config.omb import PREFIX
 from jobs.runs.run_lock import is_locked
 from metrics.common.errors import ConfigError
+from metrics.comparing.figures import load_sweep
 from metrics.reporting.known_runs import TAGS, known_runs, tags_of
 from metrics.reporting.summary import load_summary
 from tests.support.robustness import assert_ends_soon
-from tests.support.sweeps import load_answer
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{after}: &{after} [{', '.join([f'*{before}'] * 9)}]\n"
@@ -52,6 +52,6 @@ def test_deep_json_of_an_earlier_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not the summary of a run"):
         load_summary(run / "summary.json")
     with pytest.raises(ConfigError, match="is not the answer of a sweep"):
-        load_answer(run / "sweep.json")
+        load_sweep(run / "sweep.json")
     assert tags_of(run) == ()
     assert {each.status for each in known_runs(tmp_path, is_locked)} == {"unreadable"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from jobs.campaigns.compare.answer import (
+from jobs.features.compare.answer import (
     CaseComparer,
     ComparedSize,
     ComparisonAnswer,
@@ -24,10 +24,10 @@ from metrics.common.errors import ConfigError, TryLaterError
 from metrics.comparing.effects import Side
 from metrics.comparing.figures import ACKNOWLEDGED
 from metrics.comparing.figures import Result as Figure
+from metrics.features.nightly.report import CaseReport, NightReport, write_night
+from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
-from metrics.reporting.nightly import CaseReport, NightReport, write_night
 from metrics.reporting.summary import trial_document, write_summary
-from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.rows import Outcome
 from metrics.trial.trial import offline_state
 from tests.support.report_rows import RUN_ID, summary_of_sizes

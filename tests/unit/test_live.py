@@ -25,7 +25,7 @@ from jobs.live.messages import Messages
 from jobs.live.metrics import LiveMetrics
 from jobs.options import ListenAddress
 from metrics.common.errors import ConfigError, GuardStopError, RegressionError
-from metrics.planning.exports import HEADROOM_SERIES
+from metrics.features.plan.exports import HEADROOM_SERIES
 from tests.support.commands import ROOT
 from tests.support.evidence import broker
 from tests.support.processes import PATIENCE_S

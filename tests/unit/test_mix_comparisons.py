@@ -12,7 +12,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.campaign import Turn
-from jobs.campaigns.compare.answer import (
+from jobs.compare import compare
+from jobs.features.compare.answer import (
     CaseComparer,
     ComparedSize,
     Effort,
@@ -22,9 +23,8 @@ from jobs.campaigns.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.campaigns.compare.body import ComparisonRun, bound_table, effects_table, sentence
-from jobs.campaigns.compare.sides import load_sides
-from jobs.compare import compare
+from jobs.features.compare.body import ComparisonRun, bound_table, effects_table, sentence
+from jobs.features.compare.sides import load_sides
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.effects import Conclusion, Side, achieved_share
 from metrics.traffic.axes import SCALE

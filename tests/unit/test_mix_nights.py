@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.nightly.body import case_reports, rule_of
-from jobs.campaigns.nightly.measurement import (
+from jobs.features.nightly.body import case_reports, rule_of
+from jobs.features.nightly.measurement import (
     CaseMeasurer,
     Night,
     config_of,
@@ -20,12 +20,12 @@ from jobs.campaigns.nightly.measurement import (
     plan_of,
     settings_of,
 )
-from jobs.config.suite import Suite, configuration_of, load_suite
+from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.nightly import judge_night
-from metrics.reporting.nightly import NightReport, night_document
+from metrics.features.nightly.judging import judge_night
+from metrics.features.nightly.report import NightReport, night_document
 from metrics.tables.boundary import make_boundary
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.traffic.axes import SCALE

@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.export import export
+from jobs.features.plan.planning import limits_of
 from jobs.plan import plan
-from jobs.runs.planning import limits_of
 from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import (
     BETWEEN_RUNS,

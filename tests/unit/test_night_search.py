@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.nightly.measurement import CaseMeasurer, Night
-from jobs.config.suite import Case, configuration_of
 from jobs.console.events import RecordingReporter
+from jobs.features.nightly.measurement import CaseMeasurer, Night
+from jobs.features.nightly.suite import Case, configuration_of
 from jobs.runs import limit
 from jobs.runs.limit import LimitRun
 from jobs.trials.context import TrialHistory

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.nightly.body import (
+from jobs.console.events import RecordingReporter
+from jobs.features.nightly.body import (
     NightRun,
     case_reports,
     judged_row,
@@ -23,8 +24,7 @@ from jobs.campaigns.nightly.body import (
     rule_of,
     write_junit,
 )
-from jobs.config.suite import configuration_of
-from jobs.console.events import RecordingReporter
+from jobs.features.nightly.suite import configuration_of
 from jobs.nightly import nightly
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import RunState, execute
@@ -33,8 +33,8 @@ from jobs.runs.resumption import config_text
 from jobs.traffic import traffic
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
-from metrics.comparing.nightly import NightComparison, judge_night
-from metrics.reporting.nightly import (
+from metrics.features.nightly.judging import NightComparison, judge_night
+from metrics.features.nightly.report import (
     CaseReport,
     NightReport,
     case_report,

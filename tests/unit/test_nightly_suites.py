@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.campaigns.nightly.body import rule_of
-from jobs.campaigns.nightly.measurement import config_of, load_of, plan_of, settings_of
-from jobs.config.suite import Suite, configuration_of, load_suite
+from jobs.features.nightly.body import rule_of
+from jobs.features.nightly.measurement import config_of, load_of, plan_of, settings_of
+from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.nightly import Noise
+from metrics.features.nightly.judging import Noise
 from tests.support.nights import SUITE, case_row
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from metrics.comparing import effects
 from metrics.comparing.effects import night_effect, night_spread
-from metrics.comparing.nightly import NightComparison, NightRule, Noise, judge_night
-from metrics.reporting.nightly import comparison_text
+from metrics.features.nightly.judging import NightComparison, NightRule, Noise, judge_night
+from metrics.features.nightly.report import comparison_text
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.units import format_ratio
 from tests.bench.nights import fast_tail, simulate

@@ -18,6 +18,7 @@ import pytest
 from jobs import notebook
 from jobs.notebook import parameter
 from metrics.common.errors import ConfigError
+from metrics.features.plan.charts import answer_table, brokers_chart, sweep
 from metrics.planning.provisioning import Demand, MeasuredLimit, provision
 from metrics.reporting.history_charts import (
     headroom_charts,
@@ -26,7 +27,6 @@ from metrics.reporting.history_charts import (
     nights_charts,
 )
 from metrics.reporting.notebook_display import chart_output, paragraph, table_html
-from metrics.reporting.provision_charts import answer_table, brokers_chart, sweep
 from metrics.reporting.trial_charts import (
     brokers_use_chart,
     latency_chart,

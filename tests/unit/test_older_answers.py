@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.sweep import body
-from jobs.campaigns.sweep.body import SweepRun
-from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.from_tables import finished as of_older
 from jobs.console.events import RecordingReporter
+from jobs.features.sweep import body
+from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep.cases import load_sweep
+from jobs.features.sweep.from_tables import finished as of_older
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.figures import TIME

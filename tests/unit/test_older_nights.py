@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.nightly.body import rule_of
-from jobs.campaigns.nightly.measurement import config_of, settings_of
 from jobs.config import load
-from jobs.config.suite import Suite, configuration_of, load_suite
+from jobs.features.nightly.body import rule_of
+from jobs.features.nightly.measurement import config_of, settings_of
+from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.runs.resumption import config_text, differences
 from metrics.columns import restored
-from metrics.comparing.nightly import NightComparison, judge_night
+from metrics.features.nightly.judging import NightComparison, judge_night
 from metrics.tables.rows import CaseRow, Outcome
 from tests.support.commands import ROOT
 

@@ -18,8 +18,8 @@ from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.console.text import limit_title, point_words
+from jobs.features.plan.planning import limits_of
 from jobs.runs.outage_limits import caught_up
-from jobs.runs.planning import limits_of
 from jobs.trials.context import RunContext
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import (

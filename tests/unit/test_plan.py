@@ -16,9 +16,9 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.plan import plan
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.figures import ACKNOWLEDGED, LIMIT, Result
-from metrics.planning.setups import setups_of
+from metrics.features.plan.setups import setups_of
+from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.summary import RunSummary, write_summary
-from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
 from metrics.windows.use import Resource

@@ -14,16 +14,16 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.campaign import measurement_named, own_names
-from jobs.campaigns.sweep.body import axes_of, in_order
-from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.from_tables import answer_from, results_of
+from jobs.features.sweep.body import axes_of, in_order
+from jobs.features.sweep.cases import load_sweep
+from jobs.features.sweep.from_tables import answer_from, results_of
 from metrics.comparing.axis_effects import effects_of, sentence
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
 from metrics.comparing.figures import CASE, LIMIT, TIME, FigureKind, Result
-from metrics.comparing.sweeps import recommendations
+from metrics.features.sweep.answer import SweepAnswer
+from metrics.features.sweep.charts import sweep_page, sweep_specs, write_sweep_chart
+from metrics.features.sweep.findings import recommendations
 from metrics.reporting.summary import RunSummary, trial_document
-from metrics.reporting.sweep.answer import SweepAnswer
-from metrics.reporting.sweep.charts import sweep_page, sweep_specs, write_sweep_chart
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys
 from tests.support.report_rows import summary_of_sizes

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.sweep import body
-from jobs.campaigns.sweep.body import SweepRun
-from jobs.campaigns.sweep.cases import SweepCase, load_sweep
 from jobs.config import load
 from jobs.console.events import Notice, Plan, RecordingReporter
+from jobs.features.sweep import body
+from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep.cases import SweepCase, load_sweep
 from jobs.runs.estimate import TimeBudget, ending_within
 from tests.support.report_rows import summary_of_sizes
 from tests.support.sweeps import sweeping

@@ -14,9 +14,9 @@ from jobs.campaigns.campaign import measurement_named
 from jobs.runs.measurement import Measurement, explaining
 from metrics.common.errors import ConfigError
 from metrics.comparing.figures import Result
+from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.summary import RunSummary, inferred_measurement, load_summary, trial_document
 from metrics.reporting.summary_tables import summary_of
-from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.rows import trial_from
 from metrics.tables.store import TableStore
 from metrics.traffic.axes import NP

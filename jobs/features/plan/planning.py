@@ -15,6 +15,7 @@ from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.figures import case_words, load_sweep, short
+from metrics.features.plan.setups import DAY_S, setups_of, smallest_setup
 from metrics.planning.provisioning import (
     BETWEEN_RUNS,
     Demand,
@@ -23,7 +24,6 @@ from metrics.planning.provisioning import (
     TrafficShare,
     provision,
 )
-from metrics.planning.setups import DAY_S, setups_of, smallest_setup
 from metrics.reporting.files import write_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary

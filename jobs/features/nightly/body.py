@@ -19,17 +19,17 @@ from pathlib import Path
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once
-from jobs.campaigns.nightly.measurement import (
+from jobs.config import Configuration
+from jobs.config.loading import require_open_loop
+from jobs.console.events import Level, Notice, Plan, Table
+from jobs.features.nightly.measurement import (
     CaseMeasurer,
     Night,
     default_settings,
     load_of,
     plan_of,
 )
-from jobs.config import Configuration
-from jobs.config.loading import require_open_loop
-from jobs.config.suite import LIMIT, Case, Suite
-from jobs.console.events import Level, Notice, Plan, Table
+from jobs.features.nightly.suite import LIMIT, Case, Suite
 from jobs.runs.estimate import TimeBudget, starting_s
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
@@ -37,9 +37,15 @@ from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
-from metrics.comparing.nightly import NightComparison, NightRule, judge_night
+from metrics.features.nightly.judging import NightComparison, NightRule, judge_night
+from metrics.features.nightly.report import (
+    CaseReport,
+    NightReport,
+    case_report,
+    table_rows,
+    write_night,
+)
 from metrics.reporting.files import write_file
-from metrics.reporting.nightly import CaseReport, NightReport, case_report, table_rows, write_night
 from metrics.reporting.templating import AnswerPage, answer_page
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.units import format_duration

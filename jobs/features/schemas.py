@@ -1,6 +1,7 @@
 """JSON Schemas of the configuration files, for editors, generated from the models.
 
-`python -m jobs.config.schemas conf/schemas` writes the files; a test fails when they are outdated.
+`python -m jobs.features.schemas conf/schemas` writes the files; a test fails when they are
+outdated.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.config.cluster import Cluster
-from jobs.config.experiment import Experiment
 from jobs.config.files import Profile
 from jobs.config.goal import Goal
-from jobs.config.suite import Suite
 from jobs.config.workload import MIX, OF_PARTS, Workload
+from jobs.features.nightly.suite import Suite
+from jobs.features.sweep.experiment import Experiment
 from metrics.common.bounds import kafka_properties
 from metrics.tables.schema import attributes_of
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions

@@ -14,12 +14,7 @@ from typing import Annotated, Literal
 
 from metrics.columns import Column
 from metrics.comparing.axis_effects import Pairs, effect_of
-from metrics.comparing.effects import (
-    Effect,
-    interval_effect,
-    paired_effect,
-    spread_of,
-)
+from metrics.comparing.effects import Effect, interval_effect, paired_effect, spread_of
 from metrics.comparing.figures import Result
 
 NEAR = 0.1

@@ -13,7 +13,7 @@ from jobs.config.base import ConfigModel, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.files import Conf
 from metrics.common.bounds import Number, UnexpectedError, Whole
-from metrics.comparing.sweeps import Claim
+from metrics.features.sweep.findings import Claim
 
 CASES_MAX = 200
 """Largest number of cases of an experiment."""

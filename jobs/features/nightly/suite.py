@@ -17,7 +17,7 @@ from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from metrics.common.bounds import Number, Text, Whole
 from metrics.common.errors import ConfigError
-from metrics.comparing.nightly import Noise
+from metrics.features.nightly.judging import Noise
 from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.traffic.payload import MESSAGE_BYTES_MAX

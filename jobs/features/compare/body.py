@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once
-from jobs.campaigns.compare.answer import (
+from jobs.config import Configuration
+from jobs.console.events import (
+    Event,
+    Level,
+    Notice,
+    PhaseStarted,
+    Plan,
+    Reporter,
+    Table,
+    TrialFinished,
+)
+from jobs.features.compare.answer import (
     CaseAnswer,
     CaseComparer,
     ComparedSize,
@@ -30,18 +41,7 @@ from jobs.campaigns.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.campaigns.compare.sides import SideSetup, needed_bytes, share_brokers
-from jobs.config import Configuration
-from jobs.console.events import (
-    Event,
-    Level,
-    Notice,
-    PhaseStarted,
-    Plan,
-    Reporter,
-    Table,
-    TrialFinished,
-)
+from jobs.features.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, plan_of, trial_s
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome, outcome_of

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, shuffled
-from jobs.campaigns.sweep.cases import Sweep, SweepCase, case_of
-from jobs.campaigns.sweep.from_tables import finished, results_of
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.topic_plan import begun_s
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
+from jobs.features.sweep.cases import Sweep, SweepCase, case_of
+from jobs.features.sweep.from_tables import finished, results_of
 from jobs.runs.context_factory import RunOrder, open_session
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, caveat_of
 from jobs.runs.lifecycle import Body, RunState, execute
@@ -25,8 +25,8 @@ from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.figures import CASE, Result
+from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.files import write_atomic
-from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.rows import SweepCase as RecordedCase
 from metrics.units import iso_utc
 
@@ -229,13 +229,13 @@ class SweepRun(Campaign[SweepCase]):
 
 
 def _page(answer: SweepAnswer) -> str:
-    from metrics.reporting.sweep.charts import sweep_page
+    from metrics.features.sweep.charts import sweep_page
 
     return sweep_page(answer)
 
 
 def _write_chart(answer: SweepAnswer, path: Path) -> None:
-    from metrics.reporting.sweep.charts import write_sweep_chart
+    from metrics.features.sweep.charts import write_sweep_chart
 
     write_sweep_chart(answer, path)
 

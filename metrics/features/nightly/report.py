@@ -11,7 +11,7 @@ from typing import Any
 from metrics.columns import as_document
 from metrics.comparing.cause import release_of
 from metrics.comparing.effects import Effect
-from metrics.comparing.nightly import NightComparison
+from metrics.features.nightly.judging import NightComparison
 from metrics.reporting.files import write_atomic
 from metrics.tables.rows import MEASURES, Outcome
 from metrics.units import format_ratio

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from jobs.campaigns.campaign import measurement_named
-from jobs.config.experiment import Experiment, setting_text
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
+from jobs.features.sweep.experiment import Experiment, setting_text
 from jobs.runs.measurement import Case, Measurement, require_measurable
 from metrics.common.errors import ConfigError
 from metrics.comparing.figures import CASE, PROPERTIES_PREFIX

@@ -10,10 +10,10 @@ from typing import Any
 import altair as alt
 
 from metrics.comparing.figures import BROKERS_KEY, CASE, Result, case_words, short
+from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import specification
 from metrics.reporting.files import write_atomic
-from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.reporting.templating import render
 from metrics.units import format_size
 

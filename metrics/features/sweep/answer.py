@@ -16,14 +16,8 @@ from metrics.comparing.axis_effects import (
     sentence,
 )
 from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN
-from metrics.comparing.figures import (
-    Result,
-    SweepRecord,
-    case_words,
-    figure,
-    short,
-)
-from metrics.comparing.sweeps import (
+from metrics.comparing.figures import Result, SweepRecord, case_words, figure, short
+from metrics.features.sweep.findings import (
     BOTH,
     LATENCY,
     THROUGHPUT,

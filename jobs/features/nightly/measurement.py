@@ -15,8 +15,8 @@ from statistics import median
 from jobs.campaigns.campaign import measurement_named
 from jobs.config import Configuration, Goal, Workload, describe
 from jobs.config.base import all_keys, default_at
-from jobs.config.suite import LIMIT, Case, Suite, load_at
 from jobs.console.events import Plan
+from jobs.features.nightly.suite import LIMIT, Case, Suite, load_at
 from jobs.runs.estimate import ending_within
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case as MeasuredCase

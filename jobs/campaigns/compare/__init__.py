@@ -1,1 +1,0 @@
-"""The comparison of two sides: their set-ups, their pairs of trials, and the answer."""

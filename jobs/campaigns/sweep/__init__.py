@@ -1,1 +1,0 @@
-"""A sweep: runs the cases of an experiment, and estimates the effects of its axes."""

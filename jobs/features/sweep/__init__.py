@@ -1,0 +1,1 @@
+"""A sweep: the cases of an experiment, measured in turns, each as a run."""

@@ -1,0 +1,1 @@
+"""A night: its judgement against the nights before, and its report."""

@@ -1,0 +1,1 @@
+"""A plan: the smallest measured set-up, charts, and exports of a limit."""

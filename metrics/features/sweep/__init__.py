@@ -1,0 +1,1 @@
+"""A sweep: its effects, best cases and claims, in words and charts."""

@@ -1,1 +1,0 @@
-"""The answer of a sweep, for people and for programs."""
