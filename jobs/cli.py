@@ -31,7 +31,7 @@ JOBS = {
 }
 """The name of each job and the first sentence of its help. `redline --help` imports none of the
 jobs, as Spark and its libraries take seconds; a test compares each sentence with the job's own."""
-ELSEWHERE = {"runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
+ELSEWHERE = {"export": "jobs.plan", "runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
 """Jobs whose module has a different name."""
 
 SPARK = ("pyspark", "py4j", "delta")

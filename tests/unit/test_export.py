@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.files import names_in
 from jobs.config.metrics_registry import load_rules
-from jobs.export import export
+from jobs.plan import export
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.tables.boundary import make_boundary

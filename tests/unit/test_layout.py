@@ -125,6 +125,28 @@ def test_folders_import_each_other_one_way() -> None:
     assert _circle(folders) == ""
 
 
+def _feature_of(name: str) -> str:
+    """The feature whose folder holds a module; empty for other modules."""
+    found = re.fullmatch(r"(?:jobs|metrics)\.features\.(\w+)(\..+)?", name)
+    return found[1] if found and found[1] != "schemas" else ""
+
+
+def _imports_of_features(names: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
+    """Imports of a feature by another one or by the core; commands may import any."""
+    for name, path in names.items():
+        is_above = re.fullmatch(r"jobs\.\w+|jobs\.features\.schemas", name)
+        for each in _imported(_import_nodes(path), names):
+            if _feature_of(each) not in ("", _feature_of(name)) and not is_above:
+                yield name, each
+
+
+def test_a_feature_is_imported_by_its_command_and_itself_alone() -> None:
+    names = _names()
+    features = {_feature_of(name) for name in names} - {""}
+    assert {"compare", "nightly", "plan", "sweep"} <= features
+    assert sorted(_imports_of_features(names)) == []
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

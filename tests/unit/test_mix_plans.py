@@ -15,9 +15,8 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.export import export
 from jobs.features.plan.planning import limits_of
-from jobs.plan import plan
+from jobs.plan import export, plan
 from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import (
     BETWEEN_RUNS,
