@@ -5,7 +5,7 @@ Schedulers run it as a script: spark-submit --py-files WHEEL jobs/headroom.py â€
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,17 +41,7 @@ from jobs.options import (
 @out_option
 @tables_option
 @json_option
-def headroom(  # noqa: PLR0913, PLR0917 - one for each option
-    cluster: str,
-    run_id: str | None,
-    goal: str | None,
-    window_s: float | None,
-    fail_below: float | None,
-    overrides: tuple[str, ...],
-    out: Path,
-    tables: str | None,
-    json_file: Path | None,
-) -> int:
+def headroom(**given: Any) -> int:
     """Answer how many times today's traffic fits into a cluster, and until when.
 
     It loads nothing: it watches the brokers for a minute, or reads the busiest part of the last
@@ -63,11 +53,7 @@ def headroom(  # noqa: PLR0913, PLR0917 - one for each option
     # Imported here, as --help and shell completion need none of it.
     from jobs.features.headroom.body import HeadroomOrder, show_headroom
 
-    return show_headroom(
-        HeadroomOrder(
-            cluster, overrides, out, tables, run_id, goal, window_s, fail_below, json_file
-        )
-    )
+    return show_headroom(HeadroomOrder(**given))
 
 
 if __name__ == "__main__":

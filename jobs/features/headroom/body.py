@@ -22,7 +22,6 @@ from jobs.console.printing import make_reporter
 from jobs.features.headroom.production import (
     History,
     busiest_of_past,
-    machines_of,
     past_use,
     watched,
 )
@@ -47,6 +46,7 @@ from metrics.features.headroom.limits import RunLimit, answers_of, run_limit
 from metrics.features.headroom.loads import RATIO, Today
 from metrics.judging.thresholds import Indicators
 from metrics.reporting.files import write_file
+from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.server.source import PrometheusServerSource
@@ -100,7 +100,7 @@ def of_source(
                 return (load.used - first.at_rest) / free if free > 0 else None
         return None
 
-    return past_use(source, today.end_s, share_of, machines_of(opened), link_mbit_per_s)
+    return past_use(source, today.end_s, share_of, opened.info.hosts, link_mbit_per_s)
 
 
 def continued(history: History, answer: Answer, at_s: float) -> tuple[Growth | None, str]:
@@ -160,8 +160,6 @@ class _KnownLimit:
     goal: str
     limits: Indicators
     points: tuple[RunLimit, ...] = ()
-    environment: Mapping[str, str] | None = None
-    cluster: str = ""
 
 
 def show_headroom(order: HeadroomOrder) -> int:
@@ -175,7 +173,11 @@ def show_headroom(order: HeadroomOrder) -> int:
         TryLaterError: no broker answers.
     """
     cluster = load_cluster(order.cluster, order.overrides)
-    _require_running(cluster)
+    if cluster.starts_brokers:
+        raise ConfigError(
+            f"cluster {cluster.name} is a testbed that each run starts, so that it has no traffic "
+            "today; expected running brokers (bootstrap_servers); name their file with --cluster"
+        )
     if order.run_id is not None and order.tables is None and not (order.out / "tables").is_dir():
         raise ConfigError(
             f"{order.out / 'tables'} does not exist; expected the tables of the run "
@@ -187,15 +189,21 @@ def show_headroom(order: HeadroomOrder) -> int:
         reporter.report(PhaseStarted("starting Spark, and reading the Delta tables"))
         spark = _session(stack)
         store = TableStore(spark, order.tables_or_default)
-        known = _known_limit(order, store, opened)
-        if order.run_id is not None:
-            _require_same_cluster(order.run_id, known, cluster, opened)
+        known = _known_limit(order, store, cluster, opened)
         source, hosts = _open_sources(cluster, opened, spark, stack)
         today = _today(order, cluster, opened, source, hosts, reporter)
         answer = _answer(known, today, order.run_id)
         store.open()
         stack.callback(store.close)
-        earlier = _history(cluster, (source, opened), answer, today, known.limits, store, reporter)
+        earlier = []
+        try:
+            link = cluster.link_mbit_per_s
+            earlier = of_source(source, opened, answer, today, known.limits, link)
+        except NoConclusionError as error:  # the answer of today stays
+            warn(reporter, str(error))
+        if not earlier:
+            calls = store.headroom(opened.info.cluster_id)
+            earlier = of_tables(calls, is_estimate=answer.is_estimate)
         growth, sentence = continued(earlier, answer, today.end_s)
         rows = rows_of(answer, today, growth, order, known.goal, (cluster.name, opened))
         _show(reporter, cluster.name, answer, today, sentence)
@@ -212,14 +220,6 @@ def show_headroom(order: HeadroomOrder) -> int:
     return 0
 
 
-def _require_running(cluster: Cluster) -> None:
-    if cluster.starts_brokers:
-        raise ConfigError(
-            f"cluster {cluster.name} is a testbed that each run starts, so that it has no traffic "
-            "today; expected running brokers (bootstrap_servers); name their file with --cluster"
-        )
-
-
 def _session(stack: ExitStack) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -228,53 +228,6 @@ def _session(stack: ExitStack) -> SparkSession:
     if is_ours:  # else its owner may still need it
         stack.callback(close_session, spark)
     return spark
-
-
-def _known_limit(order: HeadroomOrder, store: TableStore, opened: OpenCluster) -> _KnownLimit:
-    if order.run_id is None:
-        goal = load_goal(order.goal or "default")
-        return _KnownLimit(goal.name, goal.thresholds.indicators)
-    runs, boundaries, trials = read_rows(store, order.run_id)
-    summary = summary_of(runs, boundaries)
-    points = answers_of(summary.boundaries, order.run_id, order.goal)
-    goal_name = points[0].goal
-    limits = indicators_of(configuration_of_row(runs[-1]), goal_name)
-    machines = machines_of(opened)
-    found = tuple(run_limit(each, trials, limits, machines) for each in points)
-    return _KnownLimit(goal_name, limits, found, summary.environment, summary.cluster)
-
-
-def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indicators:
-    """The limits of a goal in the recorded configuration of a run; the defaults where it has none.
-
-    Args:
-        settings: the sections of the configuration, see `configuration_of_row`.
-    """
-    first = settings.get("goal", {})
-    own = settings.get(f"goal {goal}", first)
-    names = {each.name for each in fields(Indicators)}
-    prefix = "indicators."
-    return Indicators(
-        **{
-            key.removeprefix(prefix): value
-            for key, value in own.items()
-            if key.startswith(prefix) and key.removeprefix(prefix) in names
-        }
-    )
-
-
-def _require_same_cluster(
-    run_id: str, known: _KnownLimit, cluster: Cluster, opened: OpenCluster
-) -> None:
-    then = (known.environment or {}).get("cluster.id", "")
-    now = opened.info.cluster_id
-    is_same = then == now if then and now else known.cluster == cluster.name
-    if not is_same:
-        raise ConfigError(
-            f"run {run_id} measured the cluster {known.cluster} (id {then or 'unknown'}), and "
-            f"--cluster is {cluster.name} (id {now or 'unknown'}); expected a run of the same "
-            "brokers; name one of its runs, or omit --run for an estimate"
-        )
 
 
 def _open_sources(
@@ -290,6 +243,48 @@ def _open_sources(
     hosts = open_hosts(cluster, opened)
     stack.callback(hosts.close)
     return source, hosts
+
+
+def _known_limit(
+    order: HeadroomOrder, store: TableStore, cluster: Cluster, opened: OpenCluster
+) -> _KnownLimit:
+    if order.run_id is None:
+        goal = load_goal(order.goal or "default")
+        return _KnownLimit(goal.name, goal.thresholds.indicators)
+    runs, boundaries, trials = read_rows(store, order.run_id)
+    summary = summary_of(runs, boundaries)
+    require_same_cluster(summary, cluster, opened)
+    points = answers_of(summary.boundaries, order.run_id, order.goal)
+    goal_name = points[0].goal
+    limits = indicators_of(configuration_of_row(runs[-1]), goal_name)
+    found = tuple(run_limit(each, trials, limits, opened.info.hosts) for each in points)
+    return _KnownLimit(goal_name, limits, found)
+
+
+def require_same_cluster(run: RunSummary, cluster: Cluster, opened: OpenCluster) -> None:
+    """Require that a run measured this cluster, by its id or else by its name.
+
+    Raises:
+        ConfigError: it measured another one.
+    """
+    then, now = run.environment.get("cluster.id", ""), opened.info.cluster_id
+    if not (then == now if then and now else run.cluster == cluster.name):
+        raise ConfigError(
+            f"run {run.run_id} measured the cluster {run.cluster} (id {then or 'unknown'}), and "
+            f"--cluster is {cluster.name} (id {now or 'unknown'}); expected a run of the same "
+            "brokers; name one of its runs, or omit --run for an estimate"
+        )
+
+
+def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indicators:
+    """The limits of a goal in the recorded configuration of a run; the defaults where it has none.
+
+    Args:
+        settings: the sections of the configuration, see `configuration_of_row`.
+    """
+    own = settings.get(f"goal {goal}", settings.get("goal", {}))
+    names = {f"indicators.{each.name}": each.name for each in fields(Indicators)}
+    return Indicators(**{names[key]: value for key, value in own.items() if key in names})
 
 
 def _today(
@@ -318,25 +313,6 @@ def _today(
     if today.is_idle:
         raise NoConclusionError(_idle_words(today))
     return today
-
-
-def _history(
-    cluster: Cluster,
-    seen: tuple[MetricsSource, OpenCluster],
-    answer: Answer,
-    today: Today,
-    limits: Indicators,
-    store: TableStore,
-    reporter: Reporter,
-) -> History:
-    """The share of the limit in use in the past: by a server, or by earlier calls."""
-    source, opened = seen
-    try:
-        past = of_source(source, opened, answer, today, limits, cluster.link_mbit_per_s)
-    except NoConclusionError as error:  # the answer of today stays
-        warn(reporter, str(error))
-        past = []
-    return past or of_tables(store.headroom(opened.info.cluster_id), is_estimate=answer.is_estimate)
 
 
 def _idle_words(today: Today) -> str:

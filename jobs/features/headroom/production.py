@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from jobs.cluster.opening import OpenCluster
@@ -29,11 +30,6 @@ HISTORY_S, HISTORY_STEP_S = 56 * 86_400.0, 3_600.0
 
 History = list[tuple[float, float]]
 """(time [s since the epoch], share of the limit in use)."""
-
-
-def machines_of(opened: OpenCluster) -> dict[int, str]:
-    """Broker id → advertised host, which brokers on one machine share."""
-    return opened.info.hosts
 
 
 def watched(
@@ -69,7 +65,7 @@ def watched(
         hosts.brokers,
         (start_s, end_s, interval_s),
         link_mbit_per_s,
-        machines_of(opened),
+        opened.info.hosts,
     )
     _require_samples(today, samples.nodes, interval_s)
     return today
@@ -102,30 +98,23 @@ def busiest_of_past(
     """
     scraped_s = sample_interval_of(source, 0.0)
     step_s = max(STEP_S, STEP_SCRAPES * scraped_s)
-    samples = _past(source, now_s - back_s, now_s, step_s)
-    parts = _parts(samples, sorted(brokers_of(source)), step_s, link_mbit_per_s)
+    parts = _past(source, (now_s - back_s, now_s, step_s), opened.info.hosts, link_mbit_per_s)
     if not parts:
         return None
-    busiest = max(range(len(parts)), key=lambda at: _busy(parts[at][2]))
-    start_s, end_s, whole = parts[busiest]
-    beside = [each[2] for each in parts[max(0, busiest - 1) : busiest + 2]]
-    return Today(
-        source.name,
-        start_s,
-        end_s,
-        whole,
-        beside if len(beside) > 1 else (),
-        machines_of(opened),
+    at, busiest = max(enumerate(parts), key=lambda each: _busy(each[1]))
+    beside = [each.whole for each in parts[max(0, at - 1) : at + 2]]
+    note = (
         f"today's traffic is the busiest {format_duration(step_s)} of the last "
-        f"{format_duration(back_s)}, from {iso_utc(start_s)}",
+        f"{format_duration(back_s)}, from {iso_utc(busiest.start_s)}"
     )
+    return replace(busiest, parts=beside if len(beside) > 1 else (), note=note)
 
 
 def past_use(
     source: PrometheusServerSource,
     now_s: float,
     share_of: Callable[[Today], float | None],
-    machines: dict[int, str],
+    machines: Mapping[int, str],
     link_mbit_per_s: float | None,
 ) -> History:
     """The share of the limit in use, each hour of the past eight weeks.
@@ -136,52 +125,49 @@ def past_use(
     Raises:
         NoConclusionError: the server does not answer.
     """
-    samples = _past(source, now_s - HISTORY_S, now_s, HISTORY_STEP_S)
-    parts = _parts(samples, sorted(brokers_of(source)), HISTORY_STEP_S, link_mbit_per_s)
-    found: History = []
-    for start_s, end_s, whole in parts:
-        share = share_of(Today(source.name, start_s, end_s, whole, (), machines))
-        if share is not None and share > 0:
-            found.append(((start_s + end_s) / 2, share))
-    return found
+    span = (now_s - HISTORY_S, now_s, HISTORY_STEP_S)
+    parts = _past(source, span, machines, link_mbit_per_s)
+    shares = [((each.start_s + each.end_s) / 2, share_of(each)) for each in parts]
+    return [(at_s, share) for at_s, share in shares if share is not None and share > 0]
 
 
 def _past(
-    source: PrometheusServerSource, from_s: float, to_s: float, step_s: float
-) -> list[BrokerSample]:
+    source: PrometheusServerSource,
+    span: tuple[float, float, float],
+    machines: Mapping[int, str],
+    link_mbit_per_s: float | None,
+) -> list[Today]:
+    """The traffic between successive steps in which all brokers have samples.
+
+    Args:
+        span: start and end [s since the epoch], and the length of a step [s].
+    """
+    _, _, step_s = span
     try:
-        return source.past_samples(from_s, to_s, step_s)
+        samples = source.past_samples(*span)
     except ScrapeError as error:
         raise NoConclusionError(
             f"the history of the brokers cannot be read: {error}; expected an answer of the "
             "Prometheus server; try again, or watch the cluster with another source"
         ) from error
-
-
-def _parts(
-    samples: Sequence[BrokerSample],
-    brokers: Sequence[int],
-    step_s: float,
-    link_mbit_per_s: float | None,
-) -> list[tuple[float, float, Windows]]:
-    """The windows between successive steps in which all brokers have samples."""
     by_time: dict[float, list[BrokerSample]] = {}
     for each in samples:
         by_time.setdefault(each.at_s, []).append(each)
     found = []
+    brokers = sorted(brokers_of(source))
     for from_s, to_s in pairwise(sorted(by_time)):
         if to_s - from_s > 1.5 * step_s:
             continue
         both = [*by_time[from_s], *by_time[to_s]]
         windows = broker_windows(both, brokers, from_s, to_s, step_s, link_mbit_per_s)
         if all(each.start_s is not None and each.contradiction is None for each in windows):
-            found.append((from_s, to_s, Windows(windows)))
+            found.append(Today(source.name, from_s, to_s, Windows(windows), machines=machines))
     return found
 
 
-def _busy(windows: Windows) -> tuple[float, float]:
+def _busy(today: Today) -> tuple[float, float]:
     """The busiest handlers of a window, and the input of all brokers."""
-    used = Today("", 0.0, 0.0, windows).loads(Indicators())
+    used = today.loads(Indicators())
     key = (Resource.REQUEST_HANDLERS, RATIO)
     busy = max((each[key].used for each in used.values() if key in each), default=0.0)
-    return busy, sum(each.bytes_in_per_s or 0.0 for each in windows.brokers)
+    return busy, sum(each.bytes_in_per_s or 0.0 for each in today.whole.brokers)

@@ -17,7 +17,7 @@ Today's traffic held against the limits of a run, or against thresholds alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
 
@@ -188,29 +188,38 @@ def rows_with_run(
     today: Today, measured: RunLimit, limits: Indicators
 ) -> Iterator[ResourceHeadroom]:
     """The rows of all brokers against the limit of a run."""
-    parts = today.parts_of(limits)
-    for broker_id, loads in today.loads(limits).items():
-        for key, load in loads.items():
-            capacity = measured_capacity(measured, broker_id, load)
-            if capacity is not None:
-                yield row_of(broker_id, load, capacity, scatter_error(today, parts, broker_id, key))
+    return _rows(today, limits, lambda broker, load, _: measured_capacity(measured, broker, load))
 
 
 def rows_without_run(today: Today, limits: Indicators) -> Iterator[ResourceHeadroom]:
     """The rows of all brokers by thresholds, which no run confirmed."""
-    parts, loads = today.parts_of(limits), today.loads(limits)
-    rates = [{each.broker_id: each.bytes_in_per_s for each in part.brokers} for part in today.parts]
-    for window in today.whole.brokers:
-        broker_id = window.broker_id
-        for key, load in loads[broker_id].items():
-            curve = [
-                (rate[broker_id] or 0.0, part[broker_id][key].used)
-                for rate, part in zip(rates, parts, strict=True)
-                if key in part.get(broker_id, {}) and broker_id in rate
-            ]
-            capacity = unmeasured_capacity(load, curve, window.bytes_in_per_s or 0.0)
+    rates = [
+        {each.broker_id: each.bytes_in_per_s or 0.0 for each in part.brokers}
+        for part in (today.whole, *today.parts)
+    ]
+
+    def capacity(broker: int, load: ResourceLoad, parts: Parts) -> Capacity | None:
+        curve = [
+            (rate[broker], part[broker][load.key].used)
+            for rate, part in zip(rates[1:], parts, strict=True)
+            if load.key in part.get(broker, {}) and broker in rate
+        ]
+        return unmeasured_capacity(load, curve, rates[0][broker])
+
+    return _rows(today, limits, capacity)
+
+
+def _rows(
+    today: Today,
+    limits: Indicators,
+    capacity_of: Callable[[int, ResourceLoad, Parts], Capacity | None],
+) -> Iterator[ResourceHeadroom]:
+    parts = today.parts_of(limits)
+    for broker, loads in today.loads(limits).items():
+        for key, load in loads.items():
+            capacity = capacity_of(broker, load, parts)
             if capacity is not None:
-                yield row_of(broker_id, load, capacity, scatter_error(today, parts, broker_id, key))
+                yield row_of(broker, load, capacity, scatter_error(today, parts, broker, key))
 
 
 def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
@@ -252,21 +261,10 @@ _DISAGREES = 1.25
 """Ratio of the answers by use and by rate beyond which their interval does not explain it."""
 
 
-@dataclass(frozen=True)
-class SizedLimit:
-    """The traffic at the limit for messages of one size.
+def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple[float, str]:
+    """The traffic at the limit of a broker for messages of this stored size [B/s].
 
-    Attributes:
-        bytes_per_s: bytes of record batches that a broker receives from producers [B/s].
-        note: how it follows from the measured ones; empty where that size was measured.
-    """
-
-    bytes_per_s: float
-    note: str = ""
-
-
-def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> SizedLimit:
-    """The traffic at the limit for messages of this stored size.
+    Beside it a note how it follows from the measured ones, empty where that size was measured.
 
     Args:
         points: the measured ones, at least one.
@@ -274,26 +272,30 @@ def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> Sized
     """
     nearest = min(points, key=lambda each: abs(each.stored_bytes - stored_bytes))
     if abs(nearest.stored_bytes / stored_bytes - 1.0) <= SIZES_ALIKE:
-        return SizedLimit(nearest.bytes_per_s)
+        return nearest.bytes_per_s, ""
     sizes = [each.stored_bytes for each in points]
     size, measured = format_size(round(stored_bytes)), format_size(round(nearest.stored_bytes))
     if not min(sizes) < stored_bytes < max(sizes):
         smaller = stored_bytes < nearest.stored_bytes
         rate = nearest.messages_per_s * stored_bytes if smaller else nearest.bytes_per_s
         same = "messages" if smaller else "bytes"
-        return SizedLimit(
+        return (
             rate,
-            f"messages are {size} in the brokers' logs and {measured} in the nearest measurement: "
-            f"the same {same}/s are assumed to be the limit",
+            (
+                f"messages are {size} in the brokers' logs and {measured} in the nearest measurement: "
+                f"the same {same}/s are assumed to be the limit"
+            ),
         )
     line = [
         MeasuredLimit(max(1, round(each.stored_bytes)), each.bytes_per_s / 1e6) for each in points
     ]
     found, _ = limit_at(line, round(stored_bytes))
-    return SizedLimit(
+    return (
         found.mb_per_s * 1e6,
-        f"messages are {size} in the brokers' logs, between measured sizes: the limit is "
-        "interpolated with a cost for each message and for each byte",
+        (
+            f"messages are {size} in the brokers' logs, between measured sizes: the limit is "
+            "interpolated with a cost for each message and for each byte"
+        ),
     )
 
 
@@ -309,33 +311,30 @@ def traffic_rows(
     """
     limits = [each.traffic for each in points if each.traffic is not None]
     rows: list[ResourceHeadroom] = []
-    notes: dict[str, None] = {}
+    notes: list[str] = []
     for window in today.whole.brokers if limits else ():
         taken, messages = window.bytes_in_per_s, window.messages_in_per_s
         if not taken or not messages:
             continue
-        sized = limit_for_size(limits, taken / messages)
-        if sized.note and not notes:  # brokers differ in the last digits
-            notes[sized.note] = None
+        most, note = limit_for_size(limits, taken / messages)
+        if note and not notes:  # brokers differ in the last digits
+            notes.append(note)
         load = ResourceLoad(Resource.UNKNOWN, BYTES_PER_S, taken)
-        capacity = Capacity(0.0, 0.0, sized.bytes_per_s, 0.0, measured.low, measured.high, counts)
+        capacity = Capacity(0.0, 0.0, most, 0.0, measured.low, measured.high, counts)
         row = row_of(window.broker_id, load, capacity, 0.0)
         rows.append(replace(row, resource=MEASURED_TRAFFIC))
     if measured.traffic is not None:
-        notes |= dict.fromkeys(_fullness_notes(today.whole.brokers, measured.traffic))
-    return rows, list(notes)
+        notes += _fullness_notes(today.whole.brokers, measured.traffic)
+    return rows, notes
 
 
 def _fullness_notes(brokers: Sequence[BrokerWindow], limit: TrafficLimit) -> Iterator[str]:
     """A sentence where requests carry more or fewer messages than at the limit."""
-    if not limit.requests_per_s:
+    messages = sum(each.messages_in_per_s or 0.0 for each in brokers)
+    requests = sum(each.produce.per_s or 0.0 for each in brokers)
+    if not (limit.requests_per_s and requests):
         return
-    then = limit.messages_per_s / limit.requests_per_s
-    messages = [each.messages_in_per_s or 0.0 for each in brokers]
-    requests = [each.produce.per_s or 0.0 for each in brokers]
-    if not sum(requests):
-        return
-    now = sum(messages) / sum(requests)
+    then, now = limit.messages_per_s / limit.requests_per_s, messages / requests
     if not 1 / FULLNESS_APART <= now / then <= FULLNESS_APART:
         yield (
             f"a request carries {now:.3g} messages today and {then:.3g} in the run: bytes say "
@@ -425,10 +424,8 @@ def _notes_on(measured: RunLimit, today: Today) -> list[str]:
             f"the run was limited by {named}, whose use does not grow with the traffic: the use "
             "of the request handlers at the limit stands for it"
         )
-    unknown = [
-        str(each.broker_id) for each in today.whole.brokers if each.broker_id not in measured.lines
-    ]
-    if unknown:
+    ids = [each.broker_id for each in today.whole.brokers]
+    if unknown := [str(each) for each in ids if each not in measured.lines]:
         notes.append(
             f"the run had no broker {', '.join(unknown)}: the mean of the other brokers stands "
             "for it"

@@ -21,7 +21,6 @@ from metrics.planning.load_needs import batch_bytes
 from metrics.planning.provisioning import on_any_day
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
-from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.units import format_size
 from metrics.windows.use import Resource
@@ -236,9 +235,9 @@ def run_limit(
     for trial in near:
         found = loads_of(trial.evidence.brokers, trial.evidence.hosts, limits, machines)
         for broker_id, loads in found.items():
+            own = uses.setdefault(broker_id, {})
             for key, load in loads.items():
-                points = uses.setdefault(broker_id, {}).setdefault(key, [])
-                points.append((trial.load + others_of(trial), load.used))
+                own.setdefault(key, []).append((trial.load + others_of(trial), load.used))
     beside = fmean(map(others_of, near)) if near else 0.0
     lines = {
         broker_id: {
@@ -289,11 +288,6 @@ def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
     return judged.verdict is Verdict.SUSTAINED or trial.load <= OVERLOADS_TO * estimate
 
 
-def stored_bytes_of(pattern: TrafficPattern) -> float:
-    """The bytes of uncompressed record batches for each message of a pattern [B]."""
-    return batch_bytes(pattern.producer) / pattern.producer.records_per_batch
-
-
 def _traffic_at(trials: Sequence[Trial], estimate: float) -> TrafficLimit | None:
     """The mean traffic of a broker at the limit, from the trial that is nearest to it."""
     for trial in sorted(trials, key=lambda each: abs(each.load - estimate)):
@@ -303,7 +297,9 @@ def _traffic_at(trials: Sequence[Trial], estimate: float) -> TrafficLimit | None
         if not rates:
             continue
         is_shown = len(rates) == len(messages)
-        stored = sum(rates) / sum(messages) if is_shown else stored_bytes_of(trial.pattern)
+        producer = trial.pattern.producer
+        planned = batch_bytes(producer) / producer.records_per_batch
+        stored = sum(rates) / sum(messages) if is_shown else planned
         requests = [each.produce.per_s for each in brokers if each.produce.per_s]
         others = others_of(trial)
         grown = (estimate + others) / (trial.load + others)
