@@ -36,18 +36,7 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
               help="Start the cluster's testbed for the checks, then stop it.")  # fmt: skip
 @json_option
 @lock_option
-def doctor(  # noqa: PLR0913, PLR0917 - one for each option
-    cluster: str,
-    workload: str,
-    goal: str,
-    overrides: tuple[str, ...],
-    out: Path,
-    tables: str | None,
-    slots: int | None,
-    starts: bool,
-    json_file: Path | None,
-    locks: bool,
-) -> int:
+def doctor(overrides: tuple[str, ...], starts: bool, json_file: Path | None, **given: Any) -> int:
     """Check whether a run would start, without any load.
 
     The checks cover this machine, the configuration, the cluster with its permissions and
@@ -56,11 +45,15 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
-    from jobs.features.doctor.examination import Examination, ExaminationScope
+    from jobs.features.doctor.examination import Examination
+    from jobs.runs.options import RunOptions
 
-    order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts, locks)
+    places = {name: given.pop(name) for name in ("out", "tables", "slots", "locks")}
     with make_reporter() as reporter:
-        findings = Examination(order, reporter).make()
+        options = RunOptions(**places)
+        findings = Examination(
+            overrides=overrides, options=options, reporter=reporter, starts=starts, **given
+        ).make()
         show(findings, reporter)
         if json_file is not None:
             text = json.dumps(document(findings, time.time()), indent=2, ensure_ascii=False)

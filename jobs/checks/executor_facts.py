@@ -53,18 +53,24 @@ def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
 
 
 def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> dict[str, Any]:
-    """The facts that an order requests."""
+    """The facts that an order requests, by the names of `jobs.checks.survey.ExecutorFacts`."""
+    packages = {name: package(name, module) for name, module in order["packages"].items()}
+    code, _ = _or_error(partial(digest, order["code"]))
+    _, trouble = _or_error(partial(_import, order["engine"]))
+    clock, channel_trouble = _or_error(
+        partial(clock_offset, order["clock"], task, order["timeout_s"])
+    )
     found: dict[str, Any] = {
-        "task": task,
         "host": socket.gethostname(),
         "executor": place,
         "python": platform.python_version(),
-        "interpreter": sys.executable,
-        "packages": {name: package(name, module) for name, module in order["packages"].items()},
-        "code": _or_error(partial(digest, order["code"])),
-        "engine": _or_error(partial(_importable, order["engine"])),
+        "packages": {name: version for name, (version, _) in packages.items()},
+        "package_errors": {name: error for name, (_, error) in packages.items() if error},
+        "code": code,
+        "trouble": trouble,
+        "channel_trouble": channel_trouble,
         "unreadable": [path for path in order["files"] if not os.access(path, os.R_OK)],
-        "clock": _or_error(partial(clock_offset, order["clock"], task, order["timeout_s"])),
+        **(clock or {}),
     }
     if is_first:
         probe = partial(links_of, order["brokers"], order["timeout_s"])
@@ -73,13 +79,14 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
     return found
 
 
-def package(name: str, module: str) -> dict[str, str]:
-    """The version of a package, or the error of its import."""
-    try:
+def package(name: str, module: str) -> tuple[str | None, str]:
+    """The version of a package, and the error of its import or an empty text."""
+
+    def read() -> str:
         importlib.import_module(module)
-        return {"version": importlib.metadata.version(name)}
-    except Exception as error:  # noqa: BLE001 - a broken package may raise any error
-        return {"error": _error_text(error)}
+        return importlib.metadata.version(name)
+
+    return _or_error(read)
 
 
 def digest(packages: Iterable[str]) -> str:
@@ -148,7 +155,7 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
     """Compare this clock with the driver's, over the control channel that the tasks of a load use.
 
     Returns:
-        `offset_s`, by how much this clock is ahead [s], and `error_s`, its uncertainty [s].
+        `offset_s`, by how much this clock is ahead [s], and `offset_error_s`, its uncertainty [s].
 
     Raises:
         OSError: the driver cannot be reached or does not answer.
@@ -167,7 +174,7 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
             while answers.readline(_LINE_BYTES):  # until the driver has read it
                 continue
     assert found is not None, "CLOCK_ROUNDS is above 0"
-    return {"offset_s": found[0], "error_s": found[1]}
+    return {"offset_s": found[0], "offset_error_s": found[1]}
 
 
 def _ask_clock(sock: socket.socket, answers: Any) -> float:
@@ -205,18 +212,14 @@ def _round_trip_ms(sock: socket.socket) -> float | None:
     return None
 
 
-def _importable(modules: Iterable[str]) -> str:
+def _import(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
-    return "imports"
 
 
-def _or_error(read: Callable[[], Any]) -> dict[str, Any]:
+def _or_error(read: Callable[[], Any]) -> tuple[Any, str]:
+    """What was read, or None with the error; a broken package may raise any error."""
     try:
-        return {"value": read()}
+        return read(), ""
     except Exception as error:  # noqa: BLE001 - errors are returned as data, see above
-        return {"error": _error_text(error)}
-
-
-def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+        return None, f"{type(error).__name__}: {error}"

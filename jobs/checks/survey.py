@@ -114,31 +114,12 @@ class ExecutorFacts:
     def parse(cls, text: str) -> ExecutorFacts:
         """Facts from the JSON that `jobs.checks.executor_facts` yields."""
         found = json.loads(text)
-        clock, packages = found["clock"].get("value", {}), found["packages"]
-        return cls(
-            host=found["host"],
-            executor=found["executor"],
-            python=found["python"],
-            packages={name: each.get("version") for name, each in packages.items()},
-            package_errors={n: each["error"] for n, each in packages.items() if "error" in each},
-            code=found["code"].get("value"),
-            trouble=found["engine"].get("error", ""),
-            offset_s=clock.get("offset_s"),
-            offset_error_s=clock.get("error_s"),
-            channel_trouble=found["clock"].get("error", ""),
-            unreachable=found.get("unreachable", {}),
-            round_trip_ms=found.get("round_trip_ms", {}),
-            kernel_buffers=_buffers(found["host"], found.get("kernel_buffers", {})),
-            unreadable=tuple(found["unreadable"]),
-        )
-
-
-def _buffers(host: str, limits: Mapping[str, Sequence[int]]) -> KernelBuffers | None:
-    if not limits:
-        return None
-    caps = [next(iter(limits.get(name, ())), None) for name in ("rmem_max", "wmem_max")]
-    rmem, wmem = (tuple(limits.get(name, ())) for name in ("tcp_rmem", "tcp_wmem"))
-    return KernelBuffers(host, rmem, wmem, *caps)
+        limits: Mapping[str, list[int]] = found.pop("kernel_buffers", {})
+        if limits:
+            caps = [next(iter(limits.get(name, ())), None) for name in ("rmem_max", "wmem_max")]
+            rmem, wmem = (tuple(limits.get(name, ())) for name in ("tcp_rmem", "tcp_wmem"))
+            found["kernel_buffers"] = KernelBuffers(found["host"], rmem, wmem, *caps)
+        return cls(**{**found, "unreadable": tuple(found["unreadable"])})
 
 
 def driver_facts(needs: Needs) -> ExecutorFacts:

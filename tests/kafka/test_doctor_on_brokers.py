@@ -22,7 +22,7 @@ from jobs.config import load
 from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
 from jobs.features.doctor import examination
-from jobs.features.doctor.examination import Examination, ExaminationScope
+from jobs.features.doctor.examination import Examination
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
@@ -78,8 +78,8 @@ def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def examined(cluster_file: Path, *overrides: str) -> dict[str, Finding]:
-    order = ExaminationScope(str(cluster_file), "demo", "default", overrides, cluster_file.parent)
-    found = Examination(order, RecordingReporter()).make()
+    options, reporter = RunOptions(cluster_file.parent), RecordingReporter()
+    found = Examination(str(cluster_file), "demo", "default", overrides, options, reporter).make()
     return {each.check: each for each in found}
 
 

@@ -24,8 +24,9 @@ from jobs.config import load_cluster
 from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
 from jobs.features.doctor import examination, machine
-from jobs.features.doctor.examination import Examination, ExaminationScope
+from jobs.features.doctor.examination import Examination
 from jobs.features.doctor.machine import machine_findings, place_findings
+from jobs.runs.options import RunOptions
 from jobs.spark import session as slots
 from jobs.testbed import facade
 from jobs.testbed.model import TestbedStartError
@@ -99,8 +100,8 @@ def examined(
     monkeypatch.setattr(examination, "open_session", refuse)
     monkeypatch.setattr(examination, "machine_findings", lambda out, cluster: [machine])
     monkeypatch.setattr(examination, "place_findings", lambda out, tables: [])
-    order = ExaminationScope(cluster, "demo", "default", overrides, Path("out"))
-    return Examination(order, RecordingReporter()).make()
+    options, reporter = RunOptions(Path("out")), RecordingReporter()
+    return Examination(cluster, "demo", "default", overrides, options, reporter).make()
 
 
 REST = [("Java", "ok"), ("cluster", "skipped"), ("Spark", "problem")]

@@ -12,7 +12,8 @@ from pyspark.errors import AnalysisException
 from jobs.checks.finding import Severity
 from jobs.console.events import RecordingReporter
 from jobs.features.doctor import examination
-from jobs.features.doctor.examination import Examination, ExaminationScope
+from jobs.features.doctor.examination import Examination
+from jobs.runs.options import RunOptions
 from jobs.setup.places import DATABRICKS
 from jobs.spark.compatibility import (
     SAFE,
@@ -204,8 +205,8 @@ def test_doctor_reports_it(
     monkeypatch.setattr(examination, "open_session", lambda *_, **_named: session)
     monkeypatch.setattr(examination, "machine_findings", lambda *_: [])
     monkeypatch.setattr(Examination, "_executors", lambda *_: None)
-    scope = ExaminationScope("testbed", "demo", "default", (), Path("out"), tables)
-    found = Examination(scope, RecordingReporter()).make()
+    options, reporter = RunOptions(Path("out"), tables), RecordingReporter()
+    found = Examination("testbed", "demo", "default", (), options, reporter).make()
     (commits,) = [each for each in found if each.check == "commits to tables"]
     assert (commits.severity is Severity.OK) is is_safe
     assert is_safe or "S3SingleDriverLogStore can lose commits" in commits.found

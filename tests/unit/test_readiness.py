@@ -273,22 +273,18 @@ def test_the_environment_states_clocks_in_steps() -> None:
 
 def test_the_facts_of_an_executor_are_read_back() -> None:
     yielded: dict[str, Any] = {
-        "task": 1,
         "host": "host-2",
         "executor": "10.0.0.2:7000",
         "python": "3.11.2",
-        "packages": {"crc32c": {"error": "ImportError: x"}, "kafka-python": {"version": "3.0.12"}},
-        "code": {"error": "ImportError: y"},
-        "engine": {"error": "ImportError: y"},
+        "packages": {"crc32c": None, "kafka-python": "3.0.12"},
         "unreadable": ["/ca.pem"],
-        "clock": {"value": {"offset_s": 0.5, "error_s": 0.1}},
+        "kernel_buffers": {"tcp_rmem": [4_096, 131_072, 6_291_456], "rmem_max": [212_992]},
     }
     facts = ExecutorFacts.parse(json.dumps(yielded))
-    assert facts.packages == {"crc32c": None, "kafka-python": "3.0.12"}
-    assert facts.package_errors == {"crc32c": "ImportError: x"}
-    assert (facts.code, facts.trouble) == (None, "ImportError: y")
-    assert (facts.offset_s, facts.offset_error_s, facts.channel_trouble) == (0.5, 0.1, "")
-    assert facts.unreachable == {}
+    assert facts.packages == yielded["packages"]
+    buffers = facts.kernel_buffers
+    assert buffers == KernelBuffers("host-2", (4_096, 131_072, 6_291_456), (), 212_992, None)
+    assert (facts.code, facts.trouble, facts.unreachable) == (None, "", {})
     assert facts.unreadable == ("/ca.pem",)
 
 

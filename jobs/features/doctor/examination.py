@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 from jobs.checks.cluster import cluster_findings, metrics_findings
@@ -19,6 +18,7 @@ from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.features.doctor.machine import SPARK, machine_findings, place_findings
 from jobs.runs.context_factory import open_session
+from jobs.runs.options import RunOptions
 from jobs.spark.compatibility import require_safe_commits
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
@@ -27,53 +27,39 @@ from metrics.common.errors import RedlineError
 Opened = TypeVar("Opened")
 
 
-@dataclass(frozen=True)
-class ExaminationScope:
-    """The scope of an examination, from the options of a job.
+@dataclass
+class Examination:
+    """Makes all checks, and collects their findings.
 
-    Attributes:
-        out: the folder of the results.
-        tables: path or catalog name of the Delta tables; None for a folder of `out`.
-        slots: requested tasks; None for all that Spark has.
+    Args:
+        cluster, workload, goal, overrides: as in `jobs.config.load`.
+        options: the places of the results, the requested tasks, and whether the run would take the
+            cluster's lock.
+        reporter: shows the progress.
         starts: whether to start brokers that a run would start, and stop them after the checks.
-        locks: whether the run would take the cluster's lock.
     """
 
     cluster: str
     workload: str
     goal: str
     overrides: Sequence[str]
-    out: Path
-    tables: str | None = None
-    slots: int | None = None
-    starts: bool = False
-    locks: bool = True
-
-
-@dataclass
-class Examination:
-    """Makes the checks of a scope, and collects their findings.
-
-    Args:
-        reporter: shows the progress.
-    """
-
-    order: ExaminationScope
+    options: RunOptions
     reporter: Reporter
+    starts: bool = False
     findings: list[Finding] = field(default_factory=list)
 
     def make(self) -> list[Finding]:
         """Make all checks, close what they opened, and return the findings in order."""
         cluster, workload, config = self._configuration()
         self._phase("checking this machine")
-        order = self.order
-        self.findings += machine_findings(order.out, cluster)
-        self.findings += place_findings(order.out, order.tables)
+        out = self.options.out
+        self.findings += machine_findings(out, cluster)
+        self.findings += place_findings(out, self.options.tables)
         with ExitStack() as stack:
             opened = None if cluster is None else self._cluster(cluster, stack)
             if opened is not None and config is not None:
                 self._phase("checking the cluster and its permissions")
-                self.findings += cluster_findings(opened, config, order.locks)
+                self.findings += cluster_findings(opened, config, self.options.locks)
             session = self._session(stack, workload)
             if session is not None:
                 self._commits(session)
@@ -84,25 +70,21 @@ class Examination:
         return self.findings
 
     def _configuration(self) -> tuple[Cluster | None, Workload | None, Configuration | None]:
-        order, check = self.order, "configuration"
-        cluster = self._try(check, lambda: load_cluster(order.cluster, order.overrides))
-        workload = self._try(check, lambda: load_workload(order.workload, order.overrides))
-        goals = self._try(check, lambda: load_goals(order.goal, order.overrides))
+        check, given = "configuration", self.overrides
+        cluster = self._try(check, lambda: load_cluster(self.cluster, given))
+        workload = self._try(check, lambda: load_workload(self.workload, given))
+        goals = self._try(check, lambda: load_goals(self.goal, given))
         if cluster is None or workload is None or goals is None:
             return cluster, workload, None
-        config = self._try(check, self._together)
+        config = self._try(check, lambda: load(self.cluster, self.workload, self.goal, given))
         if config is not None:
             names = f"{cluster.name}, {workload.name}, {config.goal_names}"
             self.findings.append(ok(check, names))
         return cluster, workload, config
 
-    def _together(self) -> Configuration:
-        order = self.order
-        return load(order.cluster, order.workload, order.goal, order.overrides)
-
     def _cluster(self, cluster: Cluster, stack: ExitStack) -> OpenCluster | None:
         check = "cluster"
-        if cluster.starts_brokers and not self.order.starts:
+        if cluster.starts_brokers and not self.starts:
             why = "a run starts these brokers itself; --start does it for these checks, too"
             self.findings.append(skipped(check, why))
             return None
@@ -118,18 +100,15 @@ class Examination:
             return None
         self._phase("starting Spark")
         least = 1 if workload is None else workload.slots_least
-        slots = self.order.slots
+        slots = self.options.slots
         return self._try("Spark", lambda: open_session(stack, slots, slots_least=least))
 
     def _commits(self, session: Session) -> None:
-        tables = self.order.tables or str(self.order.out.absolute() / "tables")
-        check = "commits to tables"
-
         def commits() -> list[Finding]:
-            require_safe_commits(session.spark, tables)
-            return [ok(check, "several runs can write at the same time")]
+            require_safe_commits(session.spark, self.options.tables_or_default)
+            return [ok("commits to tables", "several runs can write at the same time")]
 
-        self.findings += checked(check, commits)
+        self.findings += checked("commits to tables", commits)
 
     def _executors(
         self, session: Session, cluster: Cluster, workload: Workload, opened: OpenCluster | None
@@ -144,7 +123,7 @@ class Examination:
                 cluster,
                 workload,
                 addresses,
-                self.order.slots,
+                self.options.slots,
                 opened.network_namespace if opened else "",
             ),
         )

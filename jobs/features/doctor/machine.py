@@ -6,7 +6,8 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from jobs.checks.finding import Finding, checked, ok, problem, problems_of, skipped, warning
@@ -57,7 +58,7 @@ def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
     release = checked(SPARK, lambda: [ok(SPARK, _spark())])
     found += release
     if not problems_of(release):
-        found += checked("jars of Delta", lambda: [ok("jars of Delta", _count(delta_jars()))])
+        found += checked("jars of Delta", _delta)
     if testbed is not None:
         found += checked("jars of Kafka", lambda: _kafka(testbed))
         found += checked("ports", lambda: [ok("ports", facade.check_ports(testbed))])
@@ -122,24 +123,23 @@ def _memory() -> str:
     return "unknown" if available is None else f"{available / 1e9:.1f} GB available"
 
 
+def _delta() -> list[Finding]:
+    jars = delta_jars()
+    return [ok("jars of Delta", f"{len(jars)} files in {jars[0].parent}")]
+
+
 def _kafka(testbed: TestbedOptions) -> list[Finding]:
     found = [ok("jars of Kafka", facade.check_kafka(testbed))]
-    found += checked("link", lambda: _link(testbed))
-    return found + checked("planted disks", lambda: _disk(testbed))
+    for check, planted in (("link", facade.check_link), ("planted disks", facade.check_disk)):
+        found += checked(check, partial(_planted, check, planted, testbed))
+    return found
 
 
-def _link(testbed: TestbedOptions) -> list[Finding]:
-    link = facade.check_link(testbed)
-    return [] if link is None else [ok("link", link)]
-
-
-def _disk(testbed: TestbedOptions) -> list[Finding]:
-    disk = facade.check_disk(testbed)
-    return [] if disk is None else [ok("planted disks", disk)]
-
-
-def _count(jars: Sequence[Path]) -> str:
-    return f"{len(jars)} files in {jars[0].parent}"
+def _planted(
+    check: str, planted: Callable[[TestbedOptions], str | None], testbed: TestbedOptions
+) -> list[Finding]:
+    text = planted(testbed)
+    return [] if text is None else [ok(check, text)]
 
 
 CHECK = "packages of others"
@@ -147,12 +147,12 @@ CHECK = "packages of others"
 
 def extension_findings() -> list[Finding]:
     """A finding for each name that a package adds; a broken one matters where it is used."""
-    return [_finding(group, name) for group in APIS for name in installed_names(group)]
-
-
-def _finding(group: str, name: str) -> Finding:
-    try:
-        added = load_extension(group, name)
-    except ConfigError as error:
-        return warning(CHECK, str(error))
-    return ok(CHECK, f"{name} of {added.package} ({group})")
+    found = []
+    for group in APIS:
+        for name in installed_names(group):
+            try:
+                package = load_extension(group, name).package
+                found.append(ok(CHECK, f"{name} of {package} ({group})"))
+            except ConfigError as error:
+                found.append(warning(CHECK, str(error)))
+    return found

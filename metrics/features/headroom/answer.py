@@ -282,8 +282,8 @@ def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple
         return (
             rate,
             (
-                f"messages are {size} in the brokers' logs and {measured} in the nearest measurement: "
-                f"the same {same}/s are assumed to be the limit"
+                f"messages are {size} in the brokers' logs and {measured} in the nearest "
+                f"measurement: the same {same}/s are assumed to be the limit"
             ),
         )
     line = [
