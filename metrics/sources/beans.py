@@ -414,15 +414,18 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
     ticked = f"{TICKED_S}:{SHARED_HANDLER_IDLE_NS}"
     if ticked in found:  # the meter has a clock of its own
         uptime_ms = found[ticked] * 1e3
-        for prefix in (TICKED_S, TICK_ERROR, TICK_EDGE_ERROR):
-            if f"{prefix}:{SHARED_HANDLER_IDLE_NS}" in found:
-                copied = found[f"{prefix}:{SHARED_HANDLER_IDLE_NS}"]
-                found[f"{prefix}:{HANDLER_IDLE_NS}"] = copied
-                found[f"{prefix}:{CONTROLLER_HANDLER_NS}"] = copied
+        found |= count_as(HANDLER_IDLE_NS, found, SHARED_HANDLER_IDLE_NS)
+        found |= count_as(CONTROLLER_HANDLER_NS, found, SHARED_HANDLER_IDLE_NS)
     busy_ns = controller_bound_ns(found, uptime_ms)
     found[CONTROLLER_HANDLER_NS] = busy_ns
     found[HANDLER_IDLE_NS] = shared - uptime_ms * 1e6 + busy_ns / 2
     return found
+
+
+def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str, float]:
+    """A count and the readings of its ticks under another name."""
+    prefixes = ("", f"{TICKED_S}:", f"{TICK_ERROR}:", f"{TICK_EDGE_ERROR}:")
+    return {f"{p}{name}": values[f"{p}{own_name}"] for p in prefixes if f"{p}{own_name}" in values}
 
 
 def controller_share(values: Mapping[str, float]) -> float | None:

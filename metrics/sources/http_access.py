@@ -131,6 +131,7 @@ class HttpClient:
         self._make = partial(connect, host.strip("[]"), port)
         self._most = most
         self._connection: http.client.HTTPConnection | None = None
+        self.has_answered = False
 
     def request(
         self,
@@ -179,6 +180,7 @@ class HttpClient:
             connection.request("GET" if form is None else "POST", target, form, dict(headers))
             answer = connection.getresponse()
             body = answer.body(self._most)
+            self.has_answered = True
         except HTTP_ERRORS:
             raise
         except ValueError as error:  # the size of a chunk
@@ -329,13 +331,8 @@ class HttpAccess:
         headers: Mapping[str, str],
         timeout_s: float,
         form: str | None = None,
-        *,
-        has_answered: bool,
     ) -> HttpAnswer:
         """Send a request with the login; see `HttpClient.request`.
-
-        Args:
-            has_answered: whether the server has answered this client before.
 
         Raises:
             ScrapeError: there is no usable answer.
@@ -346,7 +343,7 @@ class HttpAccess:
         except ConfigError as error:  # a secret is missing, or was deleted
             raise ClosedError(str(error)) from error
         except HTTP_ERRORS as error:
-            explanation = self.explain_refusal(error, has_answered=has_answered)
+            explanation = self.explain_refusal(error, has_answered=client.has_answered)
             if explanation is not None:
                 raise ClosedError(explanation) from error
             raise ScrapeError(explain_http_error(error, timeout_s)) from error

@@ -62,6 +62,7 @@ from metrics.sources.series_choice import (
     choose,
     constant_labels,
 )
+from metrics.sources.server.feed import FeedTarget
 from metrics.sources.source import Endpoint, NodeInfo, scrape_interval_s
 
 TICKS_SEEN_S = 3 * TICK_S + 2.0
@@ -281,62 +282,61 @@ class PrometheusSource:
         """See `MetricsSource.open`."""
         self.nodes = dict(self._scrapers.open(self._probe))
 
-    def _probe(self, scraper: Scraper) -> tuple[int, NodeInfo]:
-        endpoint = scraper.endpoint
+    def _probe(self, exporter: Scraper | FeedTarget) -> tuple[int, NodeInfo]:
         try:
-            found = self._find_rules(scraper) if self._rules is None else None
-            scrape = scraper.scrape_known_series(OPEN_DEADLINE_S)
+            found = self._find_rules(exporter) if self._rules is None else None
+            scrape = exporter.scrape_known_series(OPEN_DEADLINE_S)
         except ScrapeError as error:
             remedy = "" if isinstance(error, ClosedError) else self.remedy
             raise ConfigError(
-                f"broker {endpoint.node_id} shows no metrics at {scraper.url}: {error}{remedy}"
+                f"broker {exporter.node_id} shows no metrics at {exporter.url}: {error}{remedy}"
             ) from error
-        return endpoint.node_id, self._node(scraper, scrape, found or Choices())
+        return exporter.node_id, self._node(exporter, scrape, found or Choices())
 
-    def _find_rules(self, scraper: Scraper) -> Choices:
+    def _find_rules(self, exporter: Scraper | FeedTarget) -> Choices:
         """Find the series of the readings on a page, and read them from now on.
 
         Raises:
             ConfigError: the page is not that of a broker.
         """
-        polls = [scraper.poll(OPEN_DEADLINE_S)]
+        polls = [exporter.poll(OPEN_DEADLINE_S)]
         found = choose(polls)
         if found.needs_poll:
             self._pause(SECOND_POLL_S)
-            polls.append(scraper.poll(OPEN_DEADLINE_S))
+            polls.append(exporter.poll(OPEN_DEADLINE_S))
             found = choose(polls)
         found = choose_rates(polls, found)
         while found.needs_poll:
             self._pause(SECOND_POLL_S)
-            polls.append(scraper.poll(OPEN_DEADLINE_S))
+            polls.append(exporter.poll(OPEN_DEADLINE_S))
             found = choose_rates(polls, choose(polls[:2]))
         if not found.has_beans and not found.refused:
             raise ConfigError(
-                f"broker {scraper.endpoint.node_id} shows no metrics at {scraper.url}: "
+                f"broker {exporter.node_id} shows no metrics at {exporter.url}: "
                 f"{kind_of(polls[-1].text)}{self.remedy}"
             )
-        scraper.use(found.rules)
+        exporter.use(found.rules)
         return found
 
-    def _node(self, scraper: Scraper, scrape: Scrape, found: Choices) -> NodeInfo:
-        endpoint = scraper.endpoint
-        values = self._counts[endpoint.node_id].counted(scrape.values, scrape.at_s)
+    def _node(self, exporter: Scraper | FeedTarget, scrape: Scrape, found: Choices) -> NodeInfo:
+        node_id = exporter.node_id
+        values = self._counts[node_id].counted(scrape.values, scrape.at_s)
         ids = parts_of(values, NODE_ID)
-        if ids and str(endpoint.node_id) not in ids:
+        if ids and str(node_id) not in ids:
             raise ConfigError(
-                f"{scraper.url} answers as node {', '.join(sorted(ids))}, "
-                f"expected node {endpoint.node_id}; {self.correction}"
+                f"{exporter.url} answers as node {', '.join(sorted(ids))}, "
+                f"expected node {node_id}; {self.correction}"
             )
         java = parts_of(values, JAVA)
         roles = roles_of(values)
         if Role.BROKER in roles:
-            self._require_handlers(scraper, values, found)
+            self._require_handlers(exporter, values, found)
         has_quorum = CONTROLLER_EPOCH in values
         sampled = with_handlers(values, scrape.at_s, is_shared=roles >= _COMBINED)
         rates = tuple(sorted({*parts_of(scrape.values, ONE_MINUTE_RATE)} - {*scrape.values}))
         later = (self._rules or found.rules).selectors.keys() & {*FROM_FIRST_USE}
         return NodeInfo(
-            endpoint.node_id,
+            node_id,
             self._version,
             roles,
             dict(zip(JAVA_FACTS, java[0].split("/"), strict=False)) if java else {},
@@ -353,7 +353,7 @@ class PrometheusSource:
         )
 
     def _require_handlers(
-        self, scraper: Scraper, values: Mapping[str, float], found: Choices
+        self, exporter: Scraper | FeedTarget, values: Mapping[str, float], found: Choices
     ) -> None:
         """Check that the idle time of the broker's own request handlers is known."""
         refused = {each.reading: each for each in found.refused}
@@ -368,7 +368,7 @@ class PrometheusSource:
         else:
             found_out, reason = "", f": {doubtful.text}" if doubtful else ""
         raise ConfigError(
-            f"broker {scraper.endpoint.node_id} at {scraper.url} does not show the count of "
+            f"broker {exporter.node_id} at {exporter.url} does not show the count of "
             f"RequestHandlerAvgIdlePercent{found_out}, which is required to recognize an "
             f"overload{reason}; have the exporter's rules export that bean's Count, or its "
             f"OneMinuteRate under a name that ends so, name the rules that fit in "

@@ -10,7 +10,7 @@ because release 1 of the exporter adds it to some names of release 0 and drops i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -22,12 +22,10 @@ from metrics.sources.beans import (
     HANDLER_IDLE_NS,
     PRODUCE_ERRORS,
     SHARED_HANDLER_IDLE_NS,
-    TICK_EDGE_ERROR,
-    TICK_ERROR,
-    TICKED_S,
     Kind,
     Role,
     beans_for,
+    count_as,
     readings_of,
     with_own_idle,
 )
@@ -130,13 +128,11 @@ class Selector:
 
 @dataclass(frozen=True)
 class Match:
-    """The reading of a series, and the rank of the selector that matched; 0 is preferred."""
+    """The reading of a series, and the selector that matched, with its rank; 0 is preferred."""
 
     reading: str
     rank: int
-    factor: float
-    is_start_time: bool
-    is_rate: bool = False
+    selector: Selector
 
 
 RANKS_EACH = 2
@@ -167,7 +163,7 @@ class RuleSet:
         name = series.partition("{")[0]
         candidates = self._candidates.get(name)
         if candidates is None:
-            candidates = self._candidates[name] = self._named(name)
+            candidates = self._candidates[name] = self.candidates_for(name)
         if not candidates:
             return None
         if len(self._matches) >= _SERIES_MAX:
@@ -182,7 +178,17 @@ class RuleSet:
         names = {each.name for each in self.selectors.get(reading, ()) if "*" not in each.name}
         return {form for name in names for form in (name, f"{name}_total")}
 
-    def _named(self, name: str) -> tuple[_Candidate, ...]:
+    @property
+    def name_patterns(self) -> Iterator[str]:
+        """Regular expressions for the names of all series."""
+        for selectors in self.selectors.values():
+            for each in selectors:
+                pattern = each.name.replace("*", ".+")
+                yield pattern
+                if not each.is_exact:
+                    yield f"{pattern}{_TOTAL}"
+
+    def candidates_for(self, name: str) -> tuple[_Candidate, ...]:
         """The selectors that can match a series of this name."""
         names = dict.fromkeys((name.removesuffix(_TOTAL), name))
         named = (each for known in names for each in self._by_name.get(known, ()))
@@ -198,8 +204,7 @@ class RuleSet:
             if text is not None:
                 full = f"{reading}:{text}" if text else reading
                 preference = RANKS_EACH * rank + (not selector.is_written_like(name))
-                kinds = (selector.is_start_time, selector.is_rate)
-                return Match(full, preference, selector.factor, *kinds)
+                return Match(full, preference, selector)
         return None
 
     @cached_property
@@ -332,18 +337,16 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
     }
     _replace_sums(found)
     if BROKER_HANDLER_IDLE_NS in found:
-        _rename(found, BROKER_HANDLER_IDLE_NS, HANDLER_IDLE_NS)
+        found = _renamed(found, BROKER_HANDLER_IDLE_NS, HANDLER_IDLE_NS)
     elif is_shared and HANDLER_IDLE_NS in found:
-        _rename(found, HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS)
+        found = _renamed(found, HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS)
     return with_own_idle(found, at_s)
 
 
-def _rename(values: dict[str, float], name: str, new: str) -> None:
-    """Give a count another name, with the readings of its ticks."""
-    for prefix in ("", f"{TICKED_S}:", f"{TICK_ERROR}:", f"{TICK_EDGE_ERROR}:"):
-        values.pop(f"{prefix}{new}", None)
-        if f"{prefix}{name}" in values:
-            values[f"{prefix}{new}"] = values.pop(f"{prefix}{name}")
+def _renamed(values: Mapping[str, float], name: str, new: str) -> dict[str, float]:
+    """The readings with another name for a count and its ticks."""
+    kept = {key: value for key, value in values.items() if key.split(":")[-1] not in {name, new}}
+    return kept | count_as(new, values, name)
 
 
 def _replace_sums(values: dict[str, float]) -> None:

@@ -112,6 +112,7 @@ class Scraper:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.endpoint = endpoint
+        self.node_id = endpoint.node_id
         self.url = f"{access.scheme}://{endpoint.address}{PATH}"
         self._access = access
         self._client = HttpClient(endpoint.host, endpoint.port, access.connector)
@@ -147,9 +148,7 @@ class Scraper:
     def _answer(self, timeout_s: float) -> tuple[float, float, str]:
         """The time of an exchange's middle [s], its length [s], and the page."""
         began_s = self._clock()
-        answer = self._access.request(
-            self._client, self._path, _HEADERS, timeout_s, has_answered=self._scrapes > 0
-        )
+        answer = self._access.request(self._client, self._path, _HEADERS, timeout_s)
         took_s = self._clock() - began_s
         text = answer.text
         if answer.status != http.client.OK:
@@ -217,8 +216,8 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
     ranks: dict[str, int] = {}
     ranks_of_rates: dict[str, int] = {}
     for match, text in numbers:
-        reading, known = match.reading, ranks
-        if match.is_rate:
+        reading, known, selector = match.reading, ranks, match.selector
+        if selector.is_rate:
             reading, known = f"{ONE_MINUTE_RATE}:{match.reading}", ranks_of_rates
         rank = known.get(reading)
         if rank is not None and rank < match.rank:
@@ -226,9 +225,9 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
         value = number_of(text)
         if math.isfinite(value):
             known[reading] = match.rank
-            read = (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
-            if match.is_rate:
-                found[f"{ROUNDING}:{match.reading}"] = rounding_of(text) * match.factor
+            read = (at_s - value) * 1000.0 if selector.is_start_time else value * selector.factor
+            if selector.is_rate:
+                found[f"{ROUNDING}:{match.reading}"] = rounding_of(text) * selector.factor
             is_doubled = rank == match.rank and found.get(reading) != read
             found[reading] = math.nan if is_doubled else read
     repeated = _repeated(ranks)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import RULES, host_values, log_disks_problem
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import host_of
-from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFeed
-from metrics.sources.server.source import is_named, name_patterns
+from metrics.sources.server.feed import FeedSpec, FeedTarget, ServerFeed
 
 
 class ServedHosts:
@@ -34,7 +33,6 @@ class ServedHosts:
         log_disks: Collection[str] = (),
     ) -> None:
         self._log_disks = frozenset(log_disks)
-        self._clock = clock
         self._feed = ServerFeed(api, spec, clock, pause)
         self._hosts: list[str] = []
         self.brokers: Mapping[str, tuple[int, ...]] = {}
@@ -47,13 +45,14 @@ class ServedHosts:
             ConfigError: the server does not answer, or does not show node_exporter of every host.
         """
         try:
-            self._feed.open(lambda name: is_named(RULES, name))
+            self._feed.open(lambda name: bool(RULES.candidates_for(name)))
             for target in self._feed.targets:
+                target.use(RULES)
                 self._require_readings(target)
         except BaseException:
             self.close()
             raise
-        self._feed.read_names(name_patterns(RULES))
+        self._feed.read_known_series()
         names = [host_of(target.value) for target in self._feed.targets]
         self._hosts = [
             name if names.count(name) == 1 else target.value
@@ -67,7 +66,7 @@ class ServedHosts:
         return self
 
     def _require_readings(self, target: FeedTarget) -> None:
-        label, values = self._feed.spec.label, target.pages[-1].values(RULES)
+        label, values = self._feed.spec.label, target.pages[-1].scrape(RULES).values
         if not host_values(values):
             raise ConfigError(
                 f"the scrapes with {label.name}={target.value!r} have no series of node_exporter; "
@@ -80,16 +79,10 @@ class ServedHosts:
     def sample_all(self) -> Sequence[HostSample]:
         """The scrapes of each host since the last call; see `ServerFeed.deliver`."""
         return [
-            sample
-            for host, each in zip(self._hosts, self._feed.deliver(), strict=True)
-            for sample in self._samples(host, each)
+            HostSample(host, each.at_s, host_values(each.values, self._log_disks), each.error)
+            for host, scrapes in zip(self._hosts, self._feed.deliver(), strict=True)
+            for each in scrapes
         ]
-
-    def _samples(self, host: str, delivered: Delivery) -> Iterator[HostSample]:
-        for page in delivered.pages:
-            yield HostSample(host, page.at_s, host_values(page.values(RULES), self._log_disks))
-        if delivered.error is not None:
-            yield HostSample(host, self._clock(), error=delivered.error)
 
     def close(self) -> None:
         """See `HostSource.close`."""

@@ -82,7 +82,6 @@ class ServerApi:
         self._client = HttpClient(host, port, access.connector)
         self._timeout_s = timeout_s
         self._clock = clock
-        self._has_answered = False
         self._method = "POST"
 
     def query(self, expression: str) -> list[ServerSeries]:
@@ -106,10 +105,12 @@ class ServerApi:
         span = {"start": f"{from_s:.3f}", "end": f"{to_s:.3f}", "step": f"{step_s:g}"}
         return self._series("query_range", {"query": expression, **span})
 
-    def label_values(self, label: str, selector: str, from_s: float) -> list[str]:
-        """The values of a label of the series that match a selector since a time.
+    def names(self, path: str, selector: str, from_s: float) -> list[str]:
+        """The names of the labels of the series that match a selector since a time, or the values
+        of one label.
 
         Args:
+            path: `labels`, or `label/NAME/values`.
             selector: a selector in braces; empty for all series.
             from_s: begin of the time [s since the epoch].
 
@@ -117,17 +118,7 @@ class ServerApi:
             ScrapeError: there is no such answer.
         """
         given = {"start": f"{from_s:.3f}", **({"match[]": selector} if selector else {})}
-        found = self._data(f"label/{label}/values", given, "GET")
-        return [str(each) for each in found] if isinstance(found, list) else []
-
-    def labels(self, selector: str, from_s: float) -> list[str]:
-        """The names of the labels of the series that match a selector since a time.
-
-        Raises:
-            ScrapeError: there is no such answer.
-        """
-        given = {"start": f"{from_s:.3f}", "match[]": selector}
-        found = self._data("labels", given, "GET")
+        found = self._data(path, given, "GET")
         return [str(each) for each in found] if isinstance(found, list) else []
 
     def clock_offset(self) -> tuple[float, float]:
@@ -169,7 +160,6 @@ class ServerApi:
             answer = self._request(where, fields, "GET")
         status, found = answer.status, _parsed(answer.text)
         if status == http.client.OK and found is not None and found.get("status") == "success":
-            self._has_answered = True
             return found.get("data")
         refusal = self._access.explain_status(status, answer.challenge, answer.text)
         if refusal is not None:
@@ -193,7 +183,6 @@ class ServerApi:
             _HEADERS,
             self._timeout_s,
             fields if is_post else None,
-            has_answered=self._has_answered,
         )
 
 

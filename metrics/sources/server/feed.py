@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from statistics import median
@@ -25,8 +25,9 @@ from statistics import median
 from metrics.common.errors import ConfigError
 from metrics.sources.exposition import Poll, kind_of
 from metrics.sources.http_access import ClosedError, ScrapeError
-from metrics.sources.rules import Match, RuleSet
-from metrics.sources.scraper import read_numbers
+from metrics.sources.rules import RuleSet
+from metrics.sources.scraper import Scrape, read_numbers
+from metrics.sources.series_choice import AUTO
 from metrics.sources.server.api import ServerApi, ServerSeries
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.units import format_some
@@ -56,14 +57,14 @@ class ServerPage:
         """The page as an exporter shows it."""
         return Poll(self.at_s, "".join(f"{series} {number}\n" for series, number in self.lines))
 
-    def values(self, rules: RuleSet) -> dict[str, float]:
-        """Reading → its value, by these rules."""
-        found: list[tuple[Match, str]] = []
-        for series, number in self.lines:
-            match = rules.match(series)
-            if match is not None:
-                found.append((match, number))
-        return read_numbers(found, self.at_s)
+    def scrape(self, rules: RuleSet) -> Scrape:
+        """The readings of the page, by these rules."""
+        found = (
+            (match, number)
+            for series, number in self.lines
+            if (match := rules.match(series)) is not None
+        )
+        return Scrape(self.at_s, read_numbers(found, self.at_s))
 
 
 def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[ServerSeries]]:
@@ -165,31 +166,47 @@ class FeedTarget:
     Attributes:
         value: its value of the label.
         brokers: ids of its brokers.
+        url: its place on the server, for messages.
         interval_s: time between two scrapes [s].
         added: names of the labels that the server adds.
         last_s: time of the last scrape that was delivered [s since the epoch, server's clock].
         pages: the pages that were read when the source was opened.
+        rules: the readings of its series.
     """
 
     value: str
     brokers: tuple[int, ...]
-    interval_s: float
+    url: str
+    interval_s: float = 0.0
     added: frozenset[str] = frozenset()
     last_s: float = 0.0
     pages: list[ServerPage] = field(default_factory=list)
+    rules: RuleSet = field(default_factory=lambda: RuleSet(AUTO, {}))
+    _polls: int = 0
 
+    @property
+    def node_id(self) -> int:
+        """Id of its first broker."""
+        return self.brokers[0]
 
-@dataclass(frozen=True)
-class Delivery:
-    """What one target showed since the last call.
+    def poll(self, timeout_s: float) -> Poll:
+        """The page of each scrape that was read at the opening, the earliest first."""
+        # A second poll shows whether numbers grow; with one scrape it is the same page again.
+        if self._polls > len(self.pages):
+            raise ScrapeError(
+                f"its {len(self.pages)} last scrapes do not show what the numbers of the series "
+                "mean; wait for more scrapes"
+            )
+        self._polls += 1
+        return self.pages[: self._polls][-1].poll
 
-    Attributes:
-        pages: its scrapes, by the driver's clock.
-        error: why there is no scrape after the call began, or None.
-    """
+    def use(self, rules: RuleSet) -> None:
+        """Read the readings of these rules from now on."""
+        self.rules = rules
 
-    pages: Sequence[ServerPage] = ()
-    error: str | None = None
+    def scrape_known_series(self, timeout_s: float) -> Scrape:
+        """The last scrape that was read at the opening."""
+        return self.pages[-1].scrape(self.rules)
 
 
 class ServerFeed:
@@ -253,7 +270,7 @@ class ServerFeed:
                 f"{self.spec.what}: {kind_of(page)}; correct {self.spec.label.section}.selector"
             )
         self._find_targets(wanted)
-        self.read_names(wanted)
+        self._names = _any_of(wanted)
         self._read_pages()
 
     @property
@@ -262,10 +279,10 @@ class ServerFeed:
 
     def _shown_names(self) -> list[str]:
         since_s = self._server_s() - LOOK_BACK_S
-        names = self._api.label_values("__name__", self._selected, since_s)
+        names = self._api.names(f"label/{NAME}/values", self._selected, since_s)
         if names:
             return names
-        jobs = self._api.label_values("job", "", since_s)
+        jobs = self._api.names("label/job/values", "", since_s)
         known = format_some(jobs, _NAMED_MAX) or "none"
         raise ConfigError(
             f"{self._selected} selects no series of the last {LOOK_BACK_S / 60:.0f} min on "
@@ -282,7 +299,10 @@ class ServerFeed:
         brokers: dict[str, list[int]] = {}
         for broker, value in sorted(label.assign(values, self.spec.hosts).items()):
             brokers.setdefault(value, []).append(broker)
-        self.targets = [FeedTarget(value, tuple(ids), 0.0) for value, ids in brokers.items()]
+        self.targets = [
+            FeedTarget(value, tuple(ids), f"{self._api.url} ({label.name}={value!r})")
+            for value, ids in brokers.items()
+        ]
         for target in self.targets:
             series = self._current(shown[target.value])
             target.interval_s = self._interval(target, [at_s for at_s, _ in series[0].samples])
@@ -292,9 +312,9 @@ class ServerFeed:
         label = self.spec.label
         since_s = self._server_s() - LOOK_BACK_S
         of_targets = f'{{__name__="{UP}",{self.spec.selector}}}'
-        names = set(self._api.labels(of_targets, since_s))
-        names = names or set(self._api.labels(self._selected, since_s))
-        known = ", ".join(sorted(names - {NAME})) or "none"
+        names = self._api.names("labels", of_targets, since_s)
+        names = names or self._api.names("labels", self._selected, since_s)
+        known = ", ".join(sorted({*names} - {NAME})) or "none"
         return ConfigError(
             f"the series that {self._selected} selects on {self._api.url} have no label "
             f"{label.name}; their labels are {known}; name the one that tells the brokers apart in "
@@ -379,12 +399,15 @@ class ServerFeed:
 
     # --- reading ------------------------------------------------------------
 
-    def read_names(self, names: Iterable[str]) -> None:
-        """Query series of these names from now on; each is a regular expression."""
-        self._names = "|".join(dict.fromkeys((UP, *names)))
+    def read_known_series(self) -> None:
+        """Query only the series that the targets' rules name from now on."""
+        self._names = _any_of(
+            sorted({n for each in self.targets for n in each.rules.name_patterns})
+        )
 
-    def deliver(self) -> list[Delivery]:
-        """The scrapes of each target since the last call, the last of them after this call began.
+    def deliver(self) -> list[list[Scrape]]:
+        """The scrapes of each target since the last call, the last of them after this call began,
+        by the driver's clock. The last has an error where there is no such scrape.
 
         It waits for that scrape. When the last call ended more than a scrape interval ago, only
         the last scrape is delivered.
@@ -395,16 +418,16 @@ class ServerFeed:
             found = self._collect(called_s)
         except ScrapeError as error:
             self._pause(min(_RETRY_S, self.interval_s))
-            found = [Delivery(error=f"the Prometheus server {self._api.url}: {error}")] * len(
-                self.targets
-            )
+            text = f"the Prometheus server {self._api.url}: {error}"
+            found = [[Scrape(self._clock(), error=text)] for _ in self.targets]
         self._returned_s = self._clock()
         return found
 
     def past(
-        self, target: FeedTarget, names: Iterable[str], span: tuple[float, float, float]
-    ) -> list[ServerSeries]:
-        """The series of these names of a target in the past, each number not older than a step.
+        self, target: FeedTarget, rules: RuleSet, span: tuple[float, float, float]
+    ) -> Iterator[Scrape]:
+        """The scrapes of a target in the past, by these rules; no number is older than a step, and
+        a step without a scrape is left out.
 
         Args:
             span: first and last time [s since the epoch], and the step [s].
@@ -413,11 +436,12 @@ class ServerFeed:
             ScrapeError: the server does not answer.
         """
         from_s, to_s, step_s = span
-        selector = self._expression("|".join(names), (target,))
+        selector = self._expression("|".join(rules.name_patterns), (target,))
         expression = f"last_over_time({selector}[{round(step_s * 1000)}ms])"
-        return self._api.query_range(expression, from_s, to_s, step_s)
+        series = self._api.query_range(expression, from_s, to_s, step_s)
+        return (page.scrape(rules) for page in pages_of(series, target.added) if page.lines)
 
-    def _collect(self, called_s: float) -> list[Delivery]:
+    def _collect(self, called_s: float) -> list[list[Scrape]]:
         is_continued = called_s - self._returned_s <= self.interval_s
         ends_s = called_s + STALE_INTERVALS * self.interval_s + _LAG_MAX_S
         new: dict[str, dict[float, ServerPage]] = {each.value: {} for each in self.targets}
@@ -444,41 +468,39 @@ class ServerFeed:
             self._pause(retry_s)
         self._learn_lag(new.values(), is_late=queries > 1)
         return [
-            Delivery(error=several[each.value])
+            [Scrape(self._clock(), error=several[each.value])]
             if each.value in several
-            else self._delivery(each, new[each.value], called_s, is_continued)
+            else list(self._delivered(each, new[each.value], called_s, is_continued))
             for each in self.targets
         ]
 
     def _is_new(self, pages: Mapping[float, ServerPage], called_s: float) -> bool:
         return any(at_s - self._offset_s >= called_s for at_s in pages)
 
-    def _delivery(
+    def _delivered(
         self,
         target: FeedTarget,
         pages: Mapping[float, ServerPage],
         called_s: float,
         is_continued: bool,
-    ) -> Delivery:
+    ) -> Iterator[Scrape]:
         ordered = [pages[at_s] for at_s in sorted(pages)]
         if ordered:
             target.last_s = ordered[-1].at_s
-        good = [
-            ServerPage(page.at_s - self._offset_s, page.lines, page.is_up)
-            for page in (ordered if is_continued else ordered[-1:])
-            if page.is_up and page.lines
-        ]
+        for page in ordered if is_continued else ordered[-1:]:
+            if page.is_up and page.lines:
+                yield replace(page, at_s=page.at_s - self._offset_s).scrape(target.rules)
         where = f"with {self.spec.label.name}={target.value!r}"
         if not self._is_new(pages, called_s):
             age_s = self._clock() + self._offset_s - target.last_s
-            return Delivery(
-                good,
+            error = (
                 f"the last scrape {where} is {age_s:.0f} s old, expected one every "
-                f"{target.interval_s:.3g} s",
+                f"{target.interval_s:.3g} s"
             )
-        if not (ordered[-1].is_up and ordered[-1].lines):
-            return Delivery(good, f"the Prometheus server's scrape {where} failed")
-        return Delivery(good)
+            yield Scrape(self._clock(), error=error)
+        elif not (ordered[-1].is_up and ordered[-1].lines):
+            error = f"the Prometheus server's scrape {where} failed"
+            yield Scrape(self._clock(), error=error)
 
     def _due_s(self, called_s: float) -> float:
         """The time at which all targets have probably been scraped since the call began [s]."""
@@ -543,6 +565,11 @@ class ServerFeed:
         """Close the connection; further calls are harmless."""
         self._closed.set()
         self._api.close()
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """A regular expression for `up` and some names, which are such expressions, too."""
+    return "|".join(dict.fromkeys((UP, *names)))
 
 
 def _quoted(text: str) -> str:

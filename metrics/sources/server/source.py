@@ -3,65 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_series import may_be_reading
 from metrics.sources.beans import HANDLER_IDLE_NS
-from metrics.sources.exposition import Poll
-from metrics.sources.http_access import HttpAccess, ScrapeError
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import BROKER_HANDLER_IDLE_NS, RuleSet
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import Scrape, Scraper
-from metrics.sources.series_choice import AUTO
 from metrics.sources.server.api import ServerApi
-from metrics.sources.server.broker_label import BrokerLabel
-from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFeed, pages_of
+from metrics.sources.server.feed import FeedSpec, ServerFeed
 from metrics.sources.source import Endpoint, NodeInfo
 
 _OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}
 """Reading → the series of a release that shows the broker's own part of it."""
 _AGENT = ("jvm_", "process_")
 """Begin of the names of the JVM's series, which the exporter adds."""
-
-
-class _ServedExporter(Scraper):
-    """A scraper whose pages are those that a server scraped.
-
-    Attributes:
-        rules: the readings of the exporter's series.
-    """
-
-    def __init__(self, target: FeedTarget, label: BrokerLabel, url: str) -> None:
-        self.rules = RuleSet(AUTO, {})
-        endpoint = Endpoint(target.brokers[0], target.value, 0)
-        super().__init__(endpoint, HttpAccess(label.section), self.rules)
-        self.url = f"{url} ({label.name}={target.value!r})"
-        self._target = target
-        # A second poll shows whether numbers grow; with one scrape it is the same page again.
-        self._polls = iter((*target.pages, *target.pages[-1:]))
-
-    def poll(self, timeout_s: float) -> Poll:
-        """The page of each scrape that was read at the opening, the earliest first."""
-        page = next(self._polls, None)
-        if page is None:
-            raise ScrapeError(
-                f"its {len(self._target.pages)} last scrapes do not show what the numbers of the "
-                "series mean; wait for more scrapes"
-            )
-        return page.poll
-
-    def use(self, rules: RuleSet) -> None:
-        """Read the readings of these rules from now on."""
-        self.rules = rules
-
-    def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """The last scrape that was read at the opening."""
-        last = self._target.pages[-1]
-        return Scrape(last.at_s, last.values(self.rules))
 
 
 class PrometheusServerSource(PrometheusSource):
@@ -94,10 +53,7 @@ class PrometheusServerSource(PrometheusSource):
     ) -> None:
         endpoints = [Endpoint(broker, host, 0) for broker, host in sorted(spec.hosts.items())]
         super().__init__(endpoints, rules, 0.0, version, clock, pause=lambda _: None)
-        self._api = api
-        self._own_clock = clock
         self._feed = ServerFeed(api, spec, clock, pause)
-        self._exporters: list[_ServedExporter] = []
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
@@ -108,21 +64,16 @@ class PrometheusServerSource(PrometheusSource):
             raise
 
     def _open(self) -> None:
-        feed, rules = self._feed, self._rules
-        feed.open(_may_be_read if rules is None else lambda name: is_named(rules, name))
-        found = {}
+        feed, rules, found = self._feed, self._rules, {}
+        feed.open(_may_be_read if rules is None else lambda name: bool(rules.candidates_for(name)))
         for target in feed.targets:
-            exporter = _ServedExporter(target, feed.spec.label, self._api.url)
             if rules is not None:
-                exporter.use(rules)
-            self._exporters.append(exporter)
-            broker, node = self._probe(exporter)
+                target.use(rules)
+            broker, node = self._probe(target)
             found[broker] = replace(node, interval_s=target.interval_s)
             target.pages = []
         self.nodes: Mapping[int, NodeInfo] = found
-        feed.read_names(
-            sorted({each for one in self._exporters for each in name_patterns(one.rules)})
-        )
+        feed.read_known_series()
 
     def sample_all(self) -> list[BrokerSample]:
         """The scrapes of each broker since the last call; see `ServerFeed.deliver`.
@@ -130,19 +81,11 @@ class PrometheusServerSource(PrometheusSource):
         It waits for a scrape of each broker, up to a scrape interval, and longer where one is
         missing.
         """
-        delivered = self._feed.deliver()
         return [
-            sample
-            for exporter, each in zip(self._exporters, delivered, strict=True)
-            for sample in self._samples(exporter, each)
+            self._sample(target.node_id, each)
+            for target, scrapes in zip(self._feed.targets, self._feed.deliver(), strict=True)
+            for each in scrapes
         ]
-
-    def _samples(self, exporter: _ServedExporter, delivered: Delivery) -> Iterator[BrokerSample]:
-        broker = exporter.endpoint.node_id
-        for page in delivered.pages:
-            yield self._sample(broker, Scrape(page.at_s, page.values(exporter.rules)))
-        if delivered.error is not None:
-            yield BrokerSample(broker, self._own_clock(), error=delivered.error)
 
     def history(
         self, reading: str, from_s: float, to_s: float, step_s: float
@@ -162,22 +105,20 @@ class PrometheusServerSource(PrometheusSource):
             ConfigError: no series of the brokers has the reading.
         """
         found: dict[int, list[tuple[float, float]]] = {}
-        for exporter, target in zip(self._exporters, self._feed.targets, strict=True):
-            rules = exporter.rules
+        for target in self._feed.targets:
+            known = target.rules.selectors
             own_name = _OWN.get(reading, reading)
-            name = own_name if own_name in rules.selectors else reading
-            selectors = {name: rules.selectors.get(name, ())}
-            if not selectors[name]:
+            name = own_name if own_name in known else reading
+            if not known.get(name):
                 raise ConfigError(
-                    f"the history of {reading} is unknown: broker {exporter.endpoint.node_id} "
-                    f"shows no series of it; expected one of {', '.join(sorted(rules.selectors))}"
+                    f"the history of {reading} is unknown: broker {target.node_id} shows no series "
+                    f"of it; expected one of {', '.join(sorted(known))}"
                 )
-            own = RuleSet(rules.name, selectors)
-            answer = self._feed.past(target, name_patterns(own), (from_s, to_s, step_s))
-            pages = pages_of(answer, target.added)
-            values = ((page.at_s, page.values(own)) for page in pages)
-            found[exporter.endpoint.node_id] = [
-                (at_s, sum(each.values())) for at_s, each in values if each
+            own = RuleSet(target.rules.name, {name: known[name]})
+            found[target.node_id] = [
+                (each.at_s, sum(each.values.values()))
+                for each in self._feed.past(target, own, (from_s, to_s, step_s))
+                if each.values
             ]
         return found
 
@@ -195,18 +136,12 @@ class PrometheusServerSource(PrometheusSource):
         Raises:
             ScrapeError: the server does not answer.
         """
-        found: list[BrokerSample] = []
-        for exporter, target in zip(self._exporters, self._feed.targets, strict=True):
-            broker = exporter.endpoint.node_id
-            if self.nodes[broker].rates:
-                continue
-            names = name_patterns(exporter.rules)
-            answer = self._feed.past(target, names, (from_s, to_s, step_s))
-            found += [
-                self._sample(broker, Scrape(page.at_s, page.values(exporter.rules)))
-                for page in pages_of(answer, target.added)
-                if page.lines
-            ]
+        found = [
+            self._sample(target.node_id, each)
+            for target in self._feed.targets
+            if not self.nodes[target.node_id].rates
+            for each in self._feed.past(target, target.rules, (from_s, to_s, step_s))
+        ]
         return sorted(found, key=lambda each: each.at_s)
 
     def close(self) -> None:
@@ -214,23 +149,5 @@ class PrometheusServerSource(PrometheusSource):
         self._feed.close()
 
 
-def name_patterns(rules: RuleSet) -> Sequence[str]:
-    """Regular expressions for the names of all series of a rule set."""
-    found: dict[str, None] = {}
-    for selectors in rules.selectors.values():
-        for each in selectors:
-            pattern = each.name.replace("*", ".+")
-            ends = ("",) if each.is_exact else ("", "_total")
-            found.update(dict.fromkeys(f"{pattern}{end}" for end in ends))
-    return tuple(found)
-
-
 def _may_be_read(name: str) -> bool:
     return may_be_reading(name) or name.startswith(_AGENT)
-
-
-def is_named(rules: RuleSet, name: str) -> bool:
-    """Whether a rule set has a selector for series of this name."""
-    return any(
-        each.matches_name(name) for selectors in rules.selectors.values() for each in selectors
-    )
