@@ -1,26 +1,130 @@
-"""A source that polls the beans of each node by requests, such as `jmxquery` or Jolokia.
+"""Sources that read the beans of nodes, over JMX, Jolokia or the like.
 
-A subclass states how the beans of one node are read; this class knows which beans make up a
-sample, and what a node must show.
+The base class knows which beans make up a sample, and what a node must show; a subclass states how
+beans are read: all nodes at once, or each node by a request.
+
+The first answer of a process: its version, node id and roles, or the reason why not.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import AT_START, NODE, Reading, with_own_idle
-from metrics.sources.driver_jvm import OPEN_DEADLINE_S, brief, node_info, readings_for, with_lacks
+from metrics.sources.beans import (
+    ARGUMENTS,
+    AT_START,
+    FACTS,
+    FROM_FIRST_USE,
+    HANDLER_IDLE_NS,
+    NODE,
+    PARTITIONS,
+    QUORUM,
+    Reading,
+    Role,
+    beans_for,
+    controller_share,
+    readings_of,
+    with_own_idle,
+)
 from metrics.sources.exposition import numbers
-from metrics.sources.sample import BrokerSample
-from metrics.sources.source import Endpoint, NodeInfo
+from metrics.sources.sample import BrokerSample, parts_of
+from metrics.sources.source import Endpoint, NodeInfo, jmx_interval_s
 
 Address = TypeVar("Address", bound=Endpoint)
+
+
+_HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
+OPEN_DEADLINE_S = 15.0
+"""Deadline of the first answer on a busy machine, the connection included [s]."""
+OPEN_EACH_S = 0.05
+"""Least time in that deadline for the connection to each node [s]."""
+
+
+def brief(error: str) -> str:
+    """The innermost cause of a Java exception's text, on one line.
+
+    RMI nests up to four exceptions in one message; the last names the cause.
+    """
+    last = " ".join(error.split()).rsplit("nested exception is:", 1)[-1].strip(" ]\"'}")
+    return last.removeprefix("java.net.").removeprefix("java.io.")
+
+
+def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
+    """The node behind an endpoint, from the answers to `metrics.sources.beans.AT_START`.
+
+    Raises:
+        ConfigError: the process is not a Kafka node, or has another node id than expected.
+    """
+    versions = {
+        name.partition(":")[2]: text for name, text in values.items() if name.startswith("version:")
+    }
+    if not versions:
+        raise ConfigError(
+            f"the JVM at {endpoint.address} is not a running Kafka broker: it has no "
+            f"kafka.server:type=app-info bean. Expected broker {endpoint.node_id} there; "
+            f"correct jmx.endpoints of the cluster's file in conf/clusters"
+        )
+    if str(endpoint.node_id) not in versions:
+        found = ", ".join(sorted(versions))
+        raise ConfigError(
+            f"JMX at {endpoint.address} answers as node {found}, expected node "
+            f"{endpoint.node_id}; correct jmx.endpoints of the cluster's file in conf/clusters"
+        )
+    roles = frozenset(role for role in Role if role.value in values)
+    facts = {fact.name: values[fact.name] for fact in FACTS if fact.name in values}
+    if ARGUMENTS in facts:
+        facts[ARGUMENTS] = harmless_arguments(facts[ARGUMENTS])
+    version = versions[str(endpoint.node_id)]
+    return NodeInfo(
+        endpoint.node_id,
+        version,
+        roles,
+        facts,
+        has_quorum=QUORUM in values,
+        spared_s=jmx_interval_s(int(numbers(values).get(PARTITIONS.name, 0))),
+    )
+
+
+def readings_for(node: NodeInfo) -> tuple[Reading, ...]:
+    """The numbers to read from a node."""
+    return readings_of(beans_for(node.version, node.roles, has_quorum=node.has_quorum))
+
+
+def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
+    """The node with the readings that its release lacks, from its first sample.
+
+    Args:
+        values: the readings of that sample, with the derived ones.
+
+    Raises:
+        ConfigError: a broker does not show the idle time of its request handlers.
+    """
+    if Role.BROKER in node.roles and HANDLER_IDLE_NS not in values:
+        raise ConfigError(
+            f"broker {node.node_id}, Kafka {node.version}, does not show the idle time of its "
+            f"request handlers over JMX (Count of RequestHandlerAvgIdlePercent), which is required "
+            f"to recognize an overload; check its log, or set metrics.client_only: true"
+        )
+    have = {*FROM_FIRST_USE, *(name.partition(":")[0] for name in values)}
+    lacks = tuple(dict.fromkeys(r.name for r in readings_for(node) if r.name not in have))
+    return replace(node, lacks=lacks, controller_share=controller_share(values))
+
+
+def harmless_arguments(text: str) -> str:
+    """The JVM's arguments about memory, garbage collection and compilation, sorted.
+
+    All others are left out: a system property or an agent's options may contain a secret, and a
+    command or a path does not affect the speed.
+    """
+    given = (word.strip("[], ") for word in text.split(", "))
+    return " ".join(sorted({word for word in given if _HARMLESS.fullmatch(word)}))
 
 
 class PollError(Exception):
@@ -79,13 +183,27 @@ def match_values(readings: Iterable[Reading], values: Iterable[BeanValue]) -> di
     return {name: given[reading, name] for reading, name in sorted(given, key=lambda k: rank[k[0]])}
 
 
-class BeanPoller(ABC, Generic[Address]):
-    """A `MetricsSource` that reads all beans of a node in one poll.
+@dataclass(frozen=True)
+class BeanAnswer:
+    """The values that a node answered, or the reason why there are none."""
+
+    node_id: int
+    at_s: float
+    error: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def readings(self) -> dict[str, float]:
+        """The readings of a sample, derived ones included."""
+        return with_own_idle(numbers(self.values), self.at_s)
+
+
+class BeanSource(ABC, Generic[Address]):
+    """A `MetricsSource` that reads the beans of each node by its release and roles.
 
     Args:
         endpoints: the nodes to read, controllers included where known.
         deadline_s: time after which a node's sample counts as missed [s].
-        clock: wall clock [s since the epoch].
 
     Attributes:
         name: short name for reports.
@@ -93,18 +211,83 @@ class BeanPoller(ABC, Generic[Address]):
 
     name: str
 
+    def __init__(self, endpoints: Sequence[Address], deadline_s: float) -> None:
+        self._endpoints = endpoints
+        self._deadline_s = deadline_s
+        self.nodes: Mapping[int, NodeInfo] = {}
+
+    @abstractmethod
+    def unreachable(self, endpoint: Address, error: str) -> ConfigError:
+        """The error for a node that does not answer when the source is opened, with its remedy."""
+
+    @abstractmethod
+    def _connect(self) -> None:
+        """Prepare polls of all nodes."""
+
+    @abstractmethod
+    def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
+        """Read these readings of each node from now on."""
+
+    @abstractmethod
+    def _answers(self, deadline_s: float) -> Sequence[BeanAnswer]:
+        """The answer of each node, in the order of the endpoints."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See `MetricsSource.close`."""
+
+    def open(self) -> None:
+        """See `MetricsSource.open`."""
+        try:
+            self._connect()
+            self._plan({each.node_id: AT_START for each in self._endpoints})
+            self.nodes = {
+                endpoint.node_id: node_info(endpoint, {k: str(v) for k, v in answer.values.items()})
+                for endpoint, answer in self._first_answers()
+            }
+            self._plan({node_id: readings_for(node) for node_id, node in self.nodes.items()})
+            self.nodes = {
+                endpoint.node_id: with_lacks(self.nodes[endpoint.node_id], answer.readings)
+                for endpoint, answer in self._first_answers()
+            }
+        except BaseException:
+            self.close()
+            raise
+
+    def _first_answers(self) -> Iterator[tuple[Address, BeanAnswer]]:
+        """The answer of each node to its plan, within the deadline of the opening."""
+        deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
+        for endpoint, answer in zip(self._endpoints, self._answers(deadline_s), strict=True):
+            if answer.error is not None:
+                raise self.unreachable(endpoint, answer.error)
+            yield endpoint, answer
+
+    def sample_all(self) -> list[BrokerSample]:
+        """See `MetricsSource.sample_all`."""
+        return [
+            BrokerSample(each.node_id, each.at_s, each.readings, each.error)
+            for each in self._answers(self._deadline_s)
+        ]
+
+
+class BeanPoller(BeanSource[Address]):
+    """A `MetricsSource` that reads all beans of a node in one request.
+
+    Args:
+        endpoints, deadline_s: as in `BeanSource`.
+        clock: wall clock [s since the epoch].
+    """
+
     def __init__(
         self,
         endpoints: Sequence[Address],
         deadline_s: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._endpoints = endpoints
-        self._deadline_s = deadline_s
+        super().__init__(endpoints, deadline_s)
         self._clock = clock
-        self._readings: dict[int, tuple[Reading, ...]] = {}
+        self._readings: Mapping[int, Sequence[Reading]] = {}
         self._threads: ThreadPoolExecutor | None = None
-        self.nodes: Mapping[int, NodeInfo] = {}
 
     @abstractmethod
     def poll(
@@ -122,55 +305,34 @@ class BeanPoller(ABC, Generic[Address]):
             PollError: the node did not answer.
         """
 
-    @abstractmethod
-    def unreachable(self, endpoint: Address, error: str) -> ConfigError:
-        """The error for a node that does not answer when the source is opened, with its remedy."""
-
-    def open(self) -> None:
-        """See `MetricsSource.open`."""
+    def _connect(self) -> None:
         self._threads = ThreadPoolExecutor(len(self._endpoints), f"redline-{self.name}")
-        try:
-            self.nodes = dict(self._threads.map(self._probe, self._endpoints))
-            self._readings = {node.node_id: readings_for(node) for node in self.nodes.values()}
-            self.nodes = dict(self._threads.map(self._with_lacks, self._endpoints))
-        except BaseException:
-            self.close()
-            raise
 
-    def _probe(self, endpoint: Address) -> tuple[int, NodeInfo]:
-        try:
-            values = self._read(endpoint, AT_START, OPEN_DEADLINE_S)
-        except PollError as error:
-            raise self.unreachable(endpoint, str(error)) from error
-        return endpoint.node_id, node_info(endpoint, {k: str(v) for k, v in values.items()})
+    def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
+        self._readings = readings
 
-    def _with_lacks(self, endpoint: Address) -> tuple[int, NodeInfo]:
-        sample = self._sample(endpoint, OPEN_DEADLINE_S)
-        if sample.error is not None:
-            raise self.unreachable(endpoint, sample.error)
-        return endpoint.node_id, with_lacks(self.nodes[endpoint.node_id], sample.values)
-
-    def sample_all(self) -> list[BrokerSample]:
-        """See `MetricsSource.sample_all`."""
+    def _answers(self, deadline_s: float) -> list[BeanAnswer]:
         if self._threads is None:
             raise RuntimeError("the source is not open")
-        deadlines = [self._deadline_s] * len(self._endpoints)
-        return list(self._threads.map(self._sample, self._endpoints, deadlines))
+        deadlines = [deadline_s] * len(self._endpoints)
+        return list(self._threads.map(self._answer, self._endpoints, deadlines))
 
-    def _sample(self, endpoint: Address, deadline_s: float) -> BrokerSample:
+    def _answer(self, endpoint: Address, deadline_s: float) -> BeanAnswer:
+        node_id, is_sample = endpoint.node_id, bool(self.nodes)
+        readings = self._readings[node_id]
         try:
-            readings = (NODE, *self._readings[endpoint.node_id])
-            values = self._read(endpoint, readings, deadline_s)
+            values = self._read(endpoint, (NODE, *readings) if is_sample else readings, deadline_s)
         except PollError as error:
-            return BrokerSample(endpoint.node_id, self._clock(), error=brief(str(error)))
-        # Each poll has a connection of its own, which may lead to another node.
-        ids = [name.partition(":")[2] for name in values if name.startswith(f"{NODE.name}:")]
-        if ids and str(endpoint.node_id) not in ids:
-            other = f"node {', '.join(ids)} answers at {endpoint.address}"
-            return BrokerSample(endpoint.node_id, self._clock(), error=other)
-        values = {name: value for name, value in values.items() if not name.startswith(NODE.name)}
-        at_s = self._clock()
-        return BrokerSample(endpoint.node_id, at_s, with_own_idle(numbers(values), at_s))
+            text = brief(str(error)) if is_sample else str(error)
+            return BeanAnswer(node_id, self._clock(), text)
+        if is_sample:
+            # Each poll has a connection of its own, which may lead to another node.
+            ids = parts_of(values, NODE.name)
+            if ids and str(node_id) not in ids:
+                other = f"node {', '.join(ids)} answers at {endpoint.address}"
+                return BeanAnswer(node_id, self._clock(), other)
+            values = {name: each for name, each in values.items() if not name.startswith(NODE.name)}
+        return BeanAnswer(node_id, self._clock(), values=values)
 
     def _read(
         self, endpoint: Address, readings: Sequence[Reading], timeout_s: float

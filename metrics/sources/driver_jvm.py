@@ -3,41 +3,69 @@
 It works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
 Spark's driver, and does not depend on Spark.
 
-The first answer of a process over JMX: its version, node id and roles, or the reason why not.
+The Java class `RedlineJmxPoller` polls all brokers in parallel inside the driver's JVM.
+Each call through py4j takes a round trip, and a sample would need some 80 calls for each broker.
+So Janino, the compiler that Spark brings for its generated code, compiles this class at the start,
+and one call samples all brokers. They are polled in parallel up to a limit: the next one is polled
+as soon as one has answered, and all polls begin within half of the deadline even if none answers.
+Janino supports Java without lambdas and without type inference, hence the plain style. The class
+loader of `RedlineJmxGuard` defines the class, which protects its connections.
+
+The protocol is text. A plan has one line `name TAB object name TAB attribute TAB key` for each
+reading, and the lines of one object name are adjacent. `sample` returns for each broker a line
+`# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`;
+the name of a bean with `*` is followed by a colon and the text that `*` matched.
+
+A broker's beans are read one after another while that takes `READ_NS` at most, as it does within a
+data center. A broker that is farther away is read by several calls at once, up to
+`CALLS_IN_PARALLEL`, and RMI opens a connection for each of them. The round trip is the shortest
+call since the connection was made, so a broker or a driver that is slow because it is loaded causes
+no more calls at once. One call reads all attributes of a bean. `poll_ms` is the time from the first
+to the last of these calls, so that a reading was taken at most half of it before or after the
+sample's time.
+
+A connection that leads to another node than the first one did, as behind a load balancer, is an
+error.
+
+Between the samples each connection is probed by one cheap attribute five times a second; with more
+than 200 brokers, one connection after another, a thousand probes a second in total. `silent_ms` is
+the longest wait for a probe's answer since the last sample, less the time for which the driver's
+JVM itself was paused meanwhile. So it shows a broker that was paused, or whose machine was.
+
+Further Java classes protect the driver's JVM from the answers of the brokers' JMX.
+
+JMX's client side creates objects of any class that an answer names. It uses the JVM's default TLS
+context, and does not check the host's name. Neither can be configured for one connection.
+
+RMI resolves classes by the class loader of its caller, or by that of its thread. So the poller is
+defined by a class loader of its own, which its threads use, too. This loader knows Java's own
+classes and none of Spark's. It replaces Java's `SslRMIClientSocketFactory` by one that trusts the
+source's certificates and checks the host's name.
+
+The JVM gets a filter (JEP 290) that asks the thread's class loader where that is a filter itself,
+and decides nothing elsewhere. So each source has its own filter, and the rest of the JVM is not
+affected. A filter that the JVM was started with takes precedence over this one.
+
+Janino compiles the classes, hence the plain style.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metrics.common.errors import ConfigError
-from metrics.sources import guard_java, poller_java
 from metrics.sources.access import ANSWERS, JmxAccess, remedy_of_lock
-from metrics.sources.beans import (
-    ARGUMENTS,
-    AT_START,
-    FACTS,
-    FROM_FIRST_USE,
-    HANDLER_IDLE_NS,
-    PARTITIONS,
-    QUORUM,
-    Reading,
-    Role,
-    beans_for,
-    controller_share,
-    readings_of,
-    with_own_idle,
-)
-from metrics.sources.exposition import numbers
-from metrics.sources.java_class import bytecodes, compiled, named_apart
-from metrics.sources.sample import BrokerSample
-from metrics.sources.source import Endpoint, JmxEndpoint, NodeInfo, jmx_interval_s
+from metrics.sources.bean_poller import BeanAnswer, BeanSource, brief
+from metrics.sources.beans import Reading
+from metrics.sources.java_class import bytecodes, compiled, java_source, named_apart
+from metrics.sources.source import JmxEndpoint
 
-_HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
+SAMPLE_EACH_S = 0.004
+"""Least time in the deadline of a sample for each node [s]."""
+_GUARD, _FILTER, _POLLER = "RedlineJmxGuard", "RedlineJmxFilter", "RedlineJmxPoller"
+_SOCKETS = "SslRMIClientSocketFactory"
 
 
 def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
@@ -55,112 +83,15 @@ def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
     )
 
 
-def brief(error: str) -> str:
-    """The innermost cause of a Java exception's text, on one line.
-
-    RMI nests up to four exceptions in one message; the last names the cause.
-    """
-    last = " ".join(error.split()).rsplit("nested exception is:", 1)[-1].strip(" ]\"'}")
-    return last.removeprefix("java.net.").removeprefix("java.io.")
-
-
-def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
-    """The node behind an endpoint, from the answers to `metrics.sources.beans.AT_START`.
-
-    Raises:
-        ConfigError: the process is not a Kafka node, or has another node id than expected.
-    """
-    versions = {
-        name.partition(":")[2]: text for name, text in values.items() if name.startswith("version:")
-    }
-    if not versions:
-        raise ConfigError(
-            f"the JVM at {endpoint.address} is not a running Kafka broker: it has no "
-            f"kafka.server:type=app-info bean. Expected broker {endpoint.node_id} there; "
-            f"correct jmx.endpoints of the cluster's file in conf/clusters"
-        )
-    if str(endpoint.node_id) not in versions:
-        found = ", ".join(sorted(versions))
-        raise ConfigError(
-            f"JMX at {endpoint.address} answers as node {found}, expected node "
-            f"{endpoint.node_id}; correct jmx.endpoints of the cluster's file in conf/clusters"
-        )
-    roles = frozenset(role for role in Role if role.value in values)
-    facts = {fact.name: values[fact.name] for fact in FACTS if fact.name in values}
-    if ARGUMENTS in facts:
-        facts[ARGUMENTS] = harmless_arguments(facts[ARGUMENTS])
-    version = versions[str(endpoint.node_id)]
-    return NodeInfo(
-        endpoint.node_id,
-        version,
-        roles,
-        facts,
-        has_quorum=QUORUM in values,
-        spared_s=jmx_interval_s(int(numbers(values).get(PARTITIONS.name, 0))),
-    )
-
-
-def readings_for(node: NodeInfo) -> tuple[Reading, ...]:
-    """The numbers to read from a node."""
-    return readings_of(beans_for(node.version, node.roles, has_quorum=node.has_quorum))
-
-
-def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
-    """The node with the readings that its release lacks, from its first sample.
-
-    Args:
-        values: the readings of that sample, with the derived ones.
-
-    Raises:
-        ConfigError: a broker does not show the idle time of its request handlers.
-    """
-    if Role.BROKER in node.roles and HANDLER_IDLE_NS not in values:
-        raise ConfigError(
-            f"broker {node.node_id}, Kafka {node.version}, does not show the idle time of its "
-            f"request handlers over JMX (Count of RequestHandlerAvgIdlePercent), which is required "
-            f"to recognize an overload; check its log, or set metrics.client_only: true"
-        )
-    have = {*FROM_FIRST_USE, *(name.partition(":")[0] for name in values)}
-    lacks = tuple(dict.fromkeys(r.name for r in readings_for(node) if r.name not in have))
-    return replace(node, lacks=lacks, controller_share=controller_share(values))
-
-
-def harmless_arguments(text: str) -> str:
-    """The JVM's arguments about memory, garbage collection and compilation, sorted.
-
-    All others are left out: a system property or an agent's options may contain a secret, and a
-    command or a path does not affect the speed.
-    """
-    given = (word.strip("[], ") for word in text.split(", "))
-    return " ".join(sorted({word for word in given if _HARMLESS.fullmatch(word)}))
-
-
-OPEN_DEADLINE_S = 15.0
-"""Deadline of the first answer on a busy machine, the connection included [s]."""
-OPEN_EACH_S = 0.05
-SAMPLE_EACH_S = 0.004
-"""Least time in a deadline for each node: for the connection to it, and for a sample [s]."""
-
-
-@dataclass(frozen=True)
-class NodeAnswer:
-    """One broker's part of the poller's answer, as text."""
-
-    node_id: int
-    at_s: float
-    error: str | None
-    values: Mapping[str, str]
-
-
-def parse_answers(text: str) -> list[NodeAnswer]:
-    """Parse the poller's answer, whose format `metrics.sources.poller_java` describes."""
+def parse_answers(text: str) -> list[BeanAnswer]:
+    """Parse the poller's answer, whose format `metrics.sources.driver_jvm` describes."""
     answers = []
     for part in text.split("#\t")[1:]:
         head, *lines = part.rstrip("\n").split("\n")
         node_id, begin_us, end_us, error = head.split("\t")
         values = dict(line.split("\t", 1) for line in lines)
         at_s = (int(begin_us) + int(end_us)) / 2e6
-        answers.append(NodeAnswer(int(node_id), at_s, error or None, values))
+        answers.append(BeanAnswer(int(node_id), at_s, error or None, values))
     return answers
 
 
@@ -169,11 +100,7 @@ def plan_text(readings: Iterable[Reading]) -> str:
     return "\n".join(f"{r.name}\t{r.object_name}\t{r.attribute}\t{r.key or ''}" for r in readings)
 
 
-def _readings_in(answer: NodeAnswer) -> dict[str, float]:
-    return with_own_idle(numbers(answer.values), answer.at_s)
-
-
-class DriverJvmSource:
+class DriverJvmSource(BeanSource[JmxEndpoint]):
     """JMX through the JVM of the driver.
 
     Args:
@@ -193,32 +120,23 @@ class DriverJvmSource:
         deadline_s: float,
         access: JmxAccess | None = None,
     ) -> None:
+        super().__init__(endpoints, max(deadline_s, SAMPLE_EACH_S * len(endpoints)))
         self._jvm = jvm
         self._access = access
-        self._endpoints = endpoints
-        self._deadline_ms = round(max(deadline_s, SAMPLE_EACH_S * len(endpoints)) * 1000)
         self._poller: Any = None
-        self.nodes: Mapping[int, NodeInfo] = {}
 
-    def open(self) -> None:
-        """See `MetricsSource.open`."""
-        guard = compiled(self._jvm, guard_java.NAME, guard_java.SOURCE)
+    def _connect(self) -> None:
+        guard = compiled(self._jvm, _GUARD, java_source(__package__, _GUARD))
         guard.allow(ANSWERS)
-        compiled(self._jvm, guard_java.FILTER_NAME, guard_java.FILTER_SOURCE).install()
-        name, poller = named_apart(poller_java.NAME, poller_java.SOURCE)
-        for source in (guard_java.SOCKETS_SOURCE, poller):
+        compiled(self._jvm, _FILTER, java_source(__package__, _FILTER)).install()
+        name, poller = named_apart(_POLLER, java_source(__package__, _POLLER))
+        for source in (java_source(__package__, _SOCKETS), poller):
             guard.own(bytecodes(self._jvm, source))
         self._poller = guard.loadClass(name).newInstance()
-        try:
-            if self._access is not None:
-                self._unlock(self._access, guard)
-            self.nodes = self._probe()
-            for node in self.nodes.values():
-                self._poller.plan(node.node_id, plan_text(readings_for(node)))
-            self.nodes = self._with_lacks(self.nodes)
-        except BaseException:
-            self.close()
-            raise
+        if self._access is not None:
+            self._unlock(self._access, guard)
+        for endpoint in self._endpoints:
+            self._poller.add(endpoint.node_id, endpoint.url)
 
     def _unlock(self, access: JmxAccess, guard: Any) -> None:
         if access.username is not None:
@@ -228,40 +146,16 @@ class DriverJvmSource:
             guard.trust(trusted, access.check_hostname)
             self._poller.useTls()
 
-    def _probe(self) -> dict[int, NodeInfo]:
-        for endpoint in self._endpoints:
-            self._poller.add(endpoint.node_id, endpoint.url)
-            self._poller.plan(endpoint.node_id, plan_text(AT_START))
-        return {
-            endpoint.node_id: self._node(endpoint, answer.values)
-            for endpoint, answer in self._first_answers()
-        }
+    def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
+        """See `BeanSource.unreachable`."""
+        return unreachable(endpoint, error)
 
-    def _first_answers(self) -> Iterator[tuple[JmxEndpoint, NodeAnswer]]:
-        """The answer of each node to its plan, within the deadline of the opening."""
-        deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
-        answers = parse_answers(self._poller.sample(round(deadline_s * 1000)))
-        for endpoint, answer in zip(self._endpoints, answers, strict=True):
-            if answer.error is not None:
-                raise unreachable(endpoint, answer.error)
-            yield endpoint, answer
+    def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
+        for node_id, own in readings.items():
+            self._poller.plan(node_id, plan_text(own))
 
-    def _with_lacks(self, nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
-        """The nodes with the readings that their releases lack."""
-        return {
-            endpoint.node_id: with_lacks(nodes[endpoint.node_id], _readings_in(answer))
-            for endpoint, answer in self._first_answers()
-        }
-
-    def _node(self, endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
-        return node_info(endpoint, values)
-
-    def sample_all(self) -> list[BrokerSample]:
-        """See `MetricsSource.sample_all`."""
-        return [
-            BrokerSample(answer.node_id, answer.at_s, _readings_in(answer), answer.error)
-            for answer in parse_answers(self._poller.sample(self._deadline_ms))
-        ]
+    def _answers(self, deadline_s: float) -> list[BeanAnswer]:
+        return parse_answers(self._poller.sample(round(deadline_s * 1000)))
 
     def close(self) -> None:
         """See `MetricsSource.close`."""

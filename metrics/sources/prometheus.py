@@ -53,7 +53,7 @@ from metrics.sources.rules import (
     with_handlers,
 )
 from metrics.sources.sample import BrokerSample, parts_of
-from metrics.sources.scraper import OPEN_DEADLINE_S, Scrape, Scraper, Scrapers
+from metrics.sources.scraper import OPEN_DEADLINE_S, Exporter, Scrape, Scraper, Scrapers
 from metrics.sources.series_choice import (
     AUTO,
     IDLE_GROWTH_MAX,
@@ -62,7 +62,6 @@ from metrics.sources.series_choice import (
     choose,
     constant_labels,
 )
-from metrics.sources.server.feed import FeedTarget
 from metrics.sources.source import Endpoint, NodeInfo, scrape_interval_s
 
 TICKS_SEEN_S = 3 * TICK_S + 2.0
@@ -282,7 +281,7 @@ class PrometheusSource:
         """See `MetricsSource.open`."""
         self.nodes = dict(self._scrapers.open(self._probe))
 
-    def _probe(self, exporter: Scraper | FeedTarget) -> tuple[int, NodeInfo]:
+    def _probe(self, exporter: Exporter) -> tuple[int, NodeInfo]:
         try:
             found = self._find_rules(exporter) if self._rules is None else None
             scrape = exporter.scrape_known_series(OPEN_DEADLINE_S)
@@ -293,7 +292,7 @@ class PrometheusSource:
             ) from error
         return exporter.node_id, self._node(exporter, scrape, found or Choices())
 
-    def _find_rules(self, exporter: Scraper | FeedTarget) -> Choices:
+    def _find_rules(self, exporter: Exporter) -> Choices:
         """Find the series of the readings on a page, and read them from now on.
 
         Raises:
@@ -318,7 +317,7 @@ class PrometheusSource:
         exporter.use(found.rules)
         return found
 
-    def _node(self, exporter: Scraper | FeedTarget, scrape: Scrape, found: Choices) -> NodeInfo:
+    def _node(self, exporter: Exporter, scrape: Scrape, found: Choices) -> NodeInfo:
         node_id = exporter.node_id
         values = self._counts[node_id].counted(scrape.values, scrape.at_s)
         ids = parts_of(values, NODE_ID)
@@ -353,7 +352,7 @@ class PrometheusSource:
         )
 
     def _require_handlers(
-        self, exporter: Scraper | FeedTarget, values: Mapping[str, float], found: Choices
+        self, exporter: Exporter, values: Mapping[str, float], found: Choices
     ) -> None:
         """Check that the idle time of the broker's own request handlers is known."""
         refused = {each.reading: each for each in found.refused}

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
 from metrics.sources.beans import FROM_FIRST_USE
@@ -89,6 +89,27 @@ class _Layout:
             if not line.startswith(begin):
                 raise LookupError
             yield match, line[len(begin) :]
+
+
+class Exporter(Protocol):
+    """An exporter whose pages are read: over HTTP, or as a server scraped them.
+
+    Attributes:
+        node_id: id of its node.
+        url: its address, for messages.
+    """
+
+    node_id: int
+    url: str
+
+    def poll(self, timeout_s: float) -> Poll:
+        """The whole page."""
+
+    def use(self, rules: RuleSet) -> None:
+        """Read the readings of these rules from now on."""
+
+    def scrape_known_series(self, timeout_s: float) -> Scrape:
+        """The readings of the rules; later scrapes may leave out all other series."""
 
 
 class Scraper:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +17,12 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from jobs.testbed.launcher import start
+from metrics.sources.bean_poller import BeanAnswer
 from metrics.sources.beans import beans_for, readings_of
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import JmxEndpoint, NodeInfo
+from metrics.sources.source import JmxEndpoint
 from tests.bench.cpu import cpu_s
 
 INTERVAL_S = 1.0
@@ -61,13 +62,19 @@ class Crowd(DriverJvmSource):
     """A source of a few brokers under many names, each with its own connection and thread."""
 
     def __init__(self, jvm: Any, brokers: Sequence[JmxEndpoint], names: int) -> None:
-        self._brokers = brokers
         endpoints = [replace(brokers[i % len(brokers)], node_id=i) for i in range(names)]
         super().__init__(jvm, endpoints, DEADLINE_S)
 
-    def _node(self, endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
-        real = self._brokers[endpoint.node_id % len(self._brokers)]
-        return replace(super()._node(real, values), node_id=endpoint.node_id)
+    def _answers(self, deadline_s: float) -> list[BeanAnswer]:
+        return [
+            replace(each, values={_under(each.node_id, name): v for name, v in each.values.items()})
+            for each in super()._answers(deadline_s)
+        ]
+
+
+def _under(node_id: int, name: str) -> str:
+    """The name of a reading, for the version with another node id."""
+    return f"version:{node_id}" if name.startswith("version:") else name
 
 
 @dataclass(frozen=True)

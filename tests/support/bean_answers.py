@@ -10,9 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from metrics.sources.bean_poller import BeanValue, match_values
+from metrics.sources.bean_poller import BeanValue, match_values, node_info, readings_for
 from metrics.sources.beans import PROBE, with_own_idle
-from metrics.sources.driver_jvm import node_info, readings_for
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
 

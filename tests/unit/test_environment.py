@@ -11,9 +11,9 @@ from jobs.cluster.admin import Property
 from jobs.cluster.sources import configured_properties, count_replicas
 from jobs.runs.environment import commit_of, facts_of_nodes
 from metrics.comparing.cause import broker_differences
+from metrics.sources.bean_poller import harmless_arguments
 from metrics.sources.beans import Role
 from metrics.sources.client_only import Replicas
-from metrics.sources.driver_jvm import harmless_arguments
 from metrics.sources.source import NodeInfo
 from metrics.tables.rows import ABSENT, Difference, difference, merge_facts
 

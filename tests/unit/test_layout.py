@@ -248,7 +248,8 @@ def test_the_wheel_holds_every_module_and_all_data_and_nothing_else(wheel: zipfi
 def test_java_classes_are_read_from_a_wheel_that_is_not_unpacked(
     wheel: zipfile.Path, tmp_path: Path
 ) -> None:
-    code = "from metrics.sources import poller_java as it; print(it.__file__); print(it.SOURCE)"
+    text = "java_source('metrics.sources', 'RedlineJmxPoller')"
+    code = f"from metrics.sources import java_class as it; print(it.__file__); print(it.{text})"
     path = str(wheel.root.filename)
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r}); {code}"],

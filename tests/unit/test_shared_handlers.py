@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metrics.common.errors import ConfigError
+from metrics.sources.bean_poller import with_lacks
 from metrics.sources.beans import (
     CONTROLLER_REQUESTS,
     UNKNOWN_SHARE,
@@ -14,7 +15,6 @@ from metrics.sources.beans import (
     controller_share,
     with_own_idle,
 )
-from metrics.sources.driver_jvm import with_lacks
 from metrics.sources.rules import roles_of, with_handlers
 from metrics.sources.shortcomings import shortcomings
 from metrics.windows.broker import BrokerWindow, broker_window

@@ -14,9 +14,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from metrics.sources.bean_poller import BeanValue, match_values, parse_object_name
+from metrics.sources.bean_poller import BeanValue, brief, match_values, node_info, parse_object_name
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
-from metrics.sources.driver_jvm import brief, node_info, parse_answers, plan_text, unreachable
+from metrics.sources.driver_jvm import parse_answers, plan_text, unreachable
 from metrics.sources.exposition import numbers
 from metrics.sources.java_class import compiled
 from metrics.sources.jmx import JmxQuerySource, ask, open_jmx

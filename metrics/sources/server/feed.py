@@ -167,6 +167,7 @@ class FeedTarget:
         value: its value of the label.
         brokers: ids of its brokers.
         url: its place on the server, for messages.
+        node_id: id of its first broker.
         interval_s: time between two scrapes [s].
         added: names of the labels that the server adds.
         last_s: time of the last scrape that was delivered [s since the epoch, server's clock].
@@ -177,17 +178,13 @@ class FeedTarget:
     value: str
     brokers: tuple[int, ...]
     url: str
+    node_id: int
     interval_s: float = 0.0
     added: frozenset[str] = frozenset()
     last_s: float = 0.0
     pages: list[ServerPage] = field(default_factory=list)
     rules: RuleSet = field(default_factory=lambda: RuleSet(AUTO, {}))
     _polls: int = 0
-
-    @property
-    def node_id(self) -> int:
-        """Id of its first broker."""
-        return self.brokers[0]
 
     def poll(self, timeout_s: float) -> Poll:
         """The page of each scrape that was read at the opening, the earliest first."""
@@ -300,7 +297,7 @@ class ServerFeed:
         for broker, value in sorted(label.assign(values, self.spec.hosts).items()):
             brokers.setdefault(value, []).append(broker)
         self.targets = [
-            FeedTarget(value, tuple(ids), f"{self._api.url} ({label.name}={value!r})")
+            FeedTarget(value, tuple(ids), f"{self._api.url} ({label.name}={value!r})", ids[0])
             for value, ids in brokers.items()
         ]
         for target in self.targets:
