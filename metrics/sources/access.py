@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from metrics.common.errors import ConfigError
+from metrics.sources.certificates import unusable_file
 
 ANSWERS = ";".join(
     (
@@ -64,23 +64,11 @@ class JmxAccess:
             text = Path(self.cafile).expanduser().read_text(encoding="ascii")
             found = [ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text)]
         except (OSError, ValueError) as error:
-            raise _unusable(self.cafile, str(error)) from error
+            raise unusable_file("jmx.cafile", self.cafile, str(error), "of certificates") from error
         if not found:
-            raise _unusable(self.cafile, "it holds no certificate")
+            why = "it holds no certificate"
+            raise unusable_file("jmx.cafile", self.cafile, why, "of certificates")
         return found
-
-
-def remedy_of_lock(error: str) -> str | None:
-    """The remedy when JMX answers and refuses access; None for any other error.
-
-    Args:
-        error: text of the Java exception. The first matching sign counts, as the text of a failed
-            login has two when it had no password.
-    """
-    for sign, remedy in _LOCKS.items():
-        if sign in error:
-            return remedy
-    return None
 
 
 _FOREIGN = (
@@ -92,7 +80,7 @@ _ANOTHER_HOST = (
     "correct the certificate, the broker's -Djava.rmi.server.hostname or jmx.endpoints "
     "(jmx.check_hostname: false trusts any name)"
 )
-_LOCKS = {
+LOCKS = {
     "Credentials required": "requires a password; expected jmx.username_from and "
     "jmx.password_from; add them to the cluster's file",
     "Authentication failed": "refuses the password; expected one of its jmxremote.password; check "
@@ -112,14 +100,9 @@ _LOCKS = {
     "Unsupported or unrecognized SSL message": "does not speak TLS in its registry; expected "
     "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
 }
+"""Sign in the text of a Java exception → the remedy where JMX answers and refuses access. The first
+sign counts, as the text of a failed login has two when it had no password."""
 
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL | re.ASCII
 )
-
-
-def _unusable(path: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"cluster jmx.cafile is {path}, which cannot be used: {why}; expected a PEM file of "
-        "certificates; correct the path"
-    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
+from metrics.common.errors import ConfigError
+
 # Codes of OpenSSL's x509_vfy.h, which have no names in Python's ssl.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_HOST, _WRONG_ADDRESS = 62, 64
@@ -68,6 +70,14 @@ class CertifiedServer:
             f"it {what} ({error_text(error)}); expected one that its truststore trusts; check "
             f"cluster {self.section}.certfile and {self.section}.keyfile"
         )
+
+
+def unusable_file(key: str, path: str, why: str, wanted: str) -> ConfigError:
+    """The error for a file of a cluster's section that TLS cannot use; `wanted` is its content."""
+    return ConfigError(
+        f"cluster {key} is {path}, which cannot be used: {why}; expected a PEM file {wanted}; "
+        "correct the path"
+    )
 
 
 def is_plaintext_error(error: ssl.SSLError) -> bool:

@@ -56,7 +56,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metrics.common.errors import ConfigError
-from metrics.sources.access import ANSWERS, JmxAccess, remedy_of_lock
+from metrics.sources.access import ANSWERS, LOCKS, JmxAccess
 from metrics.sources.bean_poller import BeanAnswer, BeanSource, brief
 from metrics.sources.beans import Reading
 from metrics.sources.java_class import bytecodes, compiled, java_source, named_apart
@@ -70,7 +70,7 @@ _SOCKETS = "SslRMIClientSocketFactory"
 
 def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
     """The error for a node that did not answer, with its remedy."""
-    remedy = remedy_of_lock(error)
+    remedy = next((remedy for sign, remedy in LOCKS.items() if sign in error), None)
     if remedy is not None:
         return ConfigError(
             f"JMX of broker {endpoint.node_id} at {endpoint.address} {remedy} ({brief(error)})"

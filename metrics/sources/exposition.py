@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -125,11 +126,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (
 
 def kind_of(text: str) -> str:
     """What a page is, as a clause that begins with "the page"; for pages without readings."""
-    for look in (_empty, _unreadable, _markup, _json, _of_others, _of_jvm):
-        found = look(text)
-        if found:
-            return f"the page {found}"
-    return "the page has no metrics in the Prometheus text format"
+    found = chain(_kinds(text), _owners(text))
+    return f"the page {next(found, 'has no metrics in the Prometheus text format')}"
 
 
 def is_cut_off(text: str) -> bool:
@@ -139,57 +137,42 @@ def is_cut_off(text: str) -> bool:
     return not text.endswith("\n") and bool(_names(text[:_HEAD]))
 
 
-def _empty(text: str) -> str:
-    if not text.strip():
-        return "is empty"
-    if _SAMPLE_LINE.search(text) is None:
-        return "has comments only, and no series"
-    return ""
-
-
-def _unreadable(text: str) -> str:
+def _kinds(text: str) -> Iterator[str]:
+    """What a page is other than series, the most telling first."""
     begin = text[:_HEAD]
+    if not text.strip():
+        yield "is empty"
+    if _SAMPLE_LINE.search(text) is None:
+        yield "has comments only, and no series"
     if begin.startswith(("\x1f\ufffd", "\x1f\x8b")):
-        return "is compressed (gzip), although no compression was requested"
+        yield "is compressed (gzip), although no compression was requested"
     if begin.count("\x00") > len(begin) * _UNREADABLE_SHARE:
-        return "is not UTF-8: it has zero bytes, as UTF-16 or a binary protocol has"
+        yield "is not UTF-8: it has zero bytes, as UTF-16 or a binary protocol has"
     if begin.count("\ufffd") > len(begin) * _UNREADABLE_SHARE:
-        return "is not UTF-8 text"
-    return ""
+        yield "is not UTF-8 text"
+    if _TAG.search(begin) is not None:
+        title = _TITLE.search(text)
+        named = f' with the title "{brief(title[1], _TITLE_MAX)}"' if title else ""
+        yield f"is HTML or XML{named}, as a proxy or a web server answers"
+    if text.lstrip()[:1] in {"{", "["}:
+        yield "is JSON, not the Prometheus text format"
 
 
-def _markup(text: str) -> str:
-    if _TAG.search(text[:_HEAD]) is None:
-        return ""
-    title = _TITLE.search(text)
-    named = f' with the title "{brief(title[1], _TITLE_MAX)}"' if title else ""
-    return f"is HTML or XML{named}, as a proxy or a web server answers"
-
-
-def _json(text: str) -> str:
-    return "is JSON, not the Prometheus text format" if text.lstrip()[:1] in {"{", "["} else ""
-
-
-def _of_others(text: str) -> str:
+def _owners(text: str) -> Iterator[str]:
+    """Whose series a page has, the most telling first."""
     names = _names(text)
-    for begin, whose in _OTHERS:
-        if any(name.startswith(begin) for name in names):
-            return f"is that of {whose}"
-    return ""
-
-
-def _of_jvm(text: str) -> str:
-    names = _names(text)
+    for start, whose in _OTHERS:
+        if any(name.startswith(start) for name in names):
+            yield f"is that of {whose}"
     if any(name.startswith(("kafka_", "java_lang_")) for name in names):
-        return "shows Kafka's metrics, and not those of the request handlers"
+        yield "shows Kafka's metrics, and not those of the request handlers"
     if any(name.startswith("jvm_") for name in names):
-        return (
+        yield (
             "is that of a JVM without Kafka's beans: another process on this port, or an exporter "
             "that waits (startDelaySeconds)"
         )
     if names:
-        return f"has series such as {brief(min(names), _TITLE_MAX)}, and none of Kafka"
-    return ""
+        yield f"has series such as {brief(min(names), _TITLE_MAX)}, and none of Kafka"
 
 
 def _names(text: str) -> set[str]:
@@ -198,10 +181,8 @@ def _names(text: str) -> set[str]:
     for line in text[:_NAMES_HEAD].split("\n"):
         series = series_of(line)
         parsed = parse_series(series) if series else None
-        if parsed is not None and _is_number(line[len(series) :]):
+        printed = line[len(series) :]
+        is_number = not math.isnan(number_of(printed)) or printed.strip()[:3].lower() == "nan"
+        if parsed is not None and is_number:
             found.add(parsed[0])
     return found
-
-
-def _is_number(text: str) -> bool:
-    return not math.isnan(number_of(text)) or text.strip()[:3].lower() == "nan"

@@ -23,7 +23,12 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from metrics.common.errors import ConfigError
-from metrics.sources.certificates import CertifiedServer, error_text, is_plaintext_error
+from metrics.sources.certificates import (
+    CertifiedServer,
+    error_text,
+    is_plaintext_error,
+    unusable_file,
+)
 from metrics.sources.exposition import brief
 
 BODY_BYTES_MAX = 32 * 2**20
@@ -34,6 +39,10 @@ _BRIEF = 100
 
 HTTP_ERRORS = (OSError, http.client.HTTPException)
 """Errors of `HttpClient.request`."""
+
+
+_CLOSED = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError)
+"""Errors of a connection that the server may have closed while it was idle."""
 
 
 class UnusableAnswerError(http.client.HTTPException):
@@ -151,19 +160,12 @@ class HttpClient:
         was_kept = self._connection is not None
         try:
             return self._exchange(target, headers, timeout_s, form)
-        except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError):
+        except BaseException as error:
+            self.close()
             # Servers close idle connections, so the error of a new connection counts.
-            self.close()
-            if not was_kept:
+            if not was_kept or not isinstance(error, _CLOSED):
                 raise
-        except BaseException:
-            self.close()
-            raise
-        try:
-            return self._exchange(target, headers, timeout_s, form)
-        except BaseException:
-            self.close()
-            raise
+        return self.request(target, headers, timeout_s, form)
 
     def _exchange(
         self, target: str, headers: Mapping[str, str], timeout_s: float, form: str | None
@@ -426,10 +428,7 @@ class HttpAccess:
 
     def _unusable(self, key: str, wanted: str, error: OSError) -> ConfigError:
         why = getattr(error, "reason", None) or error.strerror or error
-        return ConfigError(
-            f"cluster {self.section}.{key} is {getattr(self, key)}, which cannot be used: {why}; "
-            f"expected a PEM file {wanted}; correct the path"
-        )
+        return unusable_file(f"{self.section}.{key}", getattr(self, key), f"{why}", wanted)
 
 
 def basic(username: str, password: str, section: str) -> str:

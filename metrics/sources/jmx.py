@@ -68,8 +68,9 @@ def ask(
             # The launcher's quotes are those of JSON, except for non-ASCII characters.
             stream.write("\n".join(json.dumps(each, ensure_ascii=False) for each in arguments))
         command = [connection.java_path, f"@{name}"]
+        environment = {each: os.environ[each] for each in _OF_JAVA if each in os.environ}
         answer = subprocess.run(
-            command, env=_environment(), capture_output=True, timeout=timeout_s, check=True
+            command, env=environment, capture_output=True, timeout=timeout_s, check=True
         )
     finally:
         Path(name).unlink()
@@ -79,10 +80,6 @@ def ask(
         )
         for row in json.loads(answer.stdout)
     ]
-
-
-def _environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in _OF_JAVA if name in os.environ}
 
 
 # Its errors are in exceptions and samples; its log would repeat them on the console.

@@ -201,12 +201,8 @@ class TickedCount:
         return replace(self, count=self.count + max(0.0, events), error=error, edge_error=edge)
 
 
-def _error_of(rate: float, rounding: float) -> float:
-    return rounding + _ULPS * math.ulp(rate)
-
-
 def _edge_error(rate: float, rounding: float) -> float:
-    return TICK_S / ALPHA * _error_of(rate, rounding)
+    return TICK_S / ALPHA * (rounding + _ULPS * math.ulp(rate))
 
 
 def is_exact(rate: float, rounding: float) -> bool:

@@ -27,7 +27,7 @@ from metrics.sources.beans import (
     Role,
     controller_share,
 )
-from metrics.sources.exposition import Poll, kind_of, number_of, series_of
+from metrics.sources.exposition import Poll, kind_of, number_of
 from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.one_minute_rates import (
     IDLE_MOST,
@@ -61,6 +61,7 @@ from metrics.sources.series_choice import (
     Choices,
     choose,
     constant_labels,
+    printed_numbers,
 )
 from metrics.sources.source import Endpoint, NodeInfo, scrape_interval_s
 
@@ -199,7 +200,7 @@ def choose_rates(polls: Sequence[Poll], found: Choices) -> Choices:
 
 def _shown(polls: Sequence[Poll]) -> list[_Shown]:
     """The series of meters that may be rates and that every poll shows."""
-    pages = [_numbers(poll.text) for poll in polls]
+    pages = [printed_numbers(poll.text) for poll in polls]
     constant = constant_labels(pages[0])
     found = []
     for series in pages[0]:
@@ -207,21 +208,11 @@ def _shown(polls: Sequence[Poll]) -> list[_Shown]:
             if candidate.reading in METERS and all(series in page for page in pages):
                 each = _Shown(candidate)
                 for poll, page in zip(polls, pages, strict=True):
-                    each.polls.append((poll.at_s, *page[series]))
+                    printed = page[series][-1]
+                    number = number_of(printed)
+                    rounding = rounding_of(printed) if math.isfinite(number) else 0.0
+                    each.polls.append((poll.at_s, number, rounding))
                 found.append(each)
-    return found
-
-
-def _numbers(text: str) -> Mapping[str, tuple[float, float]]:
-    """Series → its number and the rounding of its digits."""
-    found: dict[str, tuple[float, float]] = {}
-    for line in text.split("\n"):
-        series = series_of(line)
-        if series:
-            printed = line[len(series) :].split(None, 1)[0] if line[len(series) :].strip() else ""
-            number = number_of(printed)
-            rounding = rounding_of(printed) if math.isfinite(number) else 0.0
-            found[series] = (number, rounding)
     return found
 
 

@@ -378,7 +378,7 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
 
 def _groups(polls: Sequence[Poll]) -> list[_Group]:
     """The groups of series that may be readings, with their numbers."""
-    pages = [_numbers(poll.text) for poll in polls]
+    pages = [printed_numbers(poll.text) for poll in polls]
     constant = constant_labels(pages[0])
     found: dict[tuple[str, str], _Group] = {}
     for series in pages[0]:
@@ -386,19 +386,19 @@ def _groups(polls: Sequence[Poll]) -> list[_Group]:
             group = found.setdefault(
                 (candidate.reading, candidate.selector.text), _Group(candidate)
             )
-            each = [page.get(series, [math.nan]) for page in pages]
+            each = [[*map(number_of, page.get(series, [""]))] for page in pages]
             group.numbers[series] = [numbers[0] for numbers in each]
             group.is_doubled |= any(len(set(numbers)) > 1 for numbers in each)
     return list(found.values())
 
 
-def _numbers(text: str) -> dict[str, list[float]]:
-    """Series that may be readings → their numbers, in the order of the page."""
-    found: dict[str, list[float]] = {}
+def printed_numbers(text: str) -> dict[str, list[str]]:
+    """Series that may be readings → their numbers as text, in the order of the page."""
+    found: dict[str, list[str]] = {}
     for line in text.split("\n"):
         series = series_of(line)
         if series and may_be_reading(series.partition("{")[0]):
-            found.setdefault(series, []).append(number_of(line[len(series) :]))
+            found.setdefault(series, []).append(line[len(series) :])
     return found
 
 

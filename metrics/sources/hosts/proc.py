@@ -60,12 +60,8 @@ def own_stat_files(proc: Path, sys: Path, process: str = "self") -> tuple[Path, 
 
 
 def _possible_files(proc: Path, sys: Path, process: str) -> Iterator[Path]:
-    try:
-        text = (proc / process / "cgroup").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
     mounts = sys / "fs/cgroup"
-    for line in text.splitlines():
+    for line in _proc_read(proc / process / "cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, place = rest.partition(":")
         if "cpu" in controllers.split(","):
@@ -81,10 +77,7 @@ def _possible_files(proc: Path, sys: Path, process: str) -> Iterator[Path]:
 
 
 def _read(path: Path) -> dict[str, int]:
-    try:
-        words = path.read_text(encoding="ascii", errors="replace").split()
-    except OSError:
-        return {}
+    words = _proc_read(path).split()
     pairs = zip(words[::2], words[1::2], strict=False)
     return {name: int(number) for name, number in pairs if number.isdecimal()}
 
@@ -354,7 +347,7 @@ class LocalHosts:
 def _proc_read(path: Path) -> str:
     """The text of a file of the kernel; empty where it does not exist, or its process ended."""
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
@@ -377,15 +370,9 @@ def _tcp(*texts: str) -> dict[str, float]:
         ("Tcp:", "RetransSegs"): readings.TCP_RETRANSMITTED_SEGMENTS,
         ("TcpExt:", "ListenOverflows"): readings.TCP_LISTEN_OVERFLOWS,
     }
-    for names, numbers in _pairs(text.splitlines() for text in texts):
-        protocol = names[0]
-        for name, number in zip(names[1:], numbers[1:], strict=False):
+    lines = [line.split() for text in texts for line in text.splitlines()]
+    for (protocol, *names), (_, *numbers) in zip(lines[::2], lines[1::2], strict=False):
+        for name, number in zip(names, numbers, strict=False):
             if (protocol, name) in wanted:
                 found[wanted[protocol, name]] = float(number)
     return found
-
-
-def _pairs(texts: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
-    for lines in texts:
-        for names, numbers in zip(lines[::2], lines[1::2], strict=False):
-            yield names.split(), numbers.split()

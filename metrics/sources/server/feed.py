@@ -35,7 +35,8 @@ from metrics.units import format_some
 NAME = "__name__"
 UP = "up"
 """The series that a server adds for each target: 1 where its scrape succeeded."""
-_SHOWN = {"\\": "\\\\", "\n": "\\n", '"': '\\"'}
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+"""Escapes of the text format, and of PromQL."""
 
 
 @dataclass
@@ -112,12 +113,8 @@ def pages_of(series: Iterable[ServerSeries], added: Collection[str]) -> list[Ser
 def series_text(labels: Mapping[str, str], added: Collection[str]) -> str:
     """A series as on an exporter's page."""
     own = sorted((name, value) for name, value in labels.items() if name not in {NAME, *added})
-    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in own)
+    inner = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in own)
     return f"{labels[NAME]}{{{inner}}}" if inner else labels[NAME]
-
-
-def _escaped(value: str) -> str:
-    return "".join(_SHOWN.get(symbol, symbol) for symbol in value)
 
 
 CLOCK_OFFSET_MAX_S = 0.25
@@ -448,9 +445,8 @@ class ServerFeed:
         queries = 0
         while True:
             queries += 1
-            back_s = self._clock() - max(
-                called_s - BACK_INTERVALS * self.interval_s, self._oldest_s()
-            )
+            oldest_s = min(each.last_s for each in self.targets) - self._offset_s
+            back_s = self._clock() - max(called_s - BACK_INTERVALS * self.interval_s, oldest_s)
             shown = self._query(back_s + retry_s)
             for target in self.targets:
                 series = shown.get(target.value, [])
@@ -489,7 +485,7 @@ class ServerFeed:
                 yield replace(page, at_s=page.at_s - self._offset_s).scrape(target.rules)
         where = f"with {self.spec.label.name}={target.value!r}"
         if not self._is_new(pages, called_s):
-            age_s = self._clock() + self._offset_s - target.last_s
+            age_s = self._server_s() - target.last_s
             error = (
                 f"the last scrape {where} is {age_s:.0f} s old, expected one every "
                 f"{target.interval_s:.3g} s"
@@ -510,13 +506,9 @@ class ServerFeed:
                 due_s = max(due_s, next_s + self._lag_s)
         return due_s
 
-    def _oldest_s(self) -> float:
-        """The oldest of the targets' last scrapes, by the driver's clock [s since the epoch]."""
-        return min(target.last_s for target in self.targets) - self._offset_s
-
     def _learn_lag(self, pages: Iterable[Mapping[float, ServerPage]], *, is_late: bool) -> None:
         """Expect the next scrapes as late as these were shown, or a little earlier."""
-        now_s = self._clock() + self._offset_s
+        now_s = self._server_s()
         lags_s = [now_s - max(found) for found in pages if found]
         lag_s = min(lags_s, default=0.0) if is_late else 0.9 * self._lag_s
         self._lag_s = min(_LAG_MAX_S, max(_LAG_S, lag_s))
@@ -571,5 +563,4 @@ def _any_of(names: Iterable[str]) -> str:
 
 def _quoted(text: str) -> str:
     """A text as a string of PromQL."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    return f'"{text.translate(_ESCAPES)}"'
