@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from kafka.errors import KafkaStorageError, TopicAuthorizationFailedError
 
@@ -25,6 +26,8 @@ NOT_SERVED = ("ClusterAuthorizationFailedError", *NOT_SUPPORTED)
 
 BROKERS_QUERIED = 3
 """Brokers that are queried for all topics they hold; each may hold thousands of partitions."""
+
+Answer = TypeVar("Answer")
 
 Partitions = frozenset[tuple[str, int]]
 """Partitions as (topic, number)."""
@@ -128,7 +131,9 @@ class ClusterHealth:
             AdminError: the cluster does not answer.
         """
         described = self._admin.describe_topics()
-        self._count(described)
+        parts = [each for topic in described for each in topic["partitions"]]
+        replicas = Counter(broker for each in parts for broker in each["replica_nodes"])
+        self.partitions, self.replicas_max = len(parts), max(replicas.values(), default=0)
         lacking = {
             (str(topic["name"]), int(each["partition_index"])): (
                 frozenset(each["replica_nodes"]) - frozenset(each["isr_nodes"])
@@ -137,35 +142,26 @@ class ClusterHealth:
             for each in topic["partitions"]
             if len(each["isr_nodes"]) < len(each["replica_nodes"])
         }
-        adding = self._adding(lacking) if lacking else {}
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for name, number in lacking:
+            by_topic[name].append(number)
+        adding = self._adding(by_topic) if lacking else {}
         return frozenset(
             place for place, out in lacking.items() if out - adding.get(place, frozenset())
         )
 
-    def _count(self, described: Iterable[Mapping[str, Any]]) -> None:
-        partitions, replicas = 0, Counter[int]()
-        for topic in described:
-            partitions += len(topic["partitions"])
-            for each in topic["partitions"]:
-                replicas.update(each["replica_nodes"])
-        self.partitions, self.replicas_max = partitions, max(replicas.values(), default=0)
-
-    def _adding(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], frozenset[int]]:
+    def _adding(
+        self, partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[tuple[str, int], frozenset[int]]:
         """The replicas that reassignments are adding; none where brokers do not list them."""
-        by_topic: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in places:
-            by_topic[topic].append(partition)
         try:
-            return self._admin.adding_replicas(by_topic)
+            return self._admin.adding_replicas(partitions)
         except AdminError:  # no ACL Describe on the cluster, or brokers before 2.4
             return {}
 
     def is_reassigning(self) -> bool:
         """Whether a reassignment copies replicas now; False where brokers do not list them."""
-        try:
-            return any(self._admin.adding_replicas().values())
-        except AdminError:
-            return False
+        return any(self._adding().values())
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         """The log directories of all brokers, as far as the brokers report them to this user.
@@ -179,12 +175,17 @@ class ClusterHealth:
         """
         brokers = self._admin.describe_cluster().broker_ids
         held = self._held(topics)
-        answers = query_all_brokers(lambda broker: self._log_dirs_of(broker, held), brokers)
-        return tuple(
-            log_dir
-            for broker, answer in zip(brokers, answers, strict=True)
-            for log_dir in _log_dirs_in(broker, answer)
+        answers = query_all_brokers(
+            lambda broker: _if_served(
+                partial(self._admin.log_dirs_of, broker, held.get(broker, {}))
+            ),
+            brokers,
         )
+        found: list[LogDir] = []
+        for broker, answer in zip(brokers, answers, strict=True):
+            unknown = LogDir(broker, "", UNKNOWN_BYTES, UNKNOWN_BYTES)
+            found += [_log_dir_in(broker, each) for each in answer or ()] or [unknown]
+        return tuple(found)
 
     def _held(self, topics: Sequence[str]) -> dict[int, dict[str, list[int]]]:
         """Broker id → topic → the topic's partitions that have a replica on the broker."""
@@ -196,17 +197,6 @@ class ClusterHealth:
                     own = held.setdefault(int(broker), {}).setdefault(str(topic["name"]), [])
                     own.append(int(each["partition_index"]))
         return held
-
-    def _log_dirs_of(
-        self, broker: int, held: Mapping[int, Mapping[str, Sequence[int]]]
-    ) -> Sequence[Mapping[str, Any]]:
-        """A broker's log directories as it reports them; none where it never will."""
-        try:
-            return self._admin.log_dirs_of(broker, held.get(broker, {}))
-        except AdminError as error:
-            if error.cause not in NOT_SERVED:
-                raise
-            return ()
 
     def broker_ids(self) -> tuple[int, ...]:
         """Ids of the brokers that serve.
@@ -242,27 +232,22 @@ class ClusterHealth:
             AdminError: the cluster does not answer.
         """
         brokers = self._admin.describe_cluster().broker_ids[:BROKERS_QUERIED]
-        answers = [self._topics_held_by(each) for each in brokers]
+        answers = [_if_served(partial(self._admin.topics_held_by, each)) for each in brokers]
         held = [each for each in answers if each is not None]
         if not held:
             return None
         unseen = frozenset().union(*held) - self._admin.topic_names()
         return self._admin.forbidden_among(brokers[0], sorted(unseen))
 
-    def _topics_held_by(self, broker: int) -> frozenset[str] | None:
-        try:
-            return self._admin.topics_held_by(broker)
-        except AdminError as error:
-            if error.cause not in NOT_SERVED:
-                raise
-            return None
 
-
-def _log_dirs_in(broker: int, answer: Sequence[Mapping[str, Any]]) -> list[LogDir]:
-    """The log directories in a broker's answer; one without a path where it reports none."""
-    if not answer:
-        return [LogDir(broker, "", UNKNOWN_BYTES, UNKNOWN_BYTES)]
-    return [_log_dir_in(broker, each) for each in answer]
+def _if_served(ask: Callable[[], Answer]) -> Answer | None:
+    """A broker's answer about its log directories; None where it never will give one."""
+    try:
+        return ask()
+    except AdminError as error:
+        if error.cause not in NOT_SERVED:
+            raise
+        return None
 
 
 def _log_dir_in(broker: int, answer: Mapping[str, Any]) -> LogDir:

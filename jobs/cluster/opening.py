@@ -6,16 +6,10 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import zip_longest
 from math import prod
 
 from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, query_all_brokers
-from jobs.cluster.broker_outage import (
-    AnnouncedOutage,
-    BrokerControl,
-    BrokerOutage,
-    ControlledOutage,
-)
+from jobs.cluster.broker_outage import AnnouncedOutage, BrokerOutage, ControlledOutage
 from jobs.cluster.connect import connect
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_registry import StartedJmx
@@ -39,10 +33,6 @@ LAG_CHECKS = 1.5
 the ISR shows after at most this multiple of that time."""
 
 
-def _never_ends() -> None:
-    """Do nothing: the next trial's check notices that running brokers have ended."""
-
-
 @dataclass
 class LastLoad:
     """What this process knows of the brokers from all of its runs.
@@ -64,7 +54,8 @@ class OpenCluster:
     """A cluster that answers.
 
     Attributes:
-        check: raises an error when brokers that this run started have ended unexpectedly.
+        check: raises an error when brokers that this run started have ended unexpectedly; the
+            next trial's check notices that running brokers have ended.
         security: security of the clients' connections.
         started_jmx: JMX of brokers that this run started; None for brokers that run already.
         environment: facts that a run records of these brokers, such as `link.delay`.
@@ -79,11 +70,11 @@ class OpenCluster:
 
     admin: KafkaAdmin
     info: ClusterInfo
-    check: Callable[[], None] = _never_ends
+    check: Callable[[], object] = lambda: None
     security: Security = field(default_factory=Security)
     started_jmx: StartedJmx | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    broker_control: BrokerControl | None = None
+    broker_control: facade.StartedBrokers | None = None
     network_namespace: str = ""
     link: Mapping[str, str] = field(default_factory=dict)
     last_load: LastLoad = field(default_factory=LastLoad)
@@ -243,13 +234,9 @@ def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
     """
     if not goal.indicators.throttled_is_overload:
         return None
-    try:
-        found = [_property_of_brokers(opened, name) for name in QUOTA_WINDOW]
-    except AdminError:
-        found = []
-    values = [max((float(each or 0) for each in known.values()), default=0.0) for known in found]
-    counts = [value or default for value, default in zip_longest(values, QUOTA_WINDOW.values())]
-    return prod(counts)
+    return prod(
+        max(_reported(opened, name), default=0.0) or usual for name, usual in QUOTA_WINDOW.items()
+    )
 
 
 def delete_delay_s(opened: OpenCluster) -> float:
@@ -257,12 +244,16 @@ def delete_delay_s(opened: OpenCluster) -> float:
 
     It has Kafka's default where brokers do not report it.
     """
+    return min(_reported(opened, DELETE_DELAY), default=DELETE_DELAY_S * 1e3) / 1e3
+
+
+def _reported(opened: OpenCluster, name: str) -> list[float]:
+    """The values of a property that brokers report; none where this user may not read it."""
     try:
-        found = list(_property_of_brokers(opened, DELETE_DELAY).values())
+        found = _property_of_brokers(opened, name).values()
     except AdminError:
-        found = []
-    known_ms = [float(each) for each in found if each is not None]
-    return min(known_ms) / 1e3 if known_ms else DELETE_DELAY_S
+        return []
+    return [float(each) for each in found if each is not None]
 
 
 def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
+from typing import TypeVar
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, TopicSize, query_brokers
 from jobs.cluster.given_topics import GivenTopic, assigned, shape
@@ -59,6 +61,9 @@ WRONG_REQUESTS = frozenset(
 
 REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")
 """Errors of a creation with a property that a service does not let its users set."""
+
+
+Seen = TypeVar("Seen")
 
 
 class TopicError(RedlineError):
@@ -182,8 +187,10 @@ class Topics:
             placement = self._create(name, placement, pattern.topic)
         if not isinstance(placement, TopicSize):
             planned = TopicSet(names, pattern.message_bytes, placement, self.offline)
-            state = self._wait(
-                lambda: self._state(planned), deadline_s, lambda each: each.is_placed_otherwise
+            state = self._poll(
+                lambda: self._state(planned),
+                lambda each: each.healthy or each.is_placed_otherwise,
+                deadline_s,
             )
             if state.healthy:
                 return planned
@@ -239,9 +246,7 @@ class Topics:
             try:
                 self._request(name, placement, wanted)
             except ConfigError as error:
-                cause = error.__cause__
-                is_refused = isinstance(cause, AdminError) and cause.cause in REFUSED_ASSIGNMENTS
-                if isinstance(placement, TopicSize) or not is_refused:
+                if isinstance(placement, TopicSize) or not _refuses_assignment(error):
                     raise
                 placement = TopicSize(len(placement), wanted.replication_factor)
                 self._request(name, placement, wanted)
@@ -296,7 +301,7 @@ class Topics:
             found, state = self._look(names, message_bytes, per_topic)
             return state
 
-        state = self._wait(look, deadline_s)
+        state = self._poll(look, attrgetter("healthy"), deadline_s)
         if found is None or not state.healthy:
             raise self._not_ready(names, state, deadline_s)
         return found
@@ -429,8 +434,12 @@ class Topics:
                     f"{', '.join(self._made) or 'none'}; nothing was deleted"
                 )
         for name in names:
-            self._request_deletion(name)
-        knowing = self._wait_until_gone(names, deadline_s)
+            try:
+                self._admin.delete_topic(name)
+            except AdminError as error:
+                if error.cause != "UnknownTopicOrPartitionError":
+                    raise
+        knowing = self._poll(lambda: self._knowing(names), lambda each: not each, deadline_s)
         if knowing:
             raise TopicError(
                 f"topics of run {self._run_id} are not deleted after {deadline_s:g} s: {knowing}; "
@@ -438,13 +447,6 @@ class Topics:
             )
         for name in names:
             del self._made[name]
-
-    def _request_deletion(self, name: str) -> None:
-        try:
-            self._admin.delete_topic(name)
-        except AdminError as error:
-            if error.cause != "UnknownTopicOrPartitionError":
-                raise
 
     def _names(self, pattern: TrafficPattern) -> tuple[str, ...]:
         per_broker = pattern.topic.partitions_per_broker
@@ -480,8 +482,7 @@ class Topics:
         try:
             return replicas, self._request(name, replicas, wanted, validate_only=True)
         except ConfigError as error:
-            cause = error.__cause__
-            if not isinstance(cause, AdminError) or cause.cause not in REFUSED_ASSIGNMENTS:
+            if not _refuses_assignment(error):
                 raise
         return size, self._request(name, size, wanted, validate_only=True)
 
@@ -555,28 +556,14 @@ class Topics:
             return str(error)
         return ""
 
-    def _wait(
-        self,
-        look: Callable[[], TopicState],
-        deadline_s: float,
-        is_final: Callable[[TopicState], bool] = lambda _: False,
-    ) -> TopicState:
-        """Wait until a state is healthy or final."""
+    def _poll(
+        self, look: Callable[[], Seen], is_final: Callable[[Seen], bool], deadline_s: float
+    ) -> Seen:
+        """Look until the answer is final, or until the deadline; return the last answer."""
         began = self._clock()
-        state = look()
-        while not (state.healthy or is_final(state)) and self._clock() - began < deadline_s:
+        while not is_final(seen := look()) and self._clock() - began < deadline_s:
             self._pause(POLL_S)
-            state = look()
-        return state
-
-    def _wait_until_gone(self, names: Sequence[str], deadline_s: float) -> str:
-        """Wait until no broker knows the topics; return a sentence about one that still does."""
-        began = self._clock()
-        while True:
-            knowing = self._knowing(names)
-            if not knowing or self._clock() - began >= deadline_s:
-                return knowing
-            self._pause(POLL_S)
+        return seen
 
     def _knowing(self, names: Sequence[str]) -> str:
         """A sentence about a broker that knows a topic or does not answer; empty without one."""
@@ -590,3 +577,9 @@ class Topics:
             if known:
                 return f"broker {broker} still knows {', '.join(known[:3])}"
         return ""
+
+
+def _refuses_assignment(error: ConfigError) -> bool:
+    """Whether a creation without the assignment of replicas may avoid an error."""
+    cause = error.__cause__
+    return isinstance(cause, AdminError) and cause.cause in REFUSED_ASSIGNMENTS

@@ -26,6 +26,9 @@ JVM_OVERHEAD_BYTES = 350_000_000
 """Memory of a broker's JVM beside its heap, for code, threads and direct buffers [B]; measured 250
 to 330 MB."""
 
+StartedBrokers = Testbed
+"""Brokers that a run started, with control over their processes."""
+
 
 # --- before the start -------------------------------------------------------
 
@@ -109,7 +112,7 @@ def memory_bytes(options: TestbedOptions) -> int:
 
 def start_brokers(
     options: TestbedOptions, meanwhile: Callable[[], object] = lambda: None
-) -> Testbed:
+) -> StartedBrokers:
     """Start the brokers; the result is a context manager that stops them.
 
     Args:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
-from jobs.cluster.broker_outage import BrokerControl
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_set import TopicSet
+from jobs.testbed.facade import StartedBrokers
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import TrafficPattern
@@ -32,7 +32,7 @@ class UncleanStop:
     """
 
     cluster: OpenCluster
-    control: BrokerControl
+    control: StartedBrokers
     leaders_back_s: float | None = None
     _killed_s: float | None = None
 
