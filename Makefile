@@ -59,7 +59,7 @@ mutants: $(DEV_READY) ## Change code that decides, one place at a time, and list
 
 generate: $(DEV_READY) ## Renew pages, schemas, frozen names and snapshots from the code; read the difference
 	$(BIN)/python -m metrics.tables.schema docs/tables.md
-	$(BIN)/python -m jobs.features.schemas conf/schemas
+	$(BIN)/python -m tests.support.schemas conf/schemas
 	$(BIN)/python -m metrics.reporting.summary docs/summary.schema.json
 	$(BIN)/python -m tests.bench.experiments --pages
 	$(BIN)/python -m tests.support.frozen

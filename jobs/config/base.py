@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from metrics.common.bounds import Checked, Text
@@ -81,14 +82,6 @@ def is_name(value: Any) -> bool:
     return _NAME.accepts(value)
 
 
-def is_host_port(value: Any) -> bool:
-    """Whether a value is `host:port` or `[IPv6]:port` with a port from 1 to 65535."""
-    if not isinstance(value, str):
-        return False
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})", value)
-    return match is not None and 1 <= int(match.group(2)) <= 65_535
-
-
 @dataclass(frozen=True)
 class HostPortText(Checked):
     """A text of the form host:port."""
@@ -98,8 +91,11 @@ class HostPortText(Checked):
         return "an address such as broker-1.example.com:9092"
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is host:port."""
-        return is_host_port(value)
+        """Whether a value is `host:port` or `[IPv6]:port` with a port from 1 to 65535."""
+        if not isinstance(value, str):
+            return False
+        match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})", value)
+        return match is not None and 1 <= int(match.group(2)) <= 65_535
 
 
 HostPort = Annotated[str, HostPortText()]
@@ -155,12 +151,16 @@ def model_at(model: Model, path: Sequence[Any]) -> Model | None:
     return model
 
 
+def field_at(model: Model, path: Sequence[Any]) -> FieldInfo | None:
+    """The field of the key at `path`, or None where there is none."""
+    parent = model_at(model, path[:-1]) if path else None
+    return parent.model_fields.get(str(path[-1])) if parent else None
+
+
 def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
     """Whether the value at `path` is a map with keys of the user's choice."""
-    parent = model_at(model, path[:-1])
-    field = parent.model_fields.get(str(path[-1])) if parent and path else None
-    is_map = field is not None and _is_map(field.annotation)
-    return is_map and field is not None and _child(field.annotation) is None
+    found = field_at(model, path)
+    return found is not None and _is_map(found.annotation) and _child(found.annotation) is None
 
 
 def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -170,11 +170,10 @@ def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 
 def default_at(model: Model, path: Sequence[Any]) -> Any:
     """The default of the key at `path`; None where it has none."""
-    here = model_at(model, path[:-1])
-    field = here.model_fields.get(str(path[-1])) if here else None
-    if field is None or field.is_required():
+    found = field_at(model, path)
+    if found is None or found.is_required():
         return None
-    return field.get_default(call_default_factory=True)
+    return found.get_default(call_default_factory=True)
 
 
 def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:

@@ -23,7 +23,7 @@ from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import (
     apply_overrides,
     option_with_own_name,
-    parse_overrides,
+    parse_override,
     with_own_names,
 )
 from jobs.config.problems import Written, as_written, config_error, with_values
@@ -243,8 +243,9 @@ def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Clust
             "expected its file, as the tables do not decide where secrets are sent; name it with "
             "--cluster"
         )
-    if not load_cluster(name, overrides).starts_brokers:
-        return load_cluster(name, overrides)
+    own = load_cluster(name, overrides)
+    if not own.starts_brokers:
+        return own
     kept = (key for key in recorded if key.startswith("testbed.") and key not in _CODE_OF_TESTBED)
     options = (f"cluster.{key}={json.dumps(recorded[key])}" for key in kept)
     return load_cluster(name, (*options, *overrides))
@@ -547,7 +548,8 @@ def _made(
     Args:
         is_json: whether the data comes from JSON, which has no tuples and no numbers as keys.
     """
-    parsed = [each for each in parse_overrides(overrides) if each.file == kind]
+    # Those for other files are parsed, too, so that every typo is an error.
+    parsed = [each for each in map(parse_override, overrides) if each.file == kind]
     if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)

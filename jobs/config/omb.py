@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,13 @@ def translated(
             "batch_size": 1_048_576,
             "max_request_size": 2_097_152,
         },
-        "payload": _payload(read, data, size, label, find),
+        "payload": _payload(read, size, find),
         "topic": {"count": topics, "partitions_per_broker": _per_broker(partitions),
                   "replication_factor": 3, "config": {"min.insync.replicas": 2}},
         "trial": {"warmup_s": 60.0 * read.number("warmupDurationMinutes", 1.0),
                   "measure_s": 60.0 * (minutes or MEASURE_MIN)},
         "consumers": consumers,
-        "notes": _notes(read, data, producers, rate),
+        "notes": _notes(read, producers, rate),
     }  # fmt: skip
     backlog = consumers.get("backlog_records", 0)
     if backlog:
@@ -143,65 +144,60 @@ def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[s
     return made
 
 
+@dataclass(frozen=True)
 class _Reader:
-    def __init__(self, data: Mapping[str, Any], label: str) -> None:
-        self._data, self._label = data, label
+    data: Mapping[str, Any]
+    label: str
 
     def problem(self, found: str, expected: str) -> ConfigError:
-        return ConfigError(f"{self._label}: {found}; expected {expected}")
+        return ConfigError(f"{self.label}: {found}; expected {expected}")
 
     def number(
         self, key: str, default: float, least: float = 0.0, most: float = NUMBER_MAX
     ) -> float:
-        value = self._data.get(key, default)
+        value = self.data.get(key, default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not least <= value <= most:
-            raise ConfigError(
-                f"{self._label}: {key} is {f'{value!r}'[:80]}; expected a number from {least:g} to "
-                f"{most:g}, as in the OpenMessaging Benchmark; correct it"
+            raise self.problem(
+                f"{key} is {f'{value!r}'[:80]}",
+                f"a number from {least:g} to {most:g}, as in the OpenMessaging Benchmark; correct "
+                "it",
             )
         return float(value)
 
     def whole(self, key: str, default: int, least: int = 1) -> int:
         value = self.number(key, default, least)
         if value != int(value):
-            raise ConfigError(
-                f"{self._label}: {key} is {value:g}; expected a whole number; correct it"
-            )
+            raise self.problem(f"{key} is {value:g}", "a whole number; correct it")
         return int(value)
 
 
-def _payload(
-    read: _Reader,
-    data: Mapping[str, Any],
-    size: int,
-    label: str,
-    find: Callable[[str], Path | None],
-) -> dict[str, Any]:
-    if data.get("useRandomizedPayloads"):
+def _payload(read: _Reader, size: int, find: Callable[[str], Path | None]) -> dict[str, Any]:
+    if read.data.get("useRandomizedPayloads"):
         # The rest of the bytes is zero, and so are all of them without a ratio.
         random = read.number("randomBytesRatio", 0.0, most=1.0)
         return {"kind": "mixed", "compressibility": 1.0 - random} if random < 1.0 else {}
-    given = data.get("payloadFile")
+    given = read.data.get("payloadFile")
     if not given:
         return {}
     found = find(str(given))
     if found is None:
-        raise ConfigError(
-            f"{label}: payloadFile {given} does not exist; expected it beside the file or in the "
-            "folder above, as in the OpenMessaging Benchmark; copy it there, or remove the key "
-            "for random payload"
+        raise read.problem(
+            f"payloadFile {given} does not exist",
+            "it beside the file or in the folder above, as in the OpenMessaging Benchmark; copy it "
+            "there, or remove the key for random payload",
         )
     held = found.stat().st_size
     if held != size:
-        raise ConfigError(
-            f"{label}: payloadFile {given} has {held} B and messageSize is {size}; expected the "
-            "same, as the file is one message; correct messageSize, or name another file"
+        raise read.problem(
+            f"payloadFile {given} has {held} B and messageSize is {size}",
+            "the same, as the file is one message; correct messageSize, or name another file",
         )
     return {"kind": "messages", "messages_file": str(found)}
 
 
-def _notes(read: _Reader, data: Mapping[str, Any], producers: int, rate: float) -> list[str]:
+def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
+    data = read.data
     partitions = read.whole("partitionsPerTopic", 1)
     driver = (
         "acks=all, linger 1 ms, batches up to 1 MiB and 3 replicas come from the OpenMessaging "
@@ -239,14 +235,11 @@ def _notes(read: _Reader, data: Mapping[str, Any], producers: int, rate: float) 
             f"consumerPerSubscription {wanted} is cut to partitionsPerTopic {partitions}, as the "
             "others would read nothing"
         )
-    unknown = [_unknown(str(key)) for key in data if key not in _KNOWN]
-    return [driver, topic, load, *left_out, *unknown]
-
-
-def _unknown(key: str) -> str:
-    close = nearest(key, _KNOWN)
-    meant = f"; the nearest key is {close}" if close else ""
-    return f"{key} is not a key of the OpenMessaging Benchmark and is left out{meant}"
+    for key in (str(each) for each in data if each not in _KNOWN):
+        close = nearest(key, _KNOWN)
+        meant = f"; the nearest key is {close}" if close else ""
+        left_out.append(f"{key} is not a key of the OpenMessaging Benchmark and is left out{meant}")
+    return [driver, topic, load, *left_out]
 
 
 def finder(folder: Path) -> Callable[[str], Path | None]:

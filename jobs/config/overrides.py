@@ -67,15 +67,6 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
     )
 
 
-def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
-    """Parse all `--set` options, including those for other files, so that every typo is an error.
-
-    Raises:
-        ConfigError: see `parse_override`.
-    """
-    return tuple(parse_override(text) for text in texts)
-
-
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
     """Put the values of `overrides`, which are all for this file, into `source`.
 
@@ -98,16 +89,12 @@ def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Overri
                     f"{kind_of(place[key])}; expected the path of one key; correct it"
                 )
             place = place[key]
-        _replace(place, keys[-1], override.value)
+        # A key of the file may be a number, such as a broker id.
+        number = int(keys[-1]) if keys[-1].isdecimal() else keys[-1]
+        place[number if number in place else keys[-1]] = override.value
         for known in [known for known in source.origins if known[: len(keys)] == keys]:
             del source.origins[known]
         source.origins[keys] = override.option
-
-
-def _replace(place: dict[Any, Any], key: str, value: Any) -> None:
-    """Set `key`, which may be a number in the file, such as a broker id."""
-    number = int(key) if key.isdecimal() else key
-    place[number if number in place else key] = value
 
 
 def _joined(model: Model, keys: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs.config.base import Model, hint, model_at, nearest_key
+from jobs.config.base import Model, field_at, hint, model_at, nearest_key
 from jobs.config.source import ParsedFile, Path, kind_of, parse_value
 from jobs.config.workload import MIX, OF_PARTS
 from metrics.common.bounds import EXAMPLES, Checked, UnexpectedError
@@ -43,7 +43,10 @@ def with_values(source: ParsedFile) -> Written:
     for path, text in list(_texts(source.data, ())):
         if _VARIABLE.search(text):
             written[".".join(map(str, path))] = text
-            _put(source.data, path, _value(text, path, source.origin(path)))
+            place: Any = source.data
+            for part in path[:-1]:
+                place = place[part]
+            place[path[-1]] = _value(text, path, source.origin(path))
     return written
 
 
@@ -78,12 +81,6 @@ def _texts(value: Any, path: Path) -> Any:
             yield from _texts(each, (*path, place))
     elif isinstance(value, str):
         yield path, value
-
-
-def _put(data: Any, path: Path, value: Any) -> None:
-    for part in path[:-1]:
-        data = data[part]
-    data[path[-1]] = value
 
 
 def _value(text: str, path: Path, origin: str) -> Any:
@@ -242,8 +239,7 @@ def _unit_hint(details: ErrorDetails, expected: str) -> str:
 
 def _expected_value(model: Model, path: tuple[Any, ...]) -> str:
     """The values that the field of a missing key accepts, as a noun phrase."""
-    parent = model_at(model, path[:-1])
-    field = parent.model_fields.get(str(path[-1])) if parent else None
+    field = field_at(model, path)
     kind, metadata = (field.annotation, field.metadata) if field else (None, ())
     is_list = get_origin(kind) is tuple
     if is_list:  # what an item expects stands with the type of the items
@@ -256,8 +252,7 @@ def _expected_value(model: Model, path: tuple[Any, ...]) -> str:
 
 def _remedy(model: Model, path: tuple[Any, ...]) -> str:
     """The remedy for a wrong value: to correct it, or to leave it out for a plain default."""
-    parent = model_at(model, path[:-1])
-    field = parent.model_fields.get(str(path[-1])) if parent and path else None
+    field = field_at(model, path)
     if field is None or field.is_required() or not isinstance(field.default, (int, float, str)):
         return "correct it"
     return f"correct it, or leave it out for the default {field.default}"

@@ -87,7 +87,8 @@ def set_up(root: Path) -> None:
     )
     with ThreadPoolExecutor(2) as pool:
         jars = pool.submit(_run_jars, python, root)
-        prepared = pool.submit(_prepare_spark, python, root, log)
+        # The class archive halves Spark's start; a failure only keeps the start slow.
+        prepared = pool.submit(_run, [python, "-m", "jobs.spark.prepare"], root, log)
         install(python, root, log, RUNS)
         jars.result()
         prepared.result()
@@ -137,12 +138,11 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
 
     The checkout's own requirements bring the additional packages of systems other than Linux.
     """
-    _run_pip([*_pip(python), *_KNOWN, str(root / "conf" / part.pins)], root, log)
+    _run_pip([python, *_KNOWN, root / "conf" / part.pins], root, log)
     with ThreadPoolExecutor(1) as pool:
         compiled = pool.submit(_compile, python, root, log)
-        pinned = ("-c", str(root / "conf" / "constraints.txt"))
-        checkout = ("--no-build-isolation", "-e", f".[{','.join(part.extras)}]")
-        _run_pip([*_pip(python), *pinned, *checkout], root, log)
+        pinned = ("-c", root / "conf" / "constraints.txt", "--no-build-isolation")
+        _run_pip([python, *_PIP, *pinned, "-e", f".[{','.join(part.extras)}]"], root, log)
         compiled.result()
 
 
@@ -155,8 +155,7 @@ def _install_first(python: Path, root: Path, log: Path, names: Sequence[str]) ->
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
     chosen.write_text(requirement_lines((root / "conf" / RUNS.pins).read_text(), names))
     building.write_text(STORED)
-    known = [*_pip(python), *_KNOWN, str(chosen)]
-    _run_pip(known, root, log, {"DIST_EXTRA_CONFIG": str(building)})
+    _run_pip([python, *_KNOWN, chosen], root, log, {"DIST_EXTRA_CONFIG": str(building)})
 
 
 def _compile(python: Path, root: Path, log: Path) -> None:
@@ -166,35 +165,18 @@ def _compile(python: Path, root: Path, log: Path) -> None:
     to the log and is not a failure, as Python compiles a missing file when it imports it.
     """
     installed = str(python.parent.parent / "lib")
-    options = ("-q", "-j", "0", "-x", r"/tests?/")
-    command = [str(python), "-m", "compileall", *options, installed]
-    with log.open("a") as stream:
-        subprocess.run(command, cwd=root, stdout=stream, stderr=stream, check=False)
+    _run([python, "-m", "compileall", "-q", "-j", "0", "-x", r"/tests?/", installed], root, log)
 
 
-def _prepare_spark(python: Path, root: Path, log: Path) -> None:
-    """Make the class archive that halves Spark's start; a failure only keeps the start slow."""
-    with log.open("a") as stream:
-        command = [str(python), "-m", "jobs.spark.prepare"]
-        subprocess.run(command, cwd=root, stdout=stream, stderr=stream, check=False)
-
-
-_KNOWN = ("--no-build-isolation", "--no-deps", "--require-hashes", "-r")
-
-
-def _pip(python: Path) -> list[str]:
-    return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+_PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
+_KNOWN = (*_PIP, "--no-build-isolation", "--no-deps", "--require-hashes", "-r")
 
 
 def requirement_lines(requirements: str, names: Sequence[str]) -> str:
     """The lines of the named packages in a requirements file, each with its hashes."""
     whole = requirements.replace("\\\n", "").splitlines()
-    return "".join(f"{line}\n" for line in whole if _name_of(line) in names)
-
-
-def _name_of(line: str) -> str:
-    """The normalized package name of a requirements line."""
-    return line.partition("==")[0].replace("_", "-").lower()
+    named = {line: line.partition("==")[0].replace("_", "-").lower() for line in whole}
+    return "".join(f"{line}\n" for line, name in named.items() if name in names)
 
 
 def pip_problem(log_text: str, log: Path) -> str:
@@ -216,22 +198,28 @@ def pip_problem(log_text: str, log: Path) -> str:
 
 
 def _run_pip(
-    command: Sequence[str], root: Path, log: Path, environ: Mapping[str, str] | None = None
+    command: Sequence[str | Path], root: Path, log: Path, environ: Mapping[str, str] | None = None
 ) -> None:
-    surroundings = {**(environ or {}), **os.environ}
+    if _run(command, root, log, environ) != 0:
+        raise ConfigError(pip_problem(log.read_text(errors="replace"), log))
+
+
+def _run(
+    command: Sequence[str | Path], root: Path, log: Path, environ: Mapping[str, str] | None = None
+) -> int:
+    """Run a command with its output in the log; return its exit code."""
+    words = [str(each) for each in command]
     with log.open("a") as stream:
-        stream.write(f"$ {' '.join(command)}\n")
+        stream.write(f"$ {' '.join(words)}\n")
         stream.flush()
-        done = subprocess.run(
-            command,
+        return subprocess.run(
+            words,
             cwd=root,
-            env=surroundings,
+            env={**(environ or {}), **os.environ},
             stdout=stream,
             stderr=subprocess.STDOUT,
             check=False,
-        )
-    if done.returncode != 0:
-        raise ConfigError(pip_problem(log.read_text(errors="replace"), log))
+        ).returncode
 
 
 def _run_jars(python: Path, root: Path) -> None:

@@ -210,26 +210,30 @@ def delta_set(pair: SparkPair, scala: str, delta: str) -> str:
 
 
 @functools.cache
-def kafka_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
+def kafka_jars(version: str = DEFAULT_RELEASE, artifact: str = f"kafka_{SCALA}") -> list[Path]:
     """The jars of a Kafka broker of this version, with a log4j 2 binding for SLF4J.
+
+    Args:
+        artifact: the Maven artifact; the broker by default.
 
     Raises:
         ConfigError: the version does not exist, is older than 2.8, or is not in the cache and
             could not be downloaded.
     """
-    wanted = [Coordinate("org.apache.kafka", f"kafka_{SCALA}", _require_release(version))]
-    return _kafka(f"kafka-{version}", version, wanted)
-
-
-@functools.cache
-def kafka_tools_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
-    """The jars of Kafka's own performance tools; downloaded on demand only.
-
-    Raises:
-        ConfigError: see `kafka_jars`.
-    """
-    wanted = [Coordinate("org.apache.kafka", "kafka-tools", _require_release(version))]
-    return _kafka(f"kafka-tools-{version}", version, wanted)
+    if not RELEASE.accepts(version):
+        raise ConfigError(
+            f"Kafka version {version!r} is not supported; expected one from 2.8.0 on, such as "
+            f"{DEFAULT_RELEASE}; choose another"
+        )
+    wanted = [Coordinate("org.apache.kafka", artifact, version)]
+    try:
+        name = f"{artifact.removesuffix(f'_{SCALA}')}-{version}"
+        return _resolve(name, wanted, with_binding=True)
+    except NotFoundError as error:
+        raise ConfigError(
+            f"Kafka {version} is not complete in the Maven repository: {error} "
+            f"{DEFAULT_RELEASE} is known to work."
+        ) from error
 
 
 @functools.cache
@@ -272,16 +276,6 @@ def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
     return Coordinate("org.apache.logging.log4j", name, log4j)
 
 
-def _kafka(name: str, version: str, wanted: list[Coordinate]) -> list[Path]:
-    try:
-        return _resolve(name, wanted, with_binding=True)
-    except NotFoundError as error:
-        raise ConfigError(
-            f"Kafka {version} is not complete in the Maven repository: {error} "
-            f"{DEFAULT_RELEASE} is known to work."
-        ) from error
-
-
 def _resolve(
     name: str,
     wanted: Sequence[Coordinate],
@@ -314,15 +308,6 @@ def pins() -> dict[str, dict[str, str]]:
             digest, _, jar = line.partition("  ")
             jars[jar] = digest
     return found
-
-
-def _require_release(version: str) -> str:
-    if not RELEASE.accepts(version):
-        raise ConfigError(
-            f"Kafka version {version!r} is not supported; expected one from 2.8.0 on, such as "
-            f"{DEFAULT_RELEASE}; choose another"
-        )
-    return version
 
 
 def _version_among(jar_names: Sequence[str], artifact: str) -> str | None:

@@ -50,12 +50,6 @@ def as_broker_releases(value: Any) -> Any:
         raise UnexpectedError(expected) from None
 
 
-def minor_of(release: str) -> tuple[int, int]:
-    """Major and minor number of a release such as `3.9.2`."""
-    major, minor, _ = release.split(".", 2)
-    return int(major), int(minor)
-
-
 def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
     """Where brokers of this release keep the metadata.
 
@@ -67,7 +61,7 @@ def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
     Raises:
         ConfigError: the release cannot do what was chosen.
     """
-    minor = minor_of(release)
+    minor = _minor_of(release)
     if chosen is None:
         return "kraft" if minor >= _KRAFT_BY_DEFAULT_SINCE else "zookeeper"
     if chosen == "zookeeper" and minor >= _KRAFT_ONLY_SINCE:
@@ -170,9 +164,10 @@ def require_pair(spark: str, scala: str | None = None, delta: str | None = None)
     elif pair is not None:
         return pair
     newest = pair or PAIRS[-1]
+    *others, last = map(str, PAIRS)
     raise ConfigError(
-        f"{given} is not supported; expected {_alternatives()}; use one of these, such as by "
-        f"pip install {newest.packages}, or a runtime of the platform that has it"
+        f"{given} is not supported; expected {', '.join(others)}, or {last}; use one of these, "
+        f"such as by pip install {newest.packages}, or a runtime of the platform that has it"
     )
 
 
@@ -198,11 +193,6 @@ def installed_delta() -> str | None:
         return importlib.metadata.version(DELTA_PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _alternatives() -> str:
-    *others, last = map(str, PAIRS)
-    return f"{', '.join(others)}, or {last}"
 
 
 def _minor_of(version: str) -> tuple[int, int]:

@@ -19,7 +19,6 @@ from jobs.cluster.topic_plan import Assignment, assignment
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, note, warn
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import HOST
@@ -42,6 +41,7 @@ from tests.bench.rows import (
 )
 from tests.bench.task import Task
 from tests.bench.variants import Variants, variants
+from tests.support.java_traffic import kafka_tools_jars
 
 PARTITIONS = 30
 PREFILL_BYTES = 800_000_000

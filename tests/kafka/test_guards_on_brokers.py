@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -54,7 +54,9 @@ REPLICAS = {0: [1, 2], 1: [2, 1]}
 class HealthWithoutReassignments(ClusterHealth):
     """Health that takes a replica that is being added for one that fell behind."""
 
-    def _adding(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], frozenset[int]]:
+    def _adding(
+        self, partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[tuple[str, int], frozenset[int]]:
         return {}
 
 

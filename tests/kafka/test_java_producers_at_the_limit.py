@@ -21,7 +21,6 @@ from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
 from jobs.runs.options import RunOptions
-from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.judging.thresholds import Thresholds
@@ -38,6 +37,7 @@ from tests.bench.meter import started
 from tests.bench.rows import JAVA
 from tests.bench.task import Task
 from tests.support.engine_bench import end_offsets_of
+from tests.support.java_traffic import kafka_tools_jars
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 
 if TYPE_CHECKING:

@@ -23,11 +23,12 @@ from kafka.admin import (
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
-from jobs.setup.jars import kafka_jars, kafka_tools_jars
+from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
 from tests.support.commands import RunningCommand
+from tests.support.java_traffic import kafka_tools_jars
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 log = logging.getLogger(__name__)

@@ -21,13 +21,14 @@ from jobs.cli import redline
 from jobs.config.base import all_keys
 from jobs.console.events import PlanShown
 from jobs.console.reporters import plain_event
-from jobs.features.schemas import MODELS
+from tests.support.schemas import MODELS
 from metrics.common import errors
 from metrics.common.errors import RedlineError, TerminatedError
 from metrics.reporting.summary import summary_schema
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.views import VIEWS
 from tests.support.run_events import PLAN, RUN
+from tests.support.schemas import MODELS
 
 FILE = Path(__file__).parents[1] / "data" / "frozen.json"
 _KEY = re.compile(r"(?:^| )([a-z_]+)=")

@@ -12,10 +12,16 @@ from typing import IO
 
 from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
+from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed.handle import Testbed
 
 SOURCE = Path(__file__).with_name("Traffic.java")
 START_S = 120.0
+
+
+def kafka_tools_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
+    """The jars of Kafka's own performance tools."""
+    return kafka_jars(version, "kafka-tools")
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from jobs.config.metrics_registry import (
     NodeExporter,
     Prometheus,
 )
-from jobs.features.schemas import schema_of
 from metrics.common.errors import ConfigError
+from tests.support.schemas import schema_of
 
 PROMETHEUS = "cluster.metrics={prometheus: {port: 9404, rules: strimzi}}"
 SAME = "{endpoints: {1: 'lb:9404', 2: 'lb:9404'}}"

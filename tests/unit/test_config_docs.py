@@ -13,9 +13,9 @@ from ruamel.yaml import YAML
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.base import all_keys, model_at
 from jobs.features.nightly.suite import Suite
-from jobs.features.schemas import MODELS, schema_of, schema_text
 from metrics.common.bounds import Checked
 from tests.support.commands import ROOT
+from tests.support.schemas import MODELS, schema_of, schema_text
 
 PAGE = ROOT / "docs" / "configuration.md"
 DOCUMENTED = (Cluster, Workload, Goal, Suite)
@@ -95,7 +95,7 @@ def checked(kind: str, data: Any) -> list[str]:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_file_is_that_of_the_models(kind: str) -> None:
-    due = "renew them: python -m jobs.features.schemas conf/schemas"
+    due = "renew them: python -m tests.support.schemas conf/schemas"
     assert (FOLDER / f"{kind}.schema.json").read_text(encoding="utf-8") == schema_text(kind), due
     jsonschema.Draft202012Validator.check_schema(schema_of(kind))
 

@@ -1,6 +1,6 @@
 """JSON Schemas of the configuration files, for editors, generated from the models.
 
-`python -m jobs.features.schemas conf/schemas` writes the files; a test fails when they are
+`python -m tests.support.schemas conf/schemas` writes the files; a test fails when they are
 outdated.
 """
 
