@@ -30,6 +30,9 @@ UNRESOLVED = "has a host name that does not resolve"
 
 CLIENT_ID = "kafka-redline-admin"
 
+# Without a handler Python prints the warnings of kafka-python on stderr.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+
 
 def connect(
     bootstrap_servers: Sequence[str],
@@ -59,7 +62,6 @@ def connect(
             credentials are refused, the cluster has another id, or a broker advertises an address
             that does not answer.
     """
-    _keep_kafka_python_quiet()
     troubles = probe(bootstrap_servers, timeout_s * PROBE_SHARE)
     answering = [server for server in bootstrap_servers if server not in troubles]
     if not answering:
@@ -74,8 +76,14 @@ def connect(
     client = admin_client(servers, options, timeout_s, request_timeout_s)
     admin = KafkaAdmin(client, request_timeout_s)
     try:
-        if cluster_id is not None:
-            _require_cluster_id(client, servers[0], cluster, cluster_id)
+        # The metadata of the first connection has the id; this sends no request.
+        found = client._manager.cluster.cluster_id
+        if cluster_id not in (None, found):
+            raise ConfigError(
+                f"the cluster at {servers[0]} {f'has the id {found}' if found else 'states no id'}"
+                f", and cluster {cluster} has cluster_id: {cluster_id}; expected the same cluster; "
+                "correct bootstrap_servers, or cluster_id"
+            )
         _require_reachable_brokers(admin, options, timeout_s)
     except BaseException:
         admin.close()
@@ -128,19 +136,6 @@ def _servers_that_let_us_in(
             return some
         refusals |= found
     raise ConfigError("; ".join(refusals.values()))
-
-
-def _require_cluster_id(
-    client: KafkaAdminClient, server: str, cluster: str, cluster_id: str
-) -> None:
-    """Compare the id in the metadata of the first connection; this sends no request."""
-    found = client._manager.cluster.cluster_id
-    if found != cluster_id:
-        raise ConfigError(
-            f"the cluster at {server} {f'has the id {found}' if found else 'states no id'}, and "
-            f"cluster {cluster} has cluster_id: {cluster_id}; expected the same cluster; correct "
-            "bootstrap_servers, or cluster_id"
-        )
 
 
 def admin_client(
@@ -202,10 +197,3 @@ def _require_reachable_brokers(
     deadline_s = max(timeout_s, OPEN_EACH_S * len(places))
     for refusal in refusals_of(places, options, deadline_s).values():
         raise ConfigError(refusal)
-
-
-def _keep_kafka_python_quiet() -> None:
-    """Add a handler to kafka-python's logger, as Python else prints its warnings on stderr."""
-    logger = logging.getLogger("kafka")
-    if not any(isinstance(each, logging.NullHandler) for each in logger.handlers):
-        logger.addHandler(logging.NullHandler())

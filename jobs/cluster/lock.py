@@ -261,23 +261,17 @@ class ClusterLock:
             if self._group.is_joined:
                 self._group.send_heartbeat()
             else:
-                self._join()
+                # The query for a member answers at once, while an accepted join may take 3 s.
+                if not self._settled.is_set() and self._group.holder() is not None:
+                    raise kafka_errors.InconsistentGroupProtocolError
+                self._queried.set()
+                self._group.join()
         except kafka_errors.InconsistentGroupProtocolError as error:
             holder = self._group.holder()
             return self._doubt(error) if holder is None else self._yield_to(holder)
         self._confirmed_s, self.doubt = time.monotonic(), None
         self._settled.set()
         return self._heartbeat_s
-
-    def _join(self) -> None:
-        """Join the group; the first time only where it has no member.
-
-        The query for a member answers at once, while an accepted join may take 3 s.
-        """
-        if not self._settled.is_set() and self._group.holder() is not None:
-            raise kafka_errors.InconsistentGroupProtocolError
-        self._queried.set()
-        self._group.join()
 
     def _yield_to(self, holder: str) -> float | None:
         if self._settled.is_set():

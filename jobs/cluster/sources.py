@@ -184,23 +184,15 @@ def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> Host
             machine; a folder of the cache by default.
     """
     hosts, ids = opened.info.hosts, opened.info.broker_ids
-    pids = _local_pids(opened, broker_folders)
+    pids = facade.pids_behind(opened.network_namespace, broker_folders)
+    if (control := opened.broker_control) is not None:
+        pids = partial(getattr, control, "pids")
     if pids is not None:
         host = _host_of(opened, pids).with_log_dirs(_log_dirs(opened))
         return LocalHosts(host, ids, pids)
     if hosts and all(map(_is_here, set(hosts.values()))):
         return LocalHosts(LocalHost(queues=Queues()).with_log_dirs(_log_dirs(opened)), ids)
     return NoHosts()
-
-
-def _local_pids(
-    opened: OpenCluster, broker_folders: Path | None
-) -> Callable[[], Mapping[int, int]] | None:
-    """A reader of node id → process id; None where the brokers' processes are unknown."""
-    control = opened.broker_control
-    if control is not None:
-        return lambda: control.pids
-    return facade.pids_behind(opened.network_namespace, broker_folders)
 
 
 def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) -> LocalHost:

@@ -282,7 +282,9 @@ def _consistent(loaded: Configuration) -> Configuration:
                 f"workload.{key}.replication_factor={brokers}"
             )
     _require_login(loaded)
-    _require_axis(loaded)
+    _require_axis_of_mix(loaded)
+    if loaded.workload.mix is None:
+        _require_axis_of_producers(loaded)
     _require_survivors(loaded)
     _require_topics(loaded)
     return loaded
@@ -368,12 +370,6 @@ def _require_axis_of_mix(config: Configuration) -> None:
             f"{known if parts else f'workload {workload.name} is no mix'}; expected "
             f"{'one of these parts' if parts else 'scale, or a mix'}; correct it"
         )
-
-
-def _require_axis(config: Configuration) -> None:
-    _require_axis_of_mix(config)
-    if config.workload.mix is None:
-        _require_axis_of_producers(config)
 
 
 def _require_axis_of_producers(config: Configuration) -> None:
@@ -524,7 +520,7 @@ def _keys(config: Any) -> tuple[str, ...]:
 
 def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
     is_foreign = model is Workload and name_or_path.startswith(PREFIX)
-    path = name_or_path.removeprefix(PREFIX) if is_foreign else name_or_path
+    path = name_or_path.removeprefix(PREFIX if is_foreign else "")
     file = read_conf(f"{kind}s", path, f"--{kind}")
     source = parse_map(file.text, file.label)
     if is_foreign:
@@ -553,15 +549,14 @@ def _made(
     if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)
-    written = dict(with_values(source)) if model is Cluster else {}
+    written: Written = {}
     if model is Cluster:
-        written = {**written, **_read_client_properties(source)}
+        written = {**with_values(source), **_read_client_properties(source)}
     data = sections_of_mix(source) if model is Workload else source.data
     try:
-        if is_json:
-            made = model.model_validate_json(json.dumps(data))
-        else:
-            made = model.model_validate(data)
+        made = (
+            model.model_validate_json(json.dumps(data)) if is_json else model.model_validate(data)
+        )
     except ValidationError as error:
         raise config_error(error, source, model, written) from None
     if isinstance(made, Cluster):

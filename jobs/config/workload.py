@@ -21,7 +21,8 @@ from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload
 
 MIX = "mix"
-OF_PARTS = ("message_bytes", "np", "producer", "payload", "topic", "consumers")
+_SECTIONS = ("producer", "payload", "topic", "consumers")
+OF_PARTS = ("message_bytes", "np", *_SECTIONS)
 """Keys of a workload that stand in the parts of a mix instead."""
 
 PartName = Annotated[
@@ -119,11 +120,8 @@ class Workload(ConfigModel):
                 name=name,
                 message_bytes=(part.message_bytes,),
                 np=part.producers,
-                producer=part.producer,
-                payload=part.payload,
-                topic=part.topic,
                 trial=self.trial,
-                consumers=part.consumers,
+                **{key: getattr(part, key) for key in _SECTIONS},
             )
             for name, part in self.mix.items()
         )
@@ -220,14 +218,8 @@ class Workload(ConfigModel):
                 raise ValueError(f"mix.{part.name}: {error}") from None
         largest = max(self.parts, key=lambda each: each.pattern(each.message_bytes[0]).mb_per_s)
         mean = mean_message_bytes([each.pattern(each.message_bytes[0]) for each in self.parts])
-        whole = {
-            "message_bytes": (mean,),
-            "np": None,
-            "producer": largest.producer,
-            "payload": largest.payload,
-            "topic": largest.topic,
-            "consumers": largest.consumers,
-        }
+        sections = {key: getattr(largest, key) for key in _SECTIONS}
+        whole = {"message_bytes": (mean,), "np": None, **sections}
         for key, value in whole.items():
             object.__setattr__(self, key, value)
 

@@ -69,7 +69,7 @@ def retrieve(
     Args:
         wanted: the artifacts.
         target: folder of the jars; made when missing.
-        work: folder of Ivy's own cache and log; it makes a second call quick.
+        work: folder of Ivy's own cache; it makes a second call quick.
         excluded: organisations whose jars are left out.
 
     Raises:
@@ -80,25 +80,34 @@ def retrieve(
     work.mkdir(parents=True, exist_ok=True)
     (work / "settings.xml").write_text(_settings(mirror_url(os.environ)))
     (work / "ivy.xml").write_text(_module(wanted, excluded))
-    log = work / "ivy.log"
     try:
-        with log.open("w") as stream:
-            done = subprocess.run(
-                _command(target, work),
-                env=child_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
+        code, output = run_java(_options(target, work), TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(
             f"{_names(wanted)} did not arrive from {_repository()} within "
             f"{TIMEOUT_S:.0f} s. Try again with a faster connection."
         ) from error
-    if done.returncode != 0 or not any(target.glob("*.jar")):
-        raise failure(log.read_text(errors="replace"), wanted)
+    if code != 0 or not any(target.glob("*.jar")):
+        raise failure(output, wanted)
+
+
+def run_java(options: Sequence[str], timeout_s: float) -> tuple[int, str]:
+    """Run Java without secrets in its environment; return its exit code and its output.
+
+    Raises:
+        ConfigError: Java is missing.
+        TimeoutExpired: it did not end in time.
+    """
+    done = subprocess.run(
+        [java_command(), *options],
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout_s,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(errors="replace")
 
 
 def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
@@ -177,10 +186,10 @@ def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:
     return [*options, f"-D{parts.scheme}.proxyPort={proxy.port}"] if proxy.port else options
 
 
-def _command(target: Path, work: Path) -> list[str]:
+def _options(target: Path, work: Path) -> list[str]:
     proxies = proxy_options(mirror_url(os.environ), urllib.request.getproxies())
     return [
-        *(java_command(), "-Xmx256m", _QUICK_COMPILER, *proxies, "-jar", str(spark_jar("ivy"))),
+        *("-Xmx256m", _QUICK_COMPILER, *proxies, "-jar", str(spark_jar("ivy"))),
         *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
         *("-cache", str(work / "cache"), "-retrieve", str(target / _PATTERN)),
     ]

@@ -25,14 +25,14 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jobs.setup.ivy import Coordinate, NotFoundError, retrieve, spark_jar
-from jobs.setup.places import cache_dir, child_environment
-from jobs.setup.preflight import java_command
+from jobs.setup.ivy import Coordinate, NotFoundError, retrieve, run_java, spark_jar
+from jobs.setup.places import cache_dir
 from jobs.setup.releases import (
     DEFAULT_RELEASE,
     RELEASE,
@@ -254,12 +254,10 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
         ConfigError: a download failed.
     """
     with ThreadPoolExecutor(max_workers=3) as pool:
-        exporter = pool.submit(exporter_jar)
-        waiting = [pool.submit(delta_jars)]
-        waiting += [pool.submit(kafka_jars, version) for version in kafka_versions]
-        for future in waiting:
+        fetches: list[Callable[[], object]] = [exporter_jar, delta_jars]
+        fetches += [partial(kafka_jars, version) for version in kafka_versions]
+        for future in [pool.submit(fetch) for fetch in fetches]:
             future.result()
-        exporter.result()
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
@@ -365,30 +363,22 @@ def _compile(
     path: Path, classes: Path, compiler: Sequence[Path], class_path: Sequence[Path]
 ) -> None:
     classes.mkdir()
-    command = [
-        *(java_command(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"),
+    options = [
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"),
         *("-cp", _joined(compiler), _COMPILER),
         *("-encoding", "UTF-8", "-d", str(classes), "-classpath", _joined(class_path), str(path)),
     ]
     try:
-        done = subprocess.run(
-            command,
-            env=child_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        code, output = run_java(options, TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
             f"the compilation of {path.name} took more than {TIMEOUT_S:.0f} s; stop other programs "
             "on this machine, then try again"
         ) from error
-    if done.returncode != 0 or not any(classes.rglob("*.class")):
-        output = done.stdout.decode(errors="replace").strip()
+    if code != 0 or not any(classes.rglob("*.class")):
+        jars = ", ".join(jar.name for jar in class_path)
         raise ConfigError(
-            f"{path.name} cannot be compiled with the jars {_names(class_path)}: {output[-600:]}"
+            f"{path.name} cannot be compiled with the jars {jars}: {output.strip()[-600:]}"
         )
 
 
@@ -402,10 +392,6 @@ def _pack(classes: Path, jar: Path) -> None:
 
 def _joined(jars: Sequence[Path]) -> str:
     return os.pathsep.join(map(str, jars))
-
-
-def _names(jars: Sequence[Path]) -> str:
-    return ", ".join(jar.name for jar in jars)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup import ivy, jars
-from jobs.setup import jars as java_jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError, spark_jar
 from jobs.setup.jars import MANIFEST, JarCache, java_jar
 from jobs.setup.places import archive_path, read_options
@@ -210,9 +209,9 @@ def test_ivy_uses_its_own_repository_unless_the_environment_names_one(
 ) -> None:
     commands: list[list[str]] = []
 
-    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
         commands.append(command)
-        return subprocess.CompletedProcess(command, 1)
+        return subprocess.CompletedProcess(command, 1, b"")
 
     monkeypatch.setattr(subprocess, "run", refused)
     monkeypatch.setattr(ivy, "java_command", lambda: "java")
@@ -339,7 +338,7 @@ class Compiler:
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     made = Compiler()
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
-    monkeypatch.setattr(java_jars, "java_command", lambda: "java")
+    monkeypatch.setattr(ivy, "java_command", lambda: "java")
     monkeypatch.setattr(subprocess, "run", made)
     return made
 
