@@ -33,8 +33,9 @@ def exporters(override: str) -> Prometheus:
 
 
 def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
-    assert exporters(PROMETHEUS).addresses({1: "a", 2: "b"}) == {1: "a:9404", 2: "b:9404"}
+    assert exporters(PROMETHEUS).addresses({1: "a", 2: "::1"}) == {1: "a:9404", 2: "[::1]:9404"}
     each = exporters("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}")
+    assert each.addresses({1: "a"}) == {1: "x:1"}
     with pytest.raises(ConfigError, match=r"metrics\.prometheus\.endpoints has no address for b"):
         each.addresses({1: "a", 2: "b"})
 

@@ -210,17 +210,6 @@ def test_the_largest_message_decides_the_size_limit_of_the_topic() -> None:
     assert largest(100_000, "producer.compression=zstd", "payload.kind=repeated") == 16_384
 
 
-def test_jmx_has_one_port_for_every_broker_or_an_endpoint_for_each() -> None:
-    jmx = load_cluster("example").jmx
-    assert jmx is not None
-    assert jmx.addresses({1: "a", 2: "::1"}) == {1: "a:9999", 2: "[::1]:9999"}
-    jmx = load_cluster("example", ["cluster.jmx={endpoints: {1: 'a:1', 2: 'b:2'}}"]).jmx
-    assert jmx is not None
-    assert jmx.addresses({1: "x"}) == {1: "a:1"}
-    with pytest.raises(ConfigError, match="no address for broker 3"):
-        jmx.addresses({1: "x", 3: "y"})
-
-
 # --- sections that are plain dataclasses ------------------------------------------
 
 

@@ -63,10 +63,6 @@ def environment_of_child() -> str:
     return subprocess.run(show, capture_output=True, text=True, check=True).stdout
 
 
-def test_plaintext_is_the_default() -> None:
-    assert load_cluster("example").security.client_kwargs() == {"security_protocol": "PLAINTEXT"}
-
-
 def test_references_become_the_options_of_kafka_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -86,6 +82,7 @@ def test_references_become_the_options_of_kafka_python(
         "ssl_check_hostname": False,
     }
     assert SECRET not in repr(cluster)
+    assert load_cluster("example").security.client_kwargs() == {"security_protocol": "PLAINTEXT"}
 
 
 def test_mutual_tls_passes_certificate_key_and_its_password(
@@ -104,12 +101,7 @@ def test_mutual_tls_passes_certificate_key_and_its_password(
     }
 
 
-def test_a_missing_file_is_named_before_any_connection() -> None:
-    with pytest.raises(ConfigError, match=r"security\.cafile is /nowhere/ca\.pem"):
-        options_of({"protocol": "SSL", "cafile": "/nowhere/ca.pem"})
-
-
-def test_the_message_for_a_missing_secret_names_its_place(
+def test_the_message_for_a_missing_secret_or_file_names_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TEST_KAFKA_NOWHERE", raising=False)
@@ -122,6 +114,8 @@ def test_the_message_for_a_missing_secret_names_its_place(
     ):
         with pytest.raises(ConfigError, match=part):
             read_secret(reference, "security.password_from")
+    with pytest.raises(ConfigError, match=r"security\.cafile is /nowhere/ca\.pem"):
+        options_of({"protocol": "SSL", "cafile": "/nowhere/ca.pem"})
 
 
 def test_a_secret_instead_of_its_reference_is_refused_and_not_quoted() -> None:
@@ -412,20 +406,6 @@ def test_an_executor_gets_a_token_of_aws_and_no_credentials() -> None:
     one = pickle.loads(plain)
     assert signed(one.token())[0] == f"kafka.{REGION}.amazonaws.com"
     assert one.good_until_s == pytest.approx(time.time() + MSK_TOKEN_S, abs=60.0)
-
-
-@pytest.mark.usefixtures("credentials")
-def test_connections_share_a_token_of_aws_for_most_of_its_life(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now, made = [0.0], iter(range(10))
-    tokens = MskTokens(REGION, clock=lambda: now[0])
-    monkeypatch.setattr(tokens, "_fetch", lambda: (f"token-{next(made)}", MSK_TOKEN_S))
-    seen = []
-    for at_s in (0.0, 719.0, 721.0, 1440.0, 1442.0):
-        now[0] = at_s
-        seen.append(tokens.token())
-    assert seen == ["token-0", "token-0", "token-1", "token-1", "token-2"]
 
 
 @pytest.mark.usefixtures("credentials")

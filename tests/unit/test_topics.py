@@ -66,6 +66,8 @@ def test_a_topic_is_made_as_planned(
     assert topic.names == (NAME,)
     assert admin.requests == [f"create {NAME}"]
     assert topic.leaders == (1, 2, 3) * 10
+    with pytest.raises(TopicError, match="already"):
+        topics.create(pattern)
     assert topics.made == (NAME,)
 
 
@@ -113,12 +115,6 @@ def test_a_topic_of_others_never_belongs_to_the_run(
     assert admin.requests == []
 
 
-def test_a_topic_is_made_once(topics: Topics, topic: TopicSet, pattern: TrafficPattern) -> None:
-    with pytest.raises(TopicError, match="already"):
-        topics.create(pattern)
-    assert topics.made == (NAME,)
-
-
 @pytest.mark.parametrize("cause", ["InvalidConfigurationError", "PolicyViolationError"])
 def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, cause: str
@@ -127,6 +123,10 @@ def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
         failure(cause)
     ] * 4  # with the mark and without, with replicas and without
     with pytest.raises(ConfigError, match=cause):
+        topics.create(pattern)
+    admin.fail.clear()
+    admin.properties["max.message.bytes"] = "1000"
+    with pytest.raises(ConfigError, match=r"max\.message\.bytes 1000 B"):
         topics.create(pattern)
     assert admin.requests == []
     assert topics.made == ()
@@ -152,15 +152,6 @@ def test_a_topic_too_large_for_one_request_is_an_error_with_the_remedy(
         topics.create(large)
 
 
-def test_batches_that_the_brokers_would_refuse_make_no_topic(
-    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
-) -> None:
-    admin.properties["max.message.bytes"] = "1000"
-    with pytest.raises(ConfigError, match=r"max\.message\.bytes 1000 B"):
-        topics.create(pattern)
-    assert admin.requests == []
-
-
 def test_a_topic_in_order_is_left_alone(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
@@ -184,7 +175,8 @@ def test_several_topics_share_one_numbering(topics: Topics, admin: ScriptedAdmin
     assert admin.requests == [f"elect {NAME}-1 [3]"]
     assert report.ok
     topics.delete(several.names)
-    assert not topics.made
+    assert admin.requests[1:] == [f"delete {NAME}-{number}" for number in range(3)]
+    assert topics.made == ()
 
 
 def test_topics_made_before_a_failure_belong_to_the_run(
@@ -249,26 +241,18 @@ def test_a_topic_that_cannot_be_restored_is_reported(
     )
 
 
-def test_a_silent_broker_is_reported_without_an_exception(
+def test_a_silent_broker_or_a_vanished_topic_is_reported_without_an_exception(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.fail["partitions_seen_by"] = [failure("RequestTimedOutError")] * 999
     report = topics.check(topic, deadline_s=3)
     assert not report.ok
     assert "RequestTimedOutError" in report.sentences()[0]
-
-
-def test_a_topic_that_vanished_is_not_created_again(
-    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
-) -> None:
+    admin.fail.clear()
     admin.topics.clear()
     report = topics.check(topic, deadline_s=3)
     assert len(report.after.missing) == 30
-    assert admin.requests == []
-
-
-def test_end_offsets_are_read_of_all_partitions(topics: Topics, topic: TopicSet) -> None:
-    assert topics.end_offsets(topic) == {number: number * 10 for number in range(30)}
+    assert admin.requests == [], "a topic that vanished is not created again"
 
 
 def test_leaders_that_moved_are_counted_by_the_broker_that_led(
@@ -285,14 +269,6 @@ def test_leaders_that_moved_are_counted_by_the_broker_that_led(
     assert topics.moved_leaders(several) == {2: 2, 3: 1}
     del admin.topics[f"{NAME}-0"]
     assert topics.moved_leaders(several) == {1: 10, 2: 12, 3: 10}
-
-
-def test_a_topic_is_deleted_and_confirmed_gone(
-    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
-) -> None:
-    topics.delete(topic.names)
-    assert admin.requests == [f"delete {NAME}"]
-    assert topics.made == ()
 
 
 def test_a_topic_that_is_gone_already_counts_as_deleted(
