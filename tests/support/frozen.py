@@ -21,7 +21,6 @@ from jobs.cli import redline
 from jobs.config.base import all_keys
 from jobs.console.events import PlanShown
 from jobs.console.reporters import plain_event
-from tests.support.schemas import MODELS
 from metrics.common import errors
 from metrics.common.errors import RedlineError, TerminatedError
 from metrics.reporting.summary import summary_schema

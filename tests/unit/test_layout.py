@@ -128,13 +128,13 @@ def test_folders_import_each_other_one_way() -> None:
 def _feature_of(name: str) -> str:
     """The feature whose folder holds a module; empty for other modules."""
     found = re.fullmatch(r"(?:jobs|metrics)\.features\.(\w+)(\..+)?", name)
-    return found[1] if found and found[1] != "schemas" else ""
+    return found[1] if found else ""
 
 
 def _imports_of_features(names: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
     """Imports of a feature by another one or by the core; commands may import any."""
     for name, path in names.items():
-        is_above = re.fullmatch(r"jobs\.\w+|jobs\.features\.schemas", name)
+        is_above = re.fullmatch(r"jobs\.\w+", name)
         for each in _imported(_import_nodes(path), names):
             if _feature_of(each) not in ("", _feature_of(name)) and not is_above:
                 yield name, each

@@ -176,7 +176,7 @@ def test_several_topics_share_one_numbering(topics: Topics, admin: ScriptedAdmin
     assert report.ok
     topics.delete(several.names)
     assert admin.requests[1:] == [f"delete {NAME}-{number}" for number in range(3)]
-    assert topics.made == ()
+    assert not topics.made
 
 
 def test_topics_made_before_a_failure_belong_to_the_run(
