@@ -5,6 +5,8 @@ BIN := .venv/bin
 # Runs need READY; tests, lint and benchmarks also need DEV_READY.
 READY := .venv/.ready
 DEV_READY := .venv/.ready-dev
+# Unit tests run without Spark, Java and jars where these are not set up.
+UNIT_READY := $(or $(wildcard $(DEV_READY)),.venv/.ready-unit)
 # Processes for the tests that are safe to run in parallel: one has the brokers, and each waits at times.
 WORKERS ?= 3
 # The modules of `make mutants`, as Python imports them.
@@ -35,10 +37,10 @@ test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then t
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.stages --workers $(WORKERS)
 
-test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about a minute and a half on two cores
+test-fast: $(UNIT_READY) ## Run the unit tests: the daily loop, about a minute and a half on two cores
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q
 
-test-for: $(DEV_READY) ## Run the unit tests that import a module; FILE=search/model.py
+test-for: $(UNIT_READY) ## Run the unit tests that import a module; FILE=search/model.py
 	@files=$$($(BIN)/python -m tests.bench.tests_of $(FILE)) && $(BIN)/python -m pytest -q $$files
 
 test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/long-tests.csv; PART=spark (makes, limits, faults, fidelity, rest)
@@ -119,6 +121,9 @@ $(READY): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/LocalFiles.ja
 	*) echo "Python $$version is too old: redline needs 3.10 or newer. Install one and name it: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
 	esac
 	@"$(PYTHON)" -m jobs.setup.bootstrap
+
+.venv/.ready-unit: setup.py conf/hashes.txt conf/hashes-dev.txt
+	@"$(PYTHON)" -m jobs.setup.bootstrap --unit
 
 $(DEV_READY): $(READY) conf/hashes-dev.txt
 	@$(BIN)/python -m jobs.setup.bootstrap --dev

@@ -2,7 +2,8 @@
 
 `make setup` runs it with the machine's own Python, so it uses the standard library only and writes
 to the standard streams itself. `make test` then runs it with `--dev`, which adds the packages that
-only developers need.
+only developers need. `make test-fast` runs it with `--unit` in a checkout that is not set up: unit
+tests need no Spark, no Java and no jars.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,9 @@ STORED = "[bdist_wheel]\ncompression = stored\n"
 compressing them again took 10 of the 23 s of its installation."""
 FETCHERS = ("delta-spark", "filelock", "py4j", "pyspark")
 """The packages that choose the jars and download them."""
+SPARK = ("delta-spark", "py4j", "pyspark")
+"""The packages that unit tests do without."""
+UNIT_STAMP = ".ready-unit"
 
 _OFFLINE = re.compile(
     r"failure in name resolution|NameResolutionError|Name or service not known"
@@ -80,8 +84,9 @@ def set_up(root: Path) -> None:
     _print(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
     python = make_environment(environment)
     _print("Installing the packages takes about a minute...")
-    _install_first(python, root, log, BUILD_TOOLS)
-    _install_first(python, root, log, FETCHERS)
+    pins = (root / "conf" / RUNS.pins).read_text()
+    for names in (BUILD_TOOLS, FETCHERS):
+        _install_pins(python, root, log, requirement_lines(pins, names))
     _print(
         "Downloading the jars of Delta, Kafka and the exporter at the same time, about a minute..."
     )
@@ -115,6 +120,24 @@ def add_developers(root: Path) -> None:
     _print(f"Installed in {time.monotonic() - started_s:.0f} s.")
 
 
+def set_up_for_unit_tests(root: Path) -> None:
+    """Install all packages but those of Spark into `root`/.venv.
+
+    Raises:
+        ConfigError: a package could not be installed.
+    """
+    log = _new_log()
+    python = make_environment(root / ".venv")
+    _print(f"Installing the packages of the unit tests takes about a minute. The log is {log}.")
+    pins = "".join((root / "conf" / each.pins).read_text() for each in (RUNS, DEVELOPERS))
+    others = {_name_of(line) for line in pins.splitlines() if "==" in line} - {*SPARK}
+    for names in (BUILD_TOOLS, others):
+        _install_pins(python, root, log, requirement_lines(pins, names))
+    checkout = ("--no-build-isolation", "--no-deps", "-e", ".")
+    _run_pip([*_pip(python), *checkout], root, log)
+    (root / ".venv" / UNIT_STAMP).write_text("")
+
+
 def make_environment(folder: Path) -> Path:
     """Make a virtual environment of this Python in `folder`; return its interpreter.
 
@@ -146,14 +169,14 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
         compiled.result()
 
 
-def _install_first(python: Path, root: Path, log: Path, names: Sequence[str]) -> None:
-    """Install the named packages before the rest of the set.
+def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
+    """Install the packages of some lines of pins.
 
     Each downloaded file has a known SHA-256, build tools included, as pip builds no isolated
     environments.
     """
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
-    chosen.write_text(requirement_lines((root / "conf" / RUNS.pins).read_text(), names))
+    chosen.write_text(pins)
     building.write_text(STORED)
     _run_pip([python, *_KNOWN, chosen], root, log, {"DIST_EXTRA_CONFIG": str(building)})
 
@@ -172,7 +195,7 @@ _PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
 _KNOWN = (*_PIP, "--no-build-isolation", "--no-deps", "--require-hashes", "-r")
 
 
-def requirement_lines(requirements: str, names: Sequence[str]) -> str:
+def requirement_lines(requirements: str, names: Collection[str]) -> str:
     """The lines of the named packages in a requirements file, each with its hashes."""
     whole = requirements.replace("\\\n", "").splitlines()
     named = {line: line.partition("==")[0].replace("_", "-").lower() for line in whole}
@@ -263,12 +286,23 @@ def _print(line: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Set up the checkout that contains this file; return the exit code."""
     parser = argparse.ArgumentParser(description="Set up the checkout that contains this file.")
-    parser.add_argument(
+    parser.set_defaults(step=set_up)
+    steps = parser.add_mutually_exclusive_group()
+    steps.add_argument(
         "--dev",
-        action="store_true",
+        dest="step",
+        action="store_const",
+        const=add_developers,
         help="add the packages that only developers need to an environment that is set up",
     )
-    step = add_developers if parser.parse_args(arguments).dev else set_up
+    steps.add_argument(
+        "--unit",
+        dest="step",
+        action="store_const",
+        const=set_up_for_unit_tests,
+        help="install what unit tests need: no Spark, no Java, no jars",
+    )
+    step = parser.parse_args(arguments).step
     root = checkout_root()
     if root is None:
         sys.stderr.write(

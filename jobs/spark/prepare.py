@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from jobs.setup.places import write_options
 from jobs.spark.session import close_session, local_session, session_archive
 from metrics.common.errors import RedlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DUMP_TIMEOUT_S = 120.0
 """Time for writing the archive, which takes 10 s on an idle machine [s]."""

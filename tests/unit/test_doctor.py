@@ -12,7 +12,6 @@ from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks import executors, survey
@@ -148,7 +147,8 @@ def test_an_unsupported_spark_is_one_problem(
 ) -> None:
     looked_for = Mock(side_effect=AssertionError("jars were looked for"))
     # Another test of this process may have left its session open.
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    session = pytest.importorskip("pyspark.sql").SparkSession
+    monkeypatch.setattr(session, "getActiveSession", lambda: None)
     monkeypatch.setattr("pyspark.__version__", "3.4.4")
     monkeypatch.setattr("jobs.features.doctor.machine.delta_jars", looked_for)
     (found,) = problems_of(machine_findings(tmp_path, None))

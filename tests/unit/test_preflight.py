@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.setup import preflight
 from jobs.setup.preflight import Machine
@@ -59,12 +58,14 @@ def test_a_java_without_a_security_manager_is_refused_before_a_session(
     _java(tmp_path, _says(text))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     # Another test of this process may have a session, whose Java is not looked at.
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    session = pytest.importorskip("pyspark.sql").SparkSession
+    monkeypatch.setattr(session, "getActiveSession", lambda: None)
     with pytest.raises(ConfigError, match=rf"is Java {text[:2]}: Spark needs 22 or older"):
         require_supported_spark()
 
 
 def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:15002")
     with pytest.raises(ConfigError, match=r"Spark Connect .* expected a classic session"):
         require_supported_spark()

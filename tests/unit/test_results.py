@@ -12,7 +12,6 @@ from unittest.mock import Mock
 
 import click
 import pytest
-from py4j.protocol import Py4JJavaError
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_workload
@@ -118,7 +117,8 @@ def test_a_stopped_spark_ends_a_run_with_one_line_instead_of_pages_of_java(
 
 
 def test_a_session_without_the_secret_of_its_master_is_refused_in_a_sentence() -> None:
-    error = Py4JJavaError.__new__(Py4JJavaError)
+    kind = pytest.importorskip("py4j.protocol").Py4JJavaError
+    error = kind.__new__(kind)
     error.java_exception = Mock(getCause=Mock(return_value=None))
     error.java_exception.toString.return_value = (
         "java.lang.IllegalArgumentException: requirement failed: "
