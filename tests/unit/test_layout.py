@@ -105,6 +105,21 @@ def _circle(imports: Mapping[str, set[str]]) -> str:
     return ""
 
 
+def test_modules_import_pyspark_when_they_use_a_session() -> None:
+    """So unit tests run without it, and a job says what is missing before it imports it."""
+    heavy = {"pyspark", "py4j", "delta"}
+    for package in (*PACKAGES, "tests/unit"):
+        for path in _modules(package):
+            top = [each for each in _tree(path).body if isinstance(each, _Import)]
+            names = {name for each in top for name in _top_names(each)}
+            assert not names & heavy, path
+
+
+def _top_names(node: _Import) -> Iterator[str]:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+    yield from ((name or "").partition(".")[0] for name in names)
+
+
 def test_no_module_imports_itself_through_others() -> None:
     names = _names()
     imports = {name: {*_imported(_import_nodes(path), names)} for name, path in names.items()}
