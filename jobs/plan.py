@@ -7,6 +7,7 @@ Kafka's quotas or Prometheus.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -146,16 +147,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     message_bytes: int | None,
     replication_factor: int | None,
     consumer_groups: int | None,
-    growth: float,
-    offline: float,
-    headroom: float,
-    link_mbit_per_s: float | None,
-    retention_hours: float | None,
-    disk_gb: float | None,
-    compression_ratio: float,
-    zones: int | None,
     out: Path,
     json_file: Path | None,
+    **margins: Any,
 ) -> None:
     """Calculate how many brokers a load needs, with their headroom and what binds first.
 
@@ -179,16 +173,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
         message_bytes,
         replication_factor,
         consumer_groups,
-        {
-            "growth": growth,
-            "offline": offline,
-            "headroom": headroom,
-            "link_mbit_per_s": link_mbit_per_s,
-            "retention_hours": retention_hours,
-            "disk_gb": disk_gb,
-            "compression_ratio": compression_ratio,
-            "zones": zones,
-        },
+        margins,
     )
     given = 3 - [run_id, limit_mb_per_s, sweep_id].count(None)
     if given != 1:

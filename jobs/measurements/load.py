@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from jobs.runs.fixed_load import FixedLoadRun
@@ -41,8 +39,7 @@ def _rate_result(trials: Sequence[Mapping[str, Any]]) -> Result:
         return Result({}, 1, message_bytes, None, why=why_invalid(trials[-1]))
 
     def middle(key: str) -> float | None:
-        known = [float(each[key]) for each in valid if _is_known(each.get(key))]
-        return median(known) if known else None
+        return figures.middle(each.get(key) for each in valid)
 
     bound = [each["limited_by"] for each in valid if each["limited_by"]]
     return Result(
@@ -61,10 +58,6 @@ def _rate_result(trials: Sequence[Mapping[str, Any]]) -> Result:
         broker_resident_bytes=middle("broker_resident_bytes"),
         page_cache_bytes=middle("page_cache_bytes"),
     )
-
-
-def _is_known(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 MEASUREMENT = Load

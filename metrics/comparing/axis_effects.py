@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -23,6 +23,8 @@ from metrics.comparing.effects import (
 from metrics.comparing.figures import CASE, Result, case_words, short
 from metrics.units import format_size
 
+SIZE = "workload.message_bytes"
+"""The key for the message size, which is a field of a result."""
 MANIFOLD = 2.0
 """Ratio from which a change is written as `2 times as much` and not as a percentage."""
 Pairs = list[tuple[Result, Result]]
@@ -108,25 +110,18 @@ def _against(
 
     Yields one effect over all values of the other axes or, if it depends on them, one for each.
     """
-    before, after = values
-
-    def axis_effect(pairs: Pairs, where: Mapping[str, str]) -> AxisEffect:
-        by_repeats = len(pairs) >= PAIRS_MIN
-        effect = effect_of(pairs, between_sd)
-        known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
-        return AxisEffect(axis, message_bytes, before, after, *known, seen=_seen(pairs))
-
-    pairs = _pairs(results, axis, before, after)
+    pairs = pairs_of(results, {axis: values[0]}, {axis: values[1]})
     places: dict[tuple[tuple[str, str], ...], Pairs] = {}
     for pair in pairs:
         rest = tuple((k, v) for k, v in pair[0].settings.items() if k != axis)
         places.setdefault(rest, []).append(pair)
-    apart = [axis_effect(own, dict(rest)) for rest, own in places.items()]
+    known = (axis, message_bytes, *values)
+    apart = [_effect(*known, own, between_sd, dict(rest)) for rest, own in places.items()]
     effects = [each.effect for each in apart if each.effect is not None]
     if len(apart) > 1 and len(effects) == len(apart) and not are_alike(effects):
         yield from apart
     else:
-        yield axis_effect(pairs, {})
+        yield _effect(*known, pairs, between_sd)
 
 
 def _between_cases(
@@ -142,35 +137,62 @@ def _between_cases(
         for name in names[1:]:
             first = {each.repeat: each for each in by_case[names[0]]}
             pairs = [(first[b.repeat], b) for b in by_case[name] if b.repeat in first]
-            by_repeats = len(pairs) >= PAIRS_MIN
-            known = (
-                effect_of(pairs, between_sd),
-                Conclusion.NO_ANSWER,
-                len(pairs),
-                by_repeats,
-            )
-            seen = _seen(pairs)
-            yield AxisEffect(", ".join(axes), message_bytes, names[0], name, *known, seen=seen)
+            yield _effect(", ".join(axes), message_bytes, names[0], name, pairs, between_sd)
 
 
-def _seen(pairs: Pairs) -> float | None:
-    """The geometric mean of the ratios of the figures."""
-    logs = [math.log(b.estimate / a.estimate) for a, b in pairs if a.estimate and b.estimate]
+def _effect(
+    axis: str,
+    message_bytes: int,
+    before: str,
+    after: str,
+    pairs: Pairs,
+    between_sd: float,
+    where: Mapping[str, str] | None = None,
+) -> AxisEffect:
+    """The effect over pairs, before the conclusions of all effects are drawn."""
+    return AxisEffect(
+        axis,
+        message_bytes,
+        before,
+        after,
+        effect_of(pairs, between_sd),
+        Conclusion.NO_ANSWER,
+        len(pairs),
+        len(pairs) >= PAIRS_MIN,
+        where or {},
+        mean_ratio((a.estimate, b.estimate) for a, b in pairs),
+    )
+
+
+def mean_ratio(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
+    """The geometric mean of the ratios of two figures; None without any."""
+    logs = [math.log(b / a) for a, b in pairs if a and b]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-def _pairs(results: Sequence[Result], axis: str, before: str, after: str) -> Pairs:
-    """Pairs of results of the same repeat that differ in this axis alone."""
+def matches(result: Result, settings: Mapping[str, str]) -> bool:
+    """Whether a result has these settings; `SIZE` stands for its message size."""
+    return all(
+        result.settings.get(key) == value or (key == SIZE and value == str(result.message_bytes))
+        for key, value in settings.items()
+    )
+
+
+def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[str, str]) -> Pairs:
+    """Pairs of results of one repeat that differ in these settings alone.
+
+    Args:
+        against, of: full path → value, in the first and in the second result of each pair.
+    """
+    keys = {*against, *of}
 
     def place(each: Result) -> tuple[object, ...]:
-        rest = tuple(sorted((k, v) for k, v in each.settings.items() if k != axis))
-        return each.repeat, rest
+        rest = sorted(item for item in each.settings.items() if item[0] not in keys)
+        return each.repeat, None if SIZE in keys else each.message_bytes, tuple(rest)
 
-    first = {place(each): each for each in results if each.settings[axis] == before}
+    first = {place(each): each for each in results if matches(each, against)}
     return [
-        (first[place(each)], each)
-        for each in results
-        if each.settings[axis] == after and place(each) in first
+        (first[place(each)], each) for each in results if matches(each, of) and place(each) in first
     ]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 from metrics.columns import Column, restored
@@ -187,6 +188,12 @@ def load_sweep(path: Path) -> SweepRecord:
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
             "OUT/SWEEP_ID/sweep.json as redline sweep writes it"
         ) from error
+
+
+def middle(values: Iterable[float | None]) -> float | None:
+    """The median of the known, finite values; None without any."""
+    known = [each for each in values if each is not None and math.isfinite(each)]
+    return median(known) if known else None
 
 
 def short(path: str) -> str:

@@ -286,25 +286,22 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         ConfigError: there is no limit, the size is outside of the measured range, or the demand
             needs more than `BROKERS_MAX` brokers.
     """
-    at_size, assumptions = limit_at(limits, demand.message_bytes)
+    at_size, interpolated = limit_at(limits, demand.message_bytes)
+    said = [*interpolated]
     scale = at_size.replication_factor / demand.replication_factor
     limit, usable = at_size.mb_per_s * scale, at_size.conservative_mb_per_s * scale
     if demand.replication_factor != at_size.replication_factor:
-        assumptions += (
-            (
-                f"measured with replication factor {at_size.replication_factor} and planned with "
-                f"{demand.replication_factor}: each replica is assumed to cost the same; to check "
-                f"it, measure with workload.topic.replication_factor={demand.replication_factor}"
-            ),
+        said.append(
+            f"measured with replication factor {at_size.replication_factor} and planned with "
+            f"{demand.replication_factor}: each replica is assumed to cost the same; to check "
+            f"it, measure with workload.topic.replication_factor={demand.replication_factor}"
         )
     if demand.consumer_groups > at_size.consumer_groups:
-        assumptions += (
-            (
-                f"measured with {at_size.consumer_groups} consumer groups and planned with "
-                f"{demand.consumer_groups}: reading is assumed to cost the brokers only network "
-                "traffic; to check it, measure with "
-                f"workload.consumers.groups={demand.consumer_groups}"
-            ),
+        said.append(
+            f"measured with {at_size.consumer_groups} consumer groups and planned with "
+            f"{demand.consumer_groups}: reading is assumed to cost the brokers only network "
+            "traffic; to check it, measure with "
+            f"workload.consumers.groups={demand.consumer_groups}"
         )
     needed = demand.mb_per_s * (1.0 + demand.growth)
     share = 1.0 - demand.headroom
@@ -315,12 +312,10 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         per_link = _payload_of_link(demand)
         needs.append(_need("network link", needed, per_link * share, demand))
         for_limit = max(for_limit, needs[-1].brokers)
-        assumptions += (
-            (
-                "the link carries full batches of 16 kB without compression, with the headers of "
-                "records, batches, requests, TCP, IP and Ethernet, and may be fully used; smaller "
-                "batches need more"
-            ),
+        said.append(
+            "the link carries full batches of 16 kB without compression, with the headers of "
+            "records, batches, requests, TCP, IP and Ethernet, and may be fully used; smaller "
+            "batches need more"
         )
     if demand.retention_hours is not None and demand.disk_gb is not None:
         replicas = weighted(demand.shares, lambda each: each.replication_factor)
@@ -329,21 +324,15 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         needs.append(_need("storage", needed, demand.disk_gb * share / stored, alone))
         for_limit = max(for_limit, needs[-1].brokers)
     if demand.zones:
-        assumptions += (_between_zones(demand, needed),)
+        said.append(_between_zones(demand, needed))
     if at_size.parts:
-        assumptions += (
-            (
-                "the parts keep their proportions of the payload "
-                f"({proportions(at_size.parts)}), and as many partitions on each broker as "
-                "measured; to check other proportions, search along scale.PART"
-            ),
+        said.append(
+            "the parts keep their proportions of the payload "
+            f"({proportions(at_size.parts)}), and as many partitions on each broker as "
+            "measured; to check other proportions, search along scale.PART"
         )
-    if usable < limit:
-        assumptions = (_bought_for(at_size, usable, limit, for_limit), *assumptions)
-    if at_size.lasts:
-        assumptions = (at_size.lasts, *assumptions)
-    if at_size.doubt:
-        assumptions = (f"the limit is doubtful: {at_size.doubt}; measure it again", *assumptions)
+    doubt = at_size.doubt and f"the limit is doubtful: {at_size.doubt}; measure it again"
+    bought = _bought_for(at_size, usable, limit, for_limit) if usable < limit else ""
     first = max(needs, key=lambda need: need.brokers)
     each = needed / first.brokers
     offline = demand.lost_of(first.brokers)
@@ -359,7 +348,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         headroom_offline=1.0 - needed / (first.brokers - offline) / usable,
         offline=offline,
         needs=tuple(needs),
-        assumptions=assumptions,
+        assumptions=tuple(filter(None, (doubt, at_size.lasts, bought, *said))),
         scale=None if not at_size.mix_mb_per_s else first.brokers * usable / at_size.mix_mb_per_s,
     )
 

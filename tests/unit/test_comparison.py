@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from metrics.comparing.axis_effects import SIZE
 from metrics.comparing.effects import (
     CAPACITY,
     STEADY,
@@ -18,7 +19,7 @@ from metrics.comparing.effects import (
     paired_effect,
 )
 from metrics.comparing.figures import Result
-from metrics.features.sweep.findings import SIZE, Claim, Verdict, judge_claim
+from metrics.features.sweep.findings import Claim, Verdict, judge_claim
 from metrics.trial.counts import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client

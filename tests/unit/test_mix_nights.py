@@ -14,7 +14,6 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.features.nightly.body import case_reports, rule_of
 from jobs.features.nightly.measurement import (
     CaseMeasurer,
-    Night,
     config_of,
     load_of,
     plan_of,
@@ -153,7 +152,7 @@ def measurer(suite: Suite) -> tuple[CaseMeasurer, RunContext]:
         pattern=lambda size, load: config.pattern(size, load, 3),
     )
     made = cast(RunContext, context)
-    return CaseMeasurer(made, config, cast(Gates, None), Night(suite, "n1")), made
+    return CaseMeasurer(made, cast(Gates, None), suite.name, "n1"), made
 
 
 def test_the_row_of_a_limit_has_the_scale_and_all_producers(tmp_path: Path) -> None:

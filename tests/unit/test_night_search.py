@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.console.events import RecordingReporter
-from jobs.features.nightly.measurement import CaseMeasurer, Night
+from jobs.features.nightly.measurement import CaseMeasurer
 from jobs.features.nightly.suite import Case, configuration_of
 from jobs.runs import limit
 from jobs.runs.limit import LimitRun
@@ -81,7 +81,7 @@ def begin(monkeypatch: pytest.MonkeyPatch, *, has_trials: bool, load_max_s: floa
     monkeypatch.setattr(limit, "run_lines", searched)
     monkeypatch.setattr(limit, "PointTopics", Topics)
     monkeypatch.setattr(limit, "progress_updater", lambda *_: None)
-    measurer = CaseMeasurer(context, config, gates, Night(SUITE, "n1"))  # type: ignore[arg-type]
+    measurer = CaseMeasurer(context, gates, SUITE.name, "n1")  # type: ignore[arg-type]
     with pytest.raises(BegunError) as begun:
         measurer.measure(CASES[0], None, None)
     (line,) = begun.value.lines.values()

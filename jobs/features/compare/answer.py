@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 from jobs.campaigns.campaign import order_of
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome
@@ -66,17 +66,9 @@ ALL_TAKEN = 0.97
 """Share of the offered load above which the capacity cannot be estimated [ratio]."""
 
 
-class Hold(Protocol):
-    """Holds a load on one side, per broker, so that clusters of different sizes compare."""
-
-    def __call__(self, side: Side, load_per_broker: float, reason: str) -> Trial:
-        """Make one trial, and append it to the tables.
-
-        Args:
-            load_per_broker: load on the goal's axis for each broker of the side.
-            reason: the purpose of the trial, for the progress.
-        """
-        ...
+Hold = Callable[[Side, float, str], Trial]
+"""Makes one trial of a side at a load per broker, so that clusters of different sizes compare, and
+appends it to the tables; the text is its purpose, for the progress."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +118,11 @@ class ComparedSize:
         return "the mix" if self.is_mix else format_size(self.message_bytes)
 
 
+@dataclass(frozen=True)
 class CaseComparer:
     """Measures one message size on both sides.
 
-    Args:
+    Attributes:
         hold: makes a trial.
         effort: the numbers of trials.
         load_start, load_cap: first and highest load per broker.
@@ -138,23 +131,13 @@ class CaseComparer:
         cap_key: the key that allows no higher load than `load_cap`.
     """
 
-    def __init__(
-        self,
-        hold: Hold,
-        effort: Effort,
-        load_start: float,
-        load_cap: float,
-        has_time: Callable[[], bool] = lambda: True,
-        words: str = PRODUCERS.many,
-        cap_key: str = "goal.search.load_cap",
-    ) -> None:
-        self._hold = hold
-        self._effort = effort
-        self._load_start = load_start
-        self._load_cap = load_cap
-        self._has_time = has_time
-        self._words = words
-        self._cap_key = cap_key
+    hold: Hold
+    effort: Effort
+    load_start: float
+    load_cap: float
+    has_time: Callable[[], bool] = lambda: True
+    words: str = PRODUCERS.many
+    cap_key: str = "goal.search.load_cap"
 
     def measure(self, case: ComparedSize) -> None:
         """Measure the case; it keeps its pairs after an error or an interrupt.
@@ -180,7 +163,7 @@ class CaseComparer:
 
     def _saturating_load(self) -> float:
         """Raise the load of each side until it takes clearly less than is offered."""
-        load, capacities = self._load_start, list[float]()
+        load, capacities = self.load_start, list[float]()
         probes = 0
         for side in Side:
             while True:
@@ -189,27 +172,27 @@ class CaseComparer:
                 if trial is None or probes > PROBES_MAX:
                     raise NoConclusionError(
                         f"no load saturates side {side.value}: the trials at {load:g} "
-                        f"{self._words} a broker are INVALID; see their reasons in the table trials"
+                        f"{self.words} a broker are INVALID; see their reasons in the table trials"
                     )
                 share = achieved_share(trial)
                 if is_full(trial):
                     capacities.append(share * _load_of(trial))
                     break
-                if load >= self._load_cap:
+                if load >= self.load_cap:
                     raise NoConclusionError(
                         f"side {side.value} still takes {share:.0%} of {load:g} "
-                        f"{self._words} a broker, the highest load; raise {self._cap_key}"
+                        f"{self.words} a broker, the highest load; raise {self.cap_key}"
                     )
-                load = min(2.0 * load, self._load_cap)
-        return min(EXCESS * max(capacities), self._load_cap)
+                load = min(2.0 * load, self.load_cap)
+        return min(EXCESS * max(capacities), self.load_cap)
 
     # --- pairs --------------------------------------------------------------
 
     def _saturated_pairs(self, case: ComparedSize) -> None:
         assert case.load is not None, "found before"
         failures = raises = 0
-        while len(case.saturated) < self._effort.pairs:
-            if not self._is_time_left(case, len(case.saturated), self._effort.pairs):
+        while len(case.saturated) < self.effort.pairs:
+            if not self._is_time_left(case, len(case.saturated), self.effort.pairs):
                 return
             number = len(case.saturated)
             trials = self._pair(number, case.load, f"saturated, pair {number + 1}", is_full)
@@ -221,7 +204,7 @@ class CaseComparer:
                 case.saturated.append(TrialPair(trials[Side.A], trials[Side.B]))
             else:
                 failures += 1
-            if failures > self._effort.repeats_max or raises > RAISES_MAX:
+            if failures > self.effort.repeats_max or raises > RAISES_MAX:
                 case.notes.append(
                     f"no more pairs were measured after {failures} with INVALID trials and "
                     f"{raises} with a side that was not saturated"
@@ -232,17 +215,17 @@ class CaseComparer:
         """A higher load, after a side was not saturated."""
         share = achieved_share(unsaturated)
         factor = 2.0 if share > ALL_TAKEN else max(RAISE, EXCESS * share)
-        return min(factor * load, self._load_cap)
+        return min(factor * load, self.load_cap)
 
     def _steady_pairs(self, case: ComparedSize) -> None:
         """Measure pairs at one load, which is lowered while the first pair shows an overload."""
         assert case.steady_load is not None, "set before"
         lowers = number = 0
-        while number < self._effort.steady_pairs:
-            if not self._is_time_left(case, number, self._effort.steady_pairs):
+        while number < self.effort.steady_pairs:
+            if not self._is_time_left(case, number, self.effort.steady_pairs):
                 return
             may_lower = not case.steady and lowers < STEADY_LOWERS_MAX
-            is_good = _is_sustained if may_lower else _any
+            is_good = _is_sustained if may_lower else (lambda _trial: True)
             trials = self._pair(number, case.steady_load, f"steady, pair {number + 1}", is_good)
             if may_lower and not all(map(_is_sustained, trials.values())):
                 lowers += 1
@@ -274,7 +257,7 @@ class CaseComparer:
                 )
 
     def _is_time_left(self, case: ComparedSize, done: int, wanted: int) -> bool:
-        if self._has_time():
+        if self.has_time():
             return True
         case.notes.append(f"the budget ended after {done} of {wanted} pairs")
         return False
@@ -295,8 +278,8 @@ class CaseComparer:
 
     def _valid(self, side: Side, load: float, reason: str) -> Trial | None:
         """A valid trial, with repeats of INVALID ones; None after too many repeats."""
-        for _ in range(1 + self._effort.repeats_max):
-            trial = self._hold(side, load, reason)
+        for _ in range(1 + self.effort.repeats_max):
+            trial = self.hold(side, load, reason)
             if trial.judgement.verdict is not Verdict.INVALID:
                 return trial
         return None
@@ -309,10 +292,6 @@ def is_full(trial: Trial) -> bool:
 
 def _is_sustained(trial: Trial) -> bool:
     return trial.judgement.verdict is Verdict.SUSTAINED
-
-
-def _any(_trial: Trial) -> bool:
-    return True
 
 
 def median_shares(trials: Sequence[Trial]) -> dict[str, float]:
@@ -407,24 +386,15 @@ class ComparisonAnswer:
     differences: tuple[Difference, ...]
     min_effect: float
 
-    @property
-    def is_regression(self) -> bool:
-        """Whether B is worse than A at any message size."""
-        return any(case.conclusion is Conclusion.REGRESSION for case in self.cases)
-
-    @property
-    def unanswered(self) -> tuple[ComparedSize, ...]:
-        """The sizes with too few pairs for an answer."""
-        return tuple(c.case for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
-
 
 def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
     """The outcome of a comparison that was not stopped."""
-    if answer.is_regression:
+    if any(case.conclusion is Conclusion.REGRESSION for case in answer.cases):
         return RunOutcome("done", RegressionError.exit_code)
-    if answer.unanswered:
+    unanswered = [c.case for c in answer.cases if c.conclusion is Conclusion.NO_ANSWER]
+    if unanswered:
         sizes = ", ".join(
-            each.title if each.is_mix else f"{each.message_bytes} B" for each in answer.unanswered
+            each.title if each.is_mix else f"{each.message_bytes} B" for each in unanswered
         )
         return RunOutcome(
             NO_CONCLUSION,
@@ -445,7 +415,16 @@ def answer_of(
     conclusions = conclude([each.effect for each in capacities], min_effect)
     answers = []
     for case, capacity, conclusion in zip(cases, capacities, conclusions, strict=True):
-        evidence = {side: _evidence(sides[side], side, case) for side in Side}
+        evidence = {
+            side: SideEvidence(
+                side.value,
+                [pair.of(side) for pair in case.saturated],
+                [pair.of(side) for pair in case.steady],
+                sides[side].compared,
+            )
+            for side in Side
+        }
+        slower = {Conclusion.REGRESSION: Side.B, Conclusion.IMPROVEMENT: Side.A}.get(conclusion)
         answers.append(
             CaseAnswer(
                 case,
@@ -453,25 +432,11 @@ def answer_of(
                 tuple(compared(measure, case.steady) for measure in STEADY),
                 conclusion,
                 evidence,
-                _cause(conclusion, evidence),
+                None if slower is None else likely_cause(evidence[slower], evidence[slower.other]),
             )
         )
     differing = broker_differences(*(sides[side].compared for side in Side))
     return ComparisonAnswer(sides, tuple(answers), differing, min_effect)
-
-
-def _evidence(facts: SideFacts, side: Side, case: ComparedSize) -> SideEvidence:
-    return SideEvidence(
-        side.value,
-        [pair.of(side) for pair in case.saturated],
-        [pair.of(side) for pair in case.steady],
-        facts.compared,
-    )
-
-
-def _cause(conclusion: Conclusion, evidence: Mapping[Side, SideEvidence]) -> Cause | None:
-    slower = {Conclusion.REGRESSION: Side.B, Conclusion.IMPROVEMENT: Side.A}.get(conclusion)
-    return None if slower is None else likely_cause(evidence[slower], evidence[slower.other])
 
 
 def caveats_of_sides(caveats: Mapping[Side, Sequence[str]]) -> list[str]:

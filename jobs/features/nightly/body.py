@@ -24,7 +24,6 @@ from jobs.config.loading import require_open_loop
 from jobs.console.events import Level, Notice, Plan, Table
 from jobs.features.nightly.measurement import (
     CaseMeasurer,
-    Night,
     default_settings,
     load_of,
     plan_of,
@@ -266,8 +265,7 @@ class NightRun(Campaign[Case]):
         # As in a search of its own, a load that grows shows where the first limit is searched.
         climbs = group[0].case.kind == LIMIT
         gates = open_gates(run.context, self.config.cluster.warm_up_max_s, climbs=climbs)
-        night = Night(self.suite, self.night)
-        self._measurer = CaseMeasurer(run.context, run.context.config, gates, night)
+        self._measurer = CaseMeasurer(run.context, gates, self.suite.name, self.night)
         yield
 
     def measure(self, run: RunState) -> None:

@@ -16,7 +16,7 @@ from jobs.campaigns.campaign import measurement_named
 from jobs.config import Configuration, Goal, Workload, describe
 from jobs.config.base import all_keys, default_at
 from jobs.console.events import Plan
-from jobs.features.nightly.suite import LIMIT, Case, Suite, load_at
+from jobs.features.nightly.suite import LIMIT, Case
 from jobs.runs.estimate import ending_within
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case as MeasuredCase
@@ -27,6 +27,7 @@ from jobs.trials.holding import hold_until_valid
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import NoConclusionError
+from metrics.comparing.figures import middle
 from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import CaseRow
@@ -94,14 +95,6 @@ QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
 """What a fixed load compares, by its name in suites → the column of `cases`, and its value."""
 
 
-@dataclass(frozen=True)
-class Night:
-    """A night, by its suite and its name."""
-
-    suite: Suite
-    name: str
-
-
 def config_of(config: Configuration, case: Case) -> Configuration:
     """The configuration of one case."""
     sized = config if case.size is None else config.with_workload(message_bytes=(case.size,))
@@ -116,21 +109,20 @@ def plan_of(config: Configuration, case: Case) -> Plan:
     return plan if case.share is None else replace(plan, write_bytes_max=None)
 
 
+@dataclass(frozen=True)
 class CaseMeasurer:
     """Measures the cases of one night one after another, each on a topic of its own.
 
-    Args:
-        config: the suite's configuration, with the sizes of all its cases.
+    Attributes:
+        context: the context of the run; its configuration has the sizes of all cases.
         gates: the gates of the run.
+        suite, night: the names of the suite and of the night.
     """
 
-    def __init__(
-        self, context: RunContext, config: Configuration, gates: Gates, night: Night
-    ) -> None:
-        self._context = context
-        self._config = config
-        self._gates = gates
-        self._night = night
+    context: RunContext
+    gates: Gates
+    suite: str
+    night: str
 
     def measure(self, case: Case, load: int | None, left_s: float | None) -> CaseRow:
         """Measure a case, and append its row.
@@ -143,8 +135,8 @@ class CaseMeasurer:
             NoConclusionError: the case has no valid answer.
             GuardStopError: a guard stopped the trial.
         """
-        config, started_s = config_of(self._config, case), time.time()
-        context = replace(self._context, config=config)
+        config, started_s = config_of(self.context.config, case), time.time()
+        context = replace(self.context, config=config)
         row = (
             self._limit(context, ending_within(config, left_s), case)
             if load is None
@@ -161,14 +153,14 @@ class CaseMeasurer:
         # The cases of a night alternate, which shows changes of the cluster.
         searching = LimitRun(config, holds=False, checks=False)
         searching.begin(context)
-        searching.search(context, self._gates)
+        searching.search(context, self.gates)
         (boundary,), own = searching.boundaries, context.history.trials[first:]
         return self._limit_row(context, case, boundary, [trial.number for trial in own])
 
     def _limit_row(
         self, context: RunContext, case: Case, boundary: Boundary, trials: Sequence[int]
     ) -> CaseRow:
-        why = why_no_answer(boundary, self._config.goal)
+        why = why_no_answer(boundary, self.context.config.goal)
         if why:
             raise NoConclusionError(f"the search found no limit: {why}")
         value = boundary.mb_per_s_per_broker
@@ -193,7 +185,7 @@ class CaseMeasurer:
         progress = SearchProgress()
         with PointTopics(context) as topics:
             size = config.workload.message_bytes[0]
-            measurer = TrialMeasurer(context, topics, self._gates, size, progress)
+            measurer = TrialMeasurer(context, topics, self.gates, size, progress)
 
             def hold(left: int) -> Trial:
                 progress.reason, progress.trials_left = f"case {case.name}", left
@@ -220,7 +212,7 @@ class CaseMeasurer:
                 "make the case compare latency_p99 instead"
             )
         evidence = [trial.evidence for trial in valid]
-        achieved = _median([each.client.achieved_mb_per_s for each in evidence])
+        achieved = middle(each.client.achieved_mb_per_s for each in evidence)
         bound = combine_votes(
             [AttributionVote(trial.judgement) for trial in valid if trial.limited_by]
         )
@@ -230,23 +222,23 @@ class CaseMeasurer:
             value=median(values),
             values=values,
             mb_per_s_per_broker=None if achieved is None else achieved / context.brokers,
-            handler_s_per_mb=_median([each.handler_s_per_mb for each in evidence]),
-            latency_p99_ms=_median([each.client.latency.p99_ms for each in evidence]),
-            achieved_share=_median([each.client.achieved_share for each in evidence]),
+            handler_s_per_mb=middle(each.handler_s_per_mb for each in evidence),
+            latency_p99_ms=middle(each.client.latency.p99_ms for each in evidence),
+            achieved_share=middle(each.client.achieved_share for each in evidence),
             verdicts=tuple(trial.verdict.value for trial in trials),
             limited_by=bound.resource.value if bound else None,
             evidence=bound.text if bound else "",
         )
 
     def _row(self, context: RunContext, case: Case, load: int, trials: tuple[int, ...]) -> CaseRow:
-        config = config_of(self._config, case)
+        config = context.config
         size = config.workload.message_bytes[0]
         return CaseRow(
             run_id=context.run_id,
             event="measured",
             at_s=0.0,
-            suite=self._night.suite.name,
-            night=self._night.name,
+            suite=self.suite,
+            night=self.night,
             case=case.name,
             cluster=config.cluster.name,
             workload=config.workload.name,
@@ -306,9 +298,4 @@ def load_of(
             f"its load is {share} of the limit{at}, which is unknown; expected an earlier limit of "
             f"{of}; add a case with a limit before it, or run redline find-limit"
         )
-    return load_at(case.share, limit_load)
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return median(known) if known else None
+    return max(1, math.floor(case.share * limit_load))

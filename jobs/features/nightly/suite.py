@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Literal
@@ -260,8 +259,3 @@ def configuration_of(
             f"one goal that searches along {axis.name}; name another"
         )
     return config
-
-
-def load_at(share: float, load_sustained: int) -> int:
-    """The load for a share of a limit, at least 1."""
-    return max(1, math.floor(share * load_sustained))

@@ -268,28 +268,12 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
             f"run {summary.run_id} ({summary.status}) has no closed bracket to plan with; expected "
             "limits along np, or of a mix along scale; finish it with redline find-limit --resume"
         )
-    return [_mix_limit(point) if point.parts else _plain_limit(point, summary) for point in points]
+    return [_limit_of(point, summary) for point in points]
 
 
-def _plain_limit(point: Boundary, summary: RunSummary) -> MeasuredLimit:
-    return _lasting(
-        MeasuredLimit(
-            point.message_bytes,
-            point.mb_per_s_per_broker,
-            point.limited_by,
-            summary.replication_factor,
-            summary.consumer_groups,
-            point.mb_per_s_per_broker_low,
-            doubt_words(point),
-        ),
-        point,
-    )
-
-
-def _mix_limit(point: Boundary) -> MeasuredLimit:
-    """The limit of a mix, with its parts in their proportions."""
-    assert point.scale_sustained, "it is an answer along scale"
-    shares = tuple(
+def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
+    """The limit at a point; that of a mix has its parts in their proportions."""
+    parts = tuple(
         TrafficShare(
             each.part,
             each.mb_per_s / point.mb_per_s,
@@ -299,20 +283,24 @@ def _mix_limit(point: Boundary) -> MeasuredLimit:
         )
         for each in point.parts
     )
-    return _lasting(
-        MeasuredLimit(
-            point.message_bytes,
-            point.mb_per_s_per_broker,
-            point.limited_by,
-            max(each.replication_factor for each in point.parts),
-            sum(each.consumer_groups for each in point.parts),
-            point.mb_per_s_per_broker_low,
-            doubt_words(point),
-            parts=shares,
-            mix_mb_per_s=point.mb_per_s / point.scale_sustained,
-        ),
-        point,
+    replicas, groups = summary.replication_factor, summary.consumer_groups
+    if parts:
+        replicas = max(each.replication_factor for each in parts)
+        groups = sum(each.consumer_groups for each in parts)
+    found = MeasuredLimit(
+        point.message_bytes,
+        point.mb_per_s_per_broker,
+        point.limited_by,
+        replicas,
+        groups,
+        point.mb_per_s_per_broker_low,
+        doubt_words(point),
+        parts=parts,
     )
+    if parts:
+        assert point.scale_sustained, "it is an answer along scale"
+        found = replace(found, mix_mb_per_s=point.mb_per_s / point.scale_sustained)
+    return _lasting(found, point)
 
 
 def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:

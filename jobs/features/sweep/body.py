@@ -207,37 +207,24 @@ class SweepRun(Campaign[SweepCase]):
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
         """The effects of the axes, with a chart."""
+        # Imported here, as Altair is a tenth of the imports of a command that ends before.
+        from metrics.features.sweep.charts import sweep_page, write_sweep_chart
         from metrics.reporting.drawing import can_draw
 
         answer = answer_of(run, outcome, self.sweep, self.results)
         document = answer.document()
         table = Table(answer.experiment, answer.columns, answer.rows)
         texts = (*answer.meanings, *answer.sentences, *answer.advices, *answer.caveats)
-        chart = ("chart", run.order.folder / "sweep.png", partial(_write_chart, answer))
+        chart = ("chart", run.order.folder / "sweep.png", partial(write_sweep_chart, answer))
         return CampaignAnswer(
             "sweep",
             lambda path: write_atomic(path, document),
-            partial(_page, answer),
+            partial(sweep_page, answer),
             (table,) if answer.results else (),
             [Notice(Level.NOTE, text) for text in texts],
             "fix the disk, then write them with --resume, which measures no case twice",
             (chart,) if can_draw() and any(each.value for each in answer.results) else (),
         )
-
-
-# Altair is a tenth of the imports of a command that ends without a result.
-
-
-def _page(answer: SweepAnswer) -> str:
-    from metrics.features.sweep.charts import sweep_page
-
-    return sweep_page(answer)
-
-
-def _write_chart(answer: SweepAnswer, path: Path) -> None:
-    from metrics.features.sweep.charts import write_sweep_chart
-
-    write_sweep_chart(answer, path)
 
 
 def require_begun(folder: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from metrics.columns import as_document
 from metrics.comparing.axis_effects import (
@@ -85,45 +85,35 @@ class SweepAnswer(SweepRecord):
 
     # --- for people ---------------------------------------------------------
 
+    @cached_property
+    def _cells(self) -> tuple[tuple[str, Callable[[Result], str]], ...]:
+        """Headings beside the axes, each with the cell of a result; some where any is known."""
+        commits = any(each.commit_ms for each in self.results)
+        memory = any(each.broker_resident_bytes for each in self.results)
+        return (
+            ("size", lambda each: format_size(each.message_bytes)),
+            ("repeat", lambda each: str(each.repeat)),
+            (f"{self.kind.heading} {self.unit}".strip(), lambda each: figure(each.estimate)),
+            (self.kind.interval_heading, _interval_or_why),
+            ("p50 ms", lambda each: format_ms(each.p50_ms)),
+            ("p99 ms", lambda each: format_ms(each.p99_ms)),
+            *((("commit ms", lambda each: format_ms(each.commit_ms)),) if commits else ()),
+            *((name, partial(_reading, key)) for name, key in self.kind.columns.items()),
+            *(_MEMORY if memory else ()),
+            ("bound by", lambda each: each.limited_by or UNKNOWN),
+        )
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The headings of `rows`."""
-        commits = ("commit ms",) if self._has_commits else ()
-        memory = ("broker MB", "page cache MB") if self._has_memory else ()
-        heading = f"{self.kind.heading} {self.unit}".strip()
-        return (*map(short, self.axes), "size", "repeat", heading, self.kind.interval_heading,
-                "p50 ms", "p99 ms", *commits, *self.kind.columns, *memory, "bound by")  # fmt: skip
-
-    @cached_property
-    def _has_memory(self) -> bool:
-        """True if the memory of the brokers is known for any case."""
-        return any(each.broker_resident_bytes for each in self.results)
-
-    @cached_property
-    def _has_commits(self) -> bool:
-        """True if any case had transactions."""
-        return any(each.commit_ms for each in self.results)
+        return (*map(short, self.axes), *(heading for heading, _ in self._cells))
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """A table row for each figure."""
-        return tuple(self._row(each) for each in self.results)
-
-    def _row(self, each: Result) -> tuple[str, ...]:
-        interval = f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
-        memory = (each.broker_resident_bytes, each.page_cache_bytes)
-        return (
-            *(each.settings[path] for path in self.axes),
-            format_size(each.message_bytes),
-            str(each.repeat),
-            figure(each.estimate),
-            interval if each.value is not None else each.why,
-            format_ms(each.p50_ms),
-            format_ms(each.p99_ms),
-            *((format_ms(each.commit_ms),) if self._has_commits else ()),
-            *(figure(each.reading(name)) for name in self.kind.columns.values()),
-            *(map(format_megabytes, memory) if self._has_memory else ()),
-            each.limited_by or UNKNOWN,
+        return tuple(
+            (*map(each.settings.__getitem__, self.axes), *(cell(each) for _, cell in self._cells))
+            for each in self.results
         )
 
     @property
@@ -204,4 +194,18 @@ class SweepAnswer(SweepRecord):
             )
 
 
+def _interval_or_why(each: Result) -> str:
+    if each.value is None:
+        return each.why
+    return f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
+
+
+def _reading(name: str, each: Result) -> str:
+    return figure(each.reading(name))
+
+
+_MEMORY: tuple[tuple[str, Callable[[Result], str]], ...] = (
+    ("broker MB", lambda each: format_megabytes(each.broker_resident_bytes)),
+    ("page cache MB", lambda each: format_megabytes(each.page_cache_bytes)),
+)
 _TIME_UNITS = frozenset({"h", "min", "s", "ms", "µs", "us"})

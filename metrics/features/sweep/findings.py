@@ -13,9 +13,9 @@ from statistics import median
 from typing import Annotated, Literal
 
 from metrics.columns import Column
-from metrics.comparing.axis_effects import Pairs, effect_of
+from metrics.comparing.axis_effects import effect_of, matches, mean_ratio, pairs_of
 from metrics.comparing.effects import Effect, interval_effect, paired_effect, spread_of
-from metrics.comparing.figures import Result
+from metrics.comparing.figures import Result, middle
 
 NEAR = 0.1
 """For the aim `both`: distance from the highest figure up to which a figure is near it [share]."""
@@ -83,12 +83,9 @@ def recommendations(
     for message_bytes in sorted({each.message_bytes for each in results}):
         cases = list(_cases([each for each in results if each.message_bytes == message_bytes]))
         if len(cases) > 1:
-            found.extend(_quickest(cases) if less_is_better else _best(cases))
+            quickest = Recommendation(THROUGHPUT, min(cases, key=lambda one: one.value))
+            found.extend([quickest] if less_is_better else _best(cases))
     return tuple(found)
-
-
-def _quickest(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
-    yield Recommendation(THROUGHPUT, min(cases, key=lambda one: one.value))
 
 
 def _best(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
@@ -116,22 +113,15 @@ def _cases(results: Sequence[Result]) -> Iterator[CaseFigure]:
             own[0].settings,
             own[0].message_bytes,
             median(each.estimate or 0.0 for each in own),
-            _middle([each.low for each in own]),
-            _middle([each.high for each in own]),
-            _middle([each.p99_ms for each in own]),
+            middle(each.low for each in own),
+            middle(each.high for each in own),
+            middle(each.p99_ms for each in own),
             tuple(each.run_id for each in own),
         )
 
 
-def _middle(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return median(known) if known else None
-
-
 SAME_WITHIN = 0.10
 """Largest change that counts as the same, where a study publishes no difference [share]."""
-SIZE = "workload.message_bytes"
-"""The key of a claim for the message size, which is a field of a result."""
 
 
 @dataclass(frozen=True)
@@ -190,18 +180,16 @@ def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
     """
     known = [each for each in results if each.value]
     for settings in (claim.of, claim.against):
-        if not any(_matches(each, settings) for each in known):
+        if not any(matches(each, settings) for each in known):
             return ClaimVerdict(claim, Verdict.CANNOT_SAY, lacks=settings)
-    pairs = _published_pairs(claim, known)
+    pairs = pairs_of(known, claim.against, claim.of)
     if claim.reading:
         values = [(a.reading(claim.reading), b.reading(claim.reading)) for a, b in pairs]
-        readings = [(a, b) for a, b in values if a and b]
-        effect, logs = paired_effect(readings), [math.log(b / a) for a, b in readings]
+        effect = paired_effect([(a, b) for a, b in values if a and b])
     else:
+        values = [(a.estimate, b.estimate) for a, b in pairs]
         effect = effect_of(pairs)
-        logs = [math.log((b.estimate or 1.0) / (a.estimate or 1.0)) for a, b in pairs]
-    seen = math.exp(sum(logs) / len(logs)) if logs else None
-    return ClaimVerdict(claim, _verdict(claim, effect), effect, seen)
+    return ClaimVerdict(claim, _verdict(claim, effect), effect, mean_ratio(values))
 
 
 def _verdict(claim: Claim, effect: Effect | None) -> Verdict:
@@ -214,24 +202,3 @@ def _verdict(claim: Claim, effect: Effect | None) -> Verdict:
     if effect.high < low or effect.low > high or excludes_figure:
         return Verdict.DIFFERS
     return Verdict.AGREES if low <= effect.low and effect.high <= high else Verdict.CANNOT_SAY
-
-
-def _published_pairs(claim: Claim, results: Sequence[Result]) -> Pairs:
-    """Pairs of results of one repeat that differ in the keys of the claim alone."""
-    keys = {*claim.of, *claim.against}
-
-    def place(each: Result) -> tuple[object, ...]:
-        rest = sorted(item for item in each.settings.items() if item[0] not in keys)
-        return each.repeat, None if SIZE in keys else each.message_bytes, tuple(rest)
-
-    first = {place(each): each for each in results if _matches(each, claim.against)}
-    return [
-        (first[place(each)], each)
-        for each in results
-        if _matches(each, claim.of) and place(each) in first
-    ]
-
-
-def _matches(result: Result, settings: Mapping[str, str]) -> bool:
-    own = {**result.settings, SIZE: str(result.message_bytes)}
-    return all(own.get(key) == value for key, value in settings.items())
