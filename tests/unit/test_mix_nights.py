@@ -145,6 +145,7 @@ def test_the_settings_of_a_mix_are_its_parts_and_its_scale(tmp_path: Path) -> No
 def measurer(suite: Suite) -> tuple[CaseMeasurer, RunContext]:
     config = configuration_of(suite)
     context = SimpleNamespace(
+        config=config,
         run_id="r1",
         environment={},
         brokers=3,
