@@ -5,7 +5,6 @@ Schedulers run it as a script: spark-submit --py-files WHEEL jobs/list_runs.py â
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from jobs.entry import run
 from jobs.options import RunId, json_option, out_option
 from jobs.runs.run_lock import FILE, is_locked, run_lock
 from metrics.common.errors import ConfigError, TryLaterError
-from metrics.reporting.files import write_file
+from metrics.reporting.files import write_json_file
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
@@ -45,9 +44,7 @@ def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
     """List all runs, the newest first, and write their page, OUT/index.html."""
     every = known_runs(out, is_locked)
     found = [each for each in every if tag is None or tag in each.tags]
-    if json_file is not None:
-        text = json.dumps(as_documents(found), indent=2, ensure_ascii=False) + "\n"
-        write_file("--json", json_file, text)
+    write_json_file(json_file, as_documents(found))
     with make_reporter() as reporter:
         if found:
             reporter.report(Table(f"Runs in {out}", COLUMNS, tuple(table_rows(found))))

@@ -6,17 +6,16 @@ Profiles of a load over time, from conf/profiles/ or from a path.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, Name, nearest
 from jobs.config.problems import config_error
-from jobs.config.source import parse_map
+from jobs.config.source import ParsedFile, parse_map
 from metrics.common.bounds import Text, UnexpectedError
 from metrics.common.errors import ConfigError
 from metrics.traffic.profile import RateProfile
@@ -128,6 +127,31 @@ def _read(folder: str, path: Path, asked_by: str) -> str:
         ) from None
 
 
+ModelT = TypeVar("ModelT", bound=ConfigModel)
+
+
+def load_model(
+    folder: str, name_or_path: str, asked_by: str, model: type[ModelT], **replaced: Any
+) -> tuple[ModelT, ParsedFile]:
+    """Read and check a file of a folder of conf/, or any file by its path.
+
+    Args:
+        asked_by: as in `read_conf`.
+        replaced: keys that replace those of the file.
+
+    Raises:
+        ConfigError: the file cannot be read or is wrong; the message states the place.
+    """
+    file = read_conf(folder, name_or_path, asked_by)
+    source = parse_map(file.text, file.label)
+    source.data.setdefault("name", file.stem)
+    source.data.update(replaced)
+    try:
+        return model.model_validate(source.data), source
+    except ValidationError as error:
+        raise config_error(error, source, model) from None
+
+
 POINTS_MAX = 10_000
 LENGTH_MAX_S = 31_536_000.0
 SHARE_MAX = 100.0
@@ -198,11 +222,4 @@ def load_rate_profile(name_or_path: str) -> RateProfile:
     Raises:
         ConfigError: the file cannot be read or is wrong; the message states the place.
     """
-    file = read_conf("profiles", name_or_path, "--profile")
-    source = parse_map(file.text, file.label)
-    assert isinstance(source.data, Mapping)
-    source.data.setdefault("name", file.stem)
-    try:
-        return Profile.model_validate(source.data).rate
-    except ValidationError as error:
-        raise config_error(error, source, Profile) from None
+    return load_model("profiles", name_or_path, "--profile", Profile)[0].rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -110,6 +111,17 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
         write_atomic(path, content)
     except (OSError, ValueError) as error:
         raise _unwritable(name, path, error) from None
+
+
+def json_text(document: object) -> str:
+    """The text of a JSON file for programs."""
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False, default=str) + "\n"
+
+
+def write_json_file(path: Path | None, document: object) -> None:
+    """Write the answer for programs to the file that `--json` names, if it names one."""
+    if path is not None:
+        write_file("--json", path, json_text(document))
 
 
 def require_new(name: str, path: Path, *, is_forced: bool) -> None:

@@ -7,7 +7,6 @@ The sides take turns A B B A (`jobs.campaigns.campaign.order_of`).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ from metrics.comparing.effects import (
     compared,
     conclude,
 )
-from metrics.reporting.files import write_atomic
+from metrics.reporting.files import json_text, write_atomic
 from metrics.tables.rows import Difference
 from metrics.trial.trial import Trial
 from metrics.units import format_size
@@ -465,8 +464,7 @@ def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) 
         ],
         "cases": [_case(case) for case in answer.cases],
     }
-    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False, default=str)
-    write_atomic(path, text + "\n")
+    write_atomic(path, json_text(document))
 
 
 def _facts(side: SideFacts | None) -> dict[str, Any] | None:

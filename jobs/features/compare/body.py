@@ -65,26 +65,6 @@ _SHOWN = (
 )
 
 
-def plan_notes(
-    sides: Mapping[Side, SideSetup], effort: Effort, budget_s: float | None
-) -> tuple[str, ...]:
-    """The notes of the plan of a comparison."""
-    notes = [
-        *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
-        (
-            f"for each size {effort.pairs} pairs with more load than either side takes, and "
-            f"{effort.steady_pairs} pairs at a load that both sustain, in turns A B B A; "
-            + ("both load the same brokers" if share_brokers(sides) else "both run all the time")
-        ),
-    ]
-    if any(side.memory_bytes for side in sides.values()):
-        memory = format_volume(needed_bytes(sides))
-        notes.append(f"the brokers and Spark take about {memory} of memory")
-    if budget_s is not None:
-        notes.append(f"no trial is begun after {format_duration(budget_s)} of trials")
-    return tuple(notes)
-
-
 def answer_tables(answer: ComparisonAnswer) -> list[Table]:
     """The tables: effects, the use of resources, and differences between the sides."""
     if not answer.cases:
@@ -309,7 +289,20 @@ class ComparisonRun(Campaign[int]):
 
     def about(self, groups: Sequence[Sequence[Turn[int]]]) -> tuple[str, ...]:
         """The sides, the pairs and the memory."""
-        return plan_notes(self._sides, self._effort, self.budget_s)
+        effort, sides = self._effort, self._sides
+        notes = [
+            *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
+            f"for each size {effort.pairs} pairs with more load than either side takes, and "
+            f"{effort.steady_pairs} pairs at a load that both sustain, in turns A B B A; both "
+            + ("load the same brokers" if self.shares_brokers else "run all the time"),
+        ]
+        if any(side.memory_bytes for side in sides.values()):
+            memory = format_volume(needed_bytes(sides))
+            notes.append(f"the brokers and Spark take about {memory} of memory")
+        if self.budget_s is not None:
+            limit = format_duration(self.budget_s)
+            notes.append(f"no trial is begun after {limit} of trials")
+        return tuple(notes)
 
     def plan(self, out: Path) -> Plan:
         """The plan of the pairs for all sizes, within the budget."""

@@ -5,7 +5,6 @@ The comparison of two finished runs by their limits, without any load.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from metrics.comparing.axis_effects import AxisEffect, effects_of, sentence
 from metrics.comparing.cause import changed_release, release_of
 from metrics.comparing.effects import BETWEEN_NIGHTS_SD, Conclusion, Side, conclude
 from metrics.comparing.figures import PROPERTIES_PREFIX, Result, figure, limit_result
-from metrics.reporting.files import write_file
+from metrics.reporting.files import write_json_file
 from metrics.reporting.summary import RunSummary, load_summary
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import Difference, difference
@@ -421,15 +420,13 @@ def _write(
     changed: Sequence[Difference],
     caveats: Sequence[str],
 ) -> None:
-    if path is None:
-        return
     document = {
         "runs": names,
         "effects": [as_document(each) | {"words": sentence(each)} for each in effects],
         "differences": [as_document(each) for each in changed],
         "caveats": list(caveats),
     }
-    write_file("--json", path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    write_json_file(path, document)
 
 
 def _outcome(effects: Sequence[AxisEffect]) -> RunOutcome:

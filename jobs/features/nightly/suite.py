@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
-from jobs.config.files import Conf, read_conf
+from jobs.config.files import Conf, load_model
 from jobs.config.loading import Configuration, load, load_workload
-from jobs.config.problems import config_error
-from jobs.config.source import parse_map
 from metrics.common.bounds import Number, Text, Whole
 from metrics.common.errors import ConfigError
 from metrics.features.nightly.judging import Noise
@@ -219,13 +217,7 @@ def load_suite(name_or_path: str) -> Suite:
     Raises:
         ConfigError: the file cannot be read or is wrong; the message states the place.
     """
-    file = read_conf("suites", name_or_path, "--suite")
-    source = parse_map(file.text, file.label)
-    source.data.setdefault("name", file.stem)
-    try:
-        return Suite.model_validate(source.data)
-    except ValidationError as error:
-        raise config_error(error, source, Suite) from None
+    return load_model("suites", name_or_path, "--suite", Suite)[0]
 
 
 def configuration_of(

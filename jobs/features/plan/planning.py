@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +23,7 @@ from metrics.planning.provisioning import (
     TrafficShare,
     provision,
 )
-from metrics.reporting.files import write_file
+from metrics.reporting.files import write_json_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary
 from metrics.tables.boundary import Boundary
@@ -153,7 +152,7 @@ def plan_brokers(
         reporter.report(_table(answer, demand))
         for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
-    _write(
+    write_json_file(
         json_file, {"demand": as_document(demand), "answer": as_document(answer), "caveat": caveat}
     )
 
@@ -226,12 +225,7 @@ def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> No
         reporter.report(Table(title, head, rows))
         for sentence in (conclusion, *([answer.caveat] if answer.caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
-        finish(outcome, reporter, partial(_write, json_file, document))
-
-
-def _write(json_file: Path | None, document: Mapping[str, Any]) -> None:
-    if json_file is not None:
-        write_file("--json", json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        finish(outcome, reporter, partial(write_json_file, json_file, document))
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:

@@ -6,14 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from jobs.campaigns.campaign import measurement_named
-from jobs.config.files import read_conf
+from jobs.config.files import load_model
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
-from jobs.config.problems import config_error
-from jobs.config.source import ParsedFile, parse_map
+from jobs.config.source import ParsedFile
 from jobs.features.sweep.experiment import Experiment, setting_text
 from jobs.runs.measurement import Case, Measurement, require_measurable
 from metrics.common.errors import ConfigError
@@ -74,15 +71,10 @@ def load_sweep(
     Raises:
         ConfigError: the file or one of the cases is wrong; the message states the place.
     """
-    file = read_conf("experiments", name_or_path, "experiment")
-    source = parse_map(file.text, file.label)
-    source.data.setdefault("name", file.stem)
-    if repeats is not None:
-        source.data["repeats"] = repeats
-    try:
-        experiment = Experiment.model_validate(source.data)
-    except ValidationError as error:
-        raise config_error(error, source, Experiment) from None
+    replaced = {} if repeats is None else {"repeats": repeats}
+    experiment, source = load_model(
+        "experiments", name_or_path, "experiment", Experiment, **replaced
+    )
     _require_paths(experiment, source)
     measurement = _measurement_of(experiment, source)
     if quick:

@@ -164,10 +164,9 @@ class Experiment(ConfigModel):
     def published_claims(self) -> tuple[Claim, ...]:
         """The claims as records, with values as the texts of a result's settings."""
         return tuple(
-            Claim(each.source, each.says, _texts(each.of), _texts(each.against), each.change,
-                  each.by, each.reading)
+            Claim(**dict(each) | {"of": _texts(each.of), "against": _texts(each.against)})
             for each in self.claims
-        )  # fmt: skip
+        )
 
     @property
     def varied(self) -> tuple[str, ...]:

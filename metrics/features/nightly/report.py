@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from metrics.columns import as_document
 from metrics.comparing.cause import release_of
 from metrics.comparing.effects import Effect
 from metrics.features.nightly.judging import NightComparison
-from metrics.reporting.files import write_atomic
+from metrics.reporting.files import json_text, write_atomic
 from metrics.tables.rows import MEASURES, Outcome
 from metrics.units import format_ratio
 
@@ -150,6 +149,12 @@ def night_document(report: NightReport) -> dict[str, Any]:
     }
 
 
+_OF_ROW = ("np", "scale", "measure", "value", "values", "mb_per_s_per_broker", "handler_s_per_mb",
+           "latency_p99_ms", "achieved_share", "verdicts", "trials", "duration_s", "limited_by",
+           "evidence")  # fmt: skip
+"""Columns of the table `cases` that nightly.json has of each case."""
+
+
 def _case_document(case: CaseReport) -> dict[str, Any]:
     head = {
         "case": case.case,
@@ -162,29 +167,17 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     if compared is None:
         return head
     row, before = compared.tonight, compared.before
+    own = as_document(row)
     return {
         **head,
-        "np": row.producers,
-        "scale": row.scale,
-        "measure": row.measure,
+        **{name: own[name] for name in _OF_ROW},
         "unit": MEASURES[row.measure].unit,
-        "value": row.value,
-        "values": list(row.values),
-        "mb_per_s_per_broker": row.mb_per_s_per_broker,
-        "handler_s_per_mb": row.handler_s_per_mb,
-        "latency_p99_ms": row.latency_p99_ms,
-        "achieved_share": row.achieved_share,
-        "verdicts": list(row.verdicts),
-        "trials": list(row.trials),
-        "duration_s": row.duration_s,
         "effect": None if compared.effect is None else _effect(compared.effect),
         "slow_loss": None if compared.slow_loss is None else as_document(compared.slow_loss),
         "nights": list(compared.nights),
         "left_out": [as_document(each) for each in compared.left_out],
         "changes": [as_document(each) for each in compared.changes],
         "notes": list(compared.notes),
-        "limited_by": row.limited_by,
-        "evidence": row.evidence,
         "limited_by_before": before.limited_by if before else None,
         "evidence_before": before.evidence if before else "",
         "release": release_of(row.environment).text,
@@ -206,8 +199,7 @@ def _effect(effect: Effect) -> dict[str, float | int]:
 
 def write_night(report: NightReport, path: Path) -> None:
     """Write nightly.json atomically."""
-    text = json.dumps(night_document(report), indent=2, allow_nan=False, ensure_ascii=False)
-    write_atomic(path, text + "\n")
+    write_atomic(path, json_text(night_document(report)))
 
 
 def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:

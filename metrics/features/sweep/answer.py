@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,6 +26,7 @@ from metrics.features.sweep.findings import (
     judge_claim,
     recommendations,
 )
+from metrics.reporting.files import json_text
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 
 SCHEMA_VERSION = 1
@@ -81,7 +81,7 @@ class SweepAnswer(SweepRecord):
                 as_document(each) | {"words": self.advice(each)} for each in self.recommended
             ],
         }
-        return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        return json_text(document)
 
     # --- for people ---------------------------------------------------------
 
