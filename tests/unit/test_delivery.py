@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED
-from jobs.engine.producing.delivery import Action, Produce, Reopen, SendCoordinatorRequest
+from jobs.engine.producing.delivery import Action, Produce, Reopen, SendControlRequest
 from jobs.engine.producing.producer import Connection
 from jobs.engine.producing.transactions import (
     AddPartitions,
@@ -56,9 +56,9 @@ def seen(action: Action | None) -> Any:
     """An action in short: first records of batches, a coordinator's request, or (kind, broker)."""
     if isinstance(action, Produce):
         return action.batches[0].first if len(action.batches) == 1 else batches_of(action)
-    if isinstance(action, SendCoordinatorRequest):
-        return action.request
     assert action is not None
+    if isinstance(action, SendControlRequest) and action.request is not None:
+        return action.request
     return "reopen" if isinstance(action, Reopen) else "metadata", action.connection.broker
 
 

@@ -15,7 +15,7 @@ from jobs.engine.producing.delivery import (
     Action,
     Produce,
     Reopen,
-    SendCoordinatorRequest,
+    SendControlRequest,
 )
 from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.transactions import (
@@ -41,7 +41,7 @@ def waiting_in(producer: Producer) -> Iterator[Batch]:
         for queue in connection.pending.queues.values():
             yield from queue
     for muted in producer.muted.values():
-        yield from (*muted.again, *muted.pending)
+        yield from muted.pending
     if producer.transactions is not None:
         yield from producer.transactions.pending
 
@@ -79,10 +79,9 @@ class WatchedDelivery(DrivenDelivery):
         elif isinstance(action, Reopen):
             assert not connection.is_open and connection not in self.reopening, "once"
             self.reopening.add(connection)
-        else:
-            request = action.request if isinstance(action, SendCoordinatorRequest) else None
-            self._check_question(connection, request)
-            self.questions[connection].append(request)
+        elif isinstance(action, SendControlRequest):
+            self._check_question(connection, action.request)
+            self.questions[connection].append(action.request)
         super().carry_out(action, now)
 
     def _check_request(self, connection: Connection, batches: Sequence[Batch], now: float) -> None:

@@ -16,12 +16,13 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 
 from kafka.errors import for_code
 
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, KeySpread, Trouble
-from jobs.engine.producing.producer import Connection, MutedPartition, Producer
+from jobs.engine.producing.producer import Connection, MutedPartition, Producer, WaitingPlace
 from jobs.engine.producing.retries import (
     DUPLICATE_SEQUENCE,
     LOST,
@@ -53,54 +54,39 @@ _PRESSURE_S = 0.1
 """Time after a batch had to wait in which each answer is handled at once [s]."""
 
 
+@dataclass(slots=True)
 class Produce:
     """The action to send these batches as one request."""
 
-    __slots__ = ("batches", "connection")
-
-    def __init__(self, connection: Connection, batches: list[Batch]) -> None:
-        self.connection = connection
-        self.batches = batches
+    connection: Connection
+    batches: list[Batch]
 
 
-class SendMetadataRequest:
-    """The action to ask for the leaders of the topics' partitions over this connection."""
+@dataclass(slots=True)
+class SendControlRequest:
+    """The action to send a request to the coordinator of transactions over this connection; or,
+    with None, to ask for the leaders of the topics' partitions.
+    """
 
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-
-class SendCoordinatorRequest:
-    """The action to send a request to the coordinator of transactions over this connection."""
-
-    __slots__ = ("connection", "request")
-
-    def __init__(self, connection: Connection, request: CoordinatorRequest) -> None:
-        self.connection = connection
-        self.request = request
+    connection: Connection
+    request: CoordinatorRequest | None = None
 
 
+@dataclass(slots=True)
 class Reopen:
     """The action to open this connection again, without a time limit."""
 
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    connection: Connection
 
 
+@dataclass(slots=True)
 class Replace:
     """The action to continue on this connection over its successor; nothing is in flight."""
 
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    connection: Connection
 
 
-ControlAction = SendMetadataRequest | SendCoordinatorRequest | Reopen
+ControlAction = SendControlRequest | Reopen
 Action = Produce | Replace | ControlAction
 
 
@@ -184,12 +170,18 @@ class Delivery:
 
     def next(self, now: float) -> Action | None:
         """The action to carry out now, or None; `next_s` says when to call again."""
-        if self._transaction_ends:
-            self._advance_due_transactions(now)
+        ends = self._transaction_ends
+        while ends and ends[0][0] <= now:
+            at_s, _, producer = heapq.heappop(ends)
+            if producer.transactions is not None and producer.transactions.scheduled_s == at_s:
+                self._advance_transaction(producer, now)
         while True:
             while self._requests:
-                action = self._take_request(self._requests.popleft(), now)
-                if action is not None:
+                action = self._requests.popleft()
+                if isinstance(action, Reopen):
+                    return action
+                if action.connection.is_open:  # otherwise `handle_lost` has given the request up
+                    action.connection.in_flight.append((now, []))
                     return action
             request = self._next_request(now)
             if request is not None or not self._requests:
@@ -221,15 +213,6 @@ class Delivery:
             if request is not None:
                 return request
         return None
-
-    def _take_request(self, request: ControlAction, now: float) -> ControlAction | None:
-        connection = request.connection
-        if isinstance(request, Reopen):
-            return request
-        if not connection.is_open:
-            return None  # `handle_lost` has given the request up
-        connection.in_flight.append((now, []))
-        return request
 
     # --- what happened ------------------------------------------------------
 
@@ -305,7 +288,13 @@ class Delivery:
                 if (muted := producer.muted.get(partition)) is not None:
                     self._reschedule(muted, now)
         elif isinstance(request, EndTransaction):
-            self._count_end(producer, transactions, request.is_commit, now)
+            account = self._account
+            account.counts.transaction_log_records += LOG_RECORDS_OF_AN_END
+            if request.is_commit:
+                took_s = now - transactions.ending_since_s
+                account.count_commit(transactions.partitions, took_s, now)
+            else:
+                account.count_abort(transactions.partitions, transactions.acked_records)
             transactions.finish()
         elif isinstance(request, RenewEpoch):
             assert producer.id_state is not None, "a producer with transactions is idempotent"
@@ -350,7 +339,7 @@ class Delivery:
             return
         for partition in list(connection.pending.queues):
             self._mute(producer, partition, now)
-        if connection.open_batch_waits:
+        if producer.waits_at is connection:
             self._mute(producer, producer.partition, now)
         for muted in connection.waiting:
             self._reschedule(muted, now)
@@ -363,7 +352,7 @@ class Delivery:
         """Handle that a lost connection, or one whose session ends soon, has a successor."""
         connection.is_wanted = connection.has_successor = True
         if connection.is_open and not self._is_answered:
-            self._requests.append(SendMetadataRequest(connection))  # as in `close`
+            self._requests.append(SendControlRequest(connection))  # as in `close`
         self._filling.append(connection)
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
@@ -389,7 +378,7 @@ class Delivery:
             self._unblock(producer)
         for producer in self.producers if self._transacting else ():
             for muted in list(producer.muted.values()):
-                if muted.pending and muted.pending[0].due_s < now - self._timeout_s:
+                if any(batch.due_s < now - self._timeout_s for batch in muted.pending):
                     self._reschedule(muted, now)  # while it waits for the coordinator
 
     def update_silence(self, now: float) -> None:
@@ -418,22 +407,21 @@ class Delivery:
         self.is_open = False
         self._due.clear()
         for producer in self.producers:
-            dropped = 0
+            dropped, producer.waits_at = 0, None
             for connection in producer.connections.values():
                 dropped += len(connection.pending)
-                connection.pending.clear()
-                connection.open_batch_waits = False
+                connection.pending.queues.clear()
             for muted in list(producer.muted.values()):
-                dropped += len(muted.pending)
-                muted.pending.clear()
-                muted.open_batch_waits = False
+                again = muted.again
+                dropped += len(muted.pending) - len(again)
+                muted.pending = deque(again)
                 self._reschedule(muted, max(now, muted.not_before_s))
             self._end_last_transaction(producer, dropped, now)
         if not self._is_answered:
             # A broker drops unread requests when a connection is closed. It answers in order, so
             # its answer to a last request shows that it has read all earlier ones.
             self._settling.update(each for each in self.connections if each.is_open)
-            self._requests.extend(map(SendMetadataRequest, self._settling))
+            self._requests.extend(map(SendControlRequest, self._settling))
 
     def end(self, now: float) -> None:
         """End the drain: records that are not acknowledged by now have failed."""
@@ -442,13 +430,17 @@ class Delivery:
             for muted in producer.muted.values():
                 for batch in muted.again:
                     self._fail(producer, batch, batch.last_error, now)
-                muted.again.clear()
+                muted.pending.clear()
         self._to_send_again = 0
         for connection in self.connections:
             if connection.in_flight:
                 self.handle_lost(connection, UNACKNOWLEDGED, now)
-        for producer in self._transacting:
-            self._count_unfinished(producer)
+        for producer in self._transacting:  # their transactions have no known end
+            transactions = producer.transactions
+            assert transactions is not None, "only producers with transactions are in one"
+            self._account.counts.transactions_aborted += 1 if transactions.partitions else 0
+            for partition in transactions.partitions:
+                self._account.count_duplicates(producer.index, partition, 1)
         self._transacting.clear()
 
     def _generator_backlog(self, producer: Producer) -> int:
@@ -481,9 +473,10 @@ class Delivery:
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
             connection = producer.connections[self._leaders[producer.partition]]
             is_held = transactions is not None and transactions.is_ending
-            is_muted = is_held or (
-                (transactions is not None or bool(producer.muted))
-                and not self._is_admitted(producer)
+            is_muted = (
+                is_held
+                or producer.partition in producer.muted
+                or (transactions is not None and not transactions.admits(producer.partition))
             )
             if not is_muted and not connection.pending.queues and connection.has_room:
                 records = producer.records_by(ready_s)
@@ -491,7 +484,7 @@ class Delivery:
                     batches = [producer.seal(records, now)]
                 else:
                     batches = self._divide(producer, producer.spread, connection, records, now)
-                connection.open_batch_waits = False
+                producer.waits_at = None
                 if not producer.closed_loop:
                     self._account.count_late(now - ready_s, records, now)
                 if transactions is not None:
@@ -499,18 +492,18 @@ class Delivery:
                 producer.scheduled_s = producer.ready_s
                 return self._send(connection, batches, now)
             self._gather_from_s = now + _PRESSURE_S
-            waiting: Connection | MutedPartition | Transactions = connection
+            waiting: WaitingPlace = connection
             if transactions is not None and is_held:
                 waiting = transactions
             elif is_muted or not connection.is_open:
                 waiting = self._mute(producer, producer.partition, now)
             if producer.full_s > now:
-                waiting.open_batch_waits = True
+                producer.waits_at = waiting
                 producer.scheduled_s = producer.full_s
                 return None
             batch = producer.seal(producer.full_records, now)
             waiting.pending.append(batch)
-            waiting.open_batch_waits = False
+            producer.waits_at = None
             if transactions is not None and not is_held:
                 transactions.unsettled += 1
             producer.buffer(batch)
@@ -537,7 +530,7 @@ class Delivery:
         for batch in batches:
             producer.unbuffer(batch)
         if (
-            connection.open_batch_waits
+            producer.waits_at is connection
             and not connection.pending
             and len(batches) < _BATCHES_PER_REQUEST
             and producer.partition not in producer.muted
@@ -549,7 +542,7 @@ class Delivery:
             else:
                 taken = {each.partition for each in batches}
                 batches += self._divide(producer, producer.spread, connection, records, now, taken)
-            connection.open_batch_waits = False
+            producer.waits_at = None
             if producer.transactions is not None:
                 producer.transactions.unsettled += 1
             self._schedule(producer, producer.ready_s)
@@ -631,7 +624,7 @@ class Delivery:
         for producer in self.producers:
             for connection in producer.connections.values():
                 waiting = set(connection.pending.queues)
-                if connection.open_batch_waits:
+                if producer.waits_at is connection:
                     waiting.add(producer.partition)
                 for partition in waiting & moved:
                     self._mute(producer, partition, now)
@@ -655,7 +648,7 @@ class Delivery:
             self._reconnect(connection, now)
             muted.turns += 1
             self._reschedule(muted, now + backoff_s(self._options, muted.turns, self._rng))
-        elif not muted.again:
+        elif not muted.pending or muted.pending[0].trouble is None:
             self._unmute(muted, connection)
         elif now < muted.not_before_s:
             self._reschedule(muted, muted.not_before_s)
@@ -666,7 +659,7 @@ class Delivery:
         return None
 
     def _send_again(self, muted: MutedPartition, connection: Connection, now: float) -> Produce:
-        producer, batch = muted.producer, muted.again.pop(0)
+        producer, batch = muted.producer, muted.pending.popleft()
         self._to_send_again -= 1
         producer.unbuffer(batch)
         self._account.count_retried(
@@ -681,8 +674,8 @@ class Delivery:
         producer = muted.producer
         del producer.muted[muted.partition]
         connection.pending.extend(muted.pending)
-        if muted.open_batch_waits and producer.partition == muted.partition:
-            connection.open_batch_waits = True
+        if producer.waits_at is muted:
+            producer.waits_at = connection if producer.partition == muted.partition else None
         self._filling.append(connection)
 
     def _reconnect(self, connection: Connection, now: float) -> None:
@@ -695,9 +688,9 @@ class Delivery:
         """Ask for the leaders over one of the producer's connections, unless asked recently."""
         ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
         if ways and self._metadata.may_request(now):
-            connection = min(ways, key=_in_flight_count)
+            connection = min(ways, key=lambda each: len(each.in_flight))
             self._metadata.mark_requested(connection)
-            self._requests.append(SendMetadataRequest(connection))
+            self._requests.append(SendControlRequest(connection))
 
     # --- batches ------------------------------------------------------------
 
@@ -720,11 +713,7 @@ class Delivery:
         if batch.trouble is not None and batch.trouble.copies:
             copied = batch.trouble.copies * batch.records
             account.count_duplicates(producer.index, batch.partition, copied)
-        if producer.muted:
-            self._clear_under_way(producer, batch, now)
-
-    def _clear_under_way(self, producer: Producer, batch: Batch, now: float) -> None:
-        muted = producer.muted.get(batch.partition)
+        muted = producer.muted.get(batch.partition) if producer.muted else None
         if muted is not None and muted.under_way is batch:
             muted.under_way = None
             muted.not_before_s = now
@@ -808,20 +797,13 @@ class Delivery:
 
     # --- transactions -------------------------------------------------------
 
-    def _is_admitted(self, producer: Producer) -> bool:
-        """True when the open batch may be sent to its partition."""
-        if producer.partition in producer.muted:
-            return False
-        transactions = producer.transactions
-        return transactions is None or transactions.admits(producer.partition)
-
     def _is_in_transaction(self, producer: Producer, partition: int, now: float) -> bool:
         """True when the partition's batches may be sent; otherwise ask to add the partition."""
         transactions = producer.transactions
         if transactions is None or transactions.admits(partition):
             return True
         muted = producer.muted[partition]
-        if not muted.pending and not muted.open_batch_waits:
+        if not muted.pending and producer.waits_at is not muted:
             del producer.muted[partition]
             return False
         if not transactions.is_failed:
@@ -853,13 +835,6 @@ class Delivery:
         else:
             self._request_of_coordinator(producer, transactions, request, now)
 
-    def _advance_due_transactions(self, now: float) -> None:
-        ends = self._transaction_ends
-        while ends and ends[0][0] <= now:
-            at_s, _, producer = heapq.heappop(ends)
-            if producer.transactions is not None and producer.transactions.scheduled_s == at_s:
-                self._advance_transaction(producer, now)
-
     def _schedule_transaction(
         self, producer: Producer, transactions: Transactions, at_s: float
     ) -> None:
@@ -879,10 +854,10 @@ class Delivery:
             if transactions.coordinator in (None, each.broker)
         ]
         if open_ways := [each for each in ways if each.is_open]:
-            connection = min(open_ways, key=_in_flight_count)
+            connection = min(open_ways, key=lambda each: len(each.in_flight))
             transactions.request_in_flight = request
             transactions.requested_broker = connection.broker
-            self._requests.append(SendCoordinatorRequest(connection, request))
+            self._requests.append(SendControlRequest(connection, request))
             return
         self._lose_coordinator_request(producer, transactions, now)
         for connection in ways:
@@ -898,24 +873,20 @@ class Delivery:
     def _flush(self, producer: Producer, transactions: Transactions, now: float) -> None:
         """End the transaction with what is due by now, in a full batch or not."""
         transactions.end(now)
-        for connection in producer.connections.values():
-            connection.open_batch_waits = False
-        for muted in producer.muted.values():
-            muted.open_batch_waits = False
+        producer.waits_at = None
         if producer.closed_loop or producer.blocked or producer.due_s(producer.opened) > now:
-            transactions.open_batch_waits = producer.ready_s <= now
+            producer.waits_at = transactions if producer.ready_s <= now else None
             return
         batch = producer.seal(producer.records_by(now), now)
         transactions.unsettled += 1
         producer.buffer(batch)
         connection = producer.connections[self._leaders[batch.partition]]
-        if batch.partition in producer.muted or not connection.is_open:
+        is_muted = batch.partition in producer.muted or not connection.is_open
+        if is_muted or not transactions.admits(batch.partition):
             self._mute(producer, batch.partition, now).pending.append(batch)
-        elif transactions.admits(batch.partition):
+        else:
             connection.pending.append(batch)
             self._filling.append(connection)
-        else:
-            self._mute(producer, batch.partition, now).pending.append(batch)
         self._schedule(producer, producer.ready_s)
 
     def _settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
@@ -937,7 +908,7 @@ class Delivery:
                 self._reach.count_failed(self._leaders[batch.partition], batch.records, now)
                 producer.unbuffer(batch)
                 transactions.unsettled -= 1
-            transactions.open_batch_waits = True
+            producer.waits_at = transactions
             if not producer.blocked:
                 self._schedule(producer, producer.ready_s)
             self._unblock(producer)
@@ -946,33 +917,23 @@ class Delivery:
     def _take_unsent(self, producer: Producer, now: float) -> list[Batch]:
         """Take all batches that wait to be sent, for the first time or again."""
         batches: list[Batch] = []
+        producer.waits_at = None
         for connection in producer.connections.values():
-            connection.open_batch_waits = False
             for partition in list(connection.pending.queues):
                 batches.extend(connection.pending.take_partition(partition))
         for muted in producer.muted.values():
-            muted.open_batch_waits = False
             self._to_send_again -= len(muted.again)
-            batches.extend((*muted.again, *muted.pending))
-            muted.again.clear()
+            batches.extend(muted.pending)
             muted.pending.clear()
             self._reschedule(muted, now)
         return batches
 
-    def _count_end(
-        self, producer: Producer, transactions: Transactions, is_commit: bool, now: float
-    ) -> None:
-        account = self._account
-        account.counts.transaction_log_records += LOG_RECORDS_OF_AN_END
-        if is_commit:
-            account.count_commit(transactions.partitions, now - transactions.ending_since_s, now)
-        else:
-            account.count_abort(transactions.partitions, transactions.acked_records)
-
     def _begin(self, producer: Producer, transactions: Transactions, now: float) -> None:
         """Begin the next transaction with the batches that waited for it."""
         self._transacting.discard(producer)
-        had_open_batch, transactions.open_batch_waits = transactions.open_batch_waits, False
+        had_open_batch = producer.waits_at is transactions
+        if had_open_batch:
+            producer.waits_at = None
         for batch in transactions.begin():
             if not self.is_open:
                 continue
@@ -991,15 +952,3 @@ class Delivery:
         if transactions.is_open:
             transactions.end(now)
             self._advance_transaction(producer, now)
-
-    def _count_unfinished(self, producer: Producer) -> None:
-        """Count a transaction that has no known end when the drain is over."""
-        transactions = producer.transactions
-        assert transactions is not None, "only producers with transactions are in one"
-        self._account.counts.transactions_aborted += 1 if transactions.partitions else 0
-        for partition in transactions.partitions:
-            self._account.count_duplicates(producer.index, partition, 1)
-
-
-def _in_flight_count(connection: Connection) -> int:
-    return len(connection.in_flight)

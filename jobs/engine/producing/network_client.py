@@ -24,9 +24,8 @@ from jobs.engine.producing.delivery import (
     Produce,
     Reopen,
     Replace,
-    SendCoordinatorRequest,
 )
-from jobs.engine.producing.producer import Connection
+from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 from jobs.engine.producing.transactions import CoordinatorRequest
 from jobs.engine.task.plan import Partitions
@@ -143,32 +142,25 @@ class NetworkClient:
             channel.reset()
             self.sockets.replace(channel)
             self._delivery.handle_replaced(action.connection, self._clock())
-        elif isinstance(action, SendCoordinatorRequest):
-            self._request_coordinator(channel, action)
         else:
-            channel.correlation_id += 1
-            channel.numbers.append(channel.correlation_id)
-            channel.control_requests.append(None)
-            client_id, number = channel.encoder.client_id, channel.correlation_id
-            request = metadata_request(self._partitions.topics, client_id, number)
-            self._write(channel, [request])
+            self._request(channel, action.connection.producer, action.request)
 
-    def _request_coordinator(
-        self, channel: ProducerChannel, action: SendCoordinatorRequest
+    def _request(
+        self, channel: ProducerChannel, producer: Producer, asked: CoordinatorRequest | None
     ) -> None:
-        producer = action.connection.producer
-        state, timeout_ms = producer.id_state, self._transaction_timeout_ms
-        assert state is not None, "a producer with transactions is idempotent"
+        """Send a request to the coordinator, or with None for the leaders of partitions."""
         channel.correlation_id += 1
         channel.numbers.append(channel.correlation_id)
-        channel.control_requests.append(action.request)
-        request = coordinator_request(
-            action.request,
-            TransactionalId(producer.name, timeout_ms, channel.encoder.client_id),
-            (state.producer_id, state.epoch),
-            self._partitions,
-            channel.correlation_id,
-        )
+        channel.control_requests.append(asked)
+        client_id, number = channel.encoder.client_id, channel.correlation_id
+        if asked is None:
+            request = metadata_request(self._partitions.topics, client_id, number)
+        else:
+            state, timeout_ms = producer.id_state, self._transaction_timeout_ms
+            assert state is not None, "a producer with transactions is idempotent"
+            own = TransactionalId(producer.name, timeout_ms, client_id)
+            ids = (state.producer_id, state.epoch)
+            request = coordinator_request(asked, own, ids, self._partitions, number)
         self._write(channel, [request])
 
     def _produce(self, channel: ProducerChannel, action: Produce) -> None:

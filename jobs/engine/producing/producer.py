@@ -83,10 +83,6 @@ class PendingBatches:
         """Take all batches of a partition."""
         return self.queues.pop(partition, deque())
 
-    def clear(self) -> None:
-        """Drop all batches."""
-        self.queues.clear()
-
     def take_overdue(self, due_before_s: float) -> list[Batch]:
         """Take the batches whose first record was due before this time."""
         overdue = []
@@ -110,7 +106,6 @@ class Connection:
         in_flight: unanswered requests, oldest first: time of sending, and batches; a metadata or
             coordinator request has no batches.
         pending: full batches that wait for room.
-        open_batch_waits: whether the producer's ready open batch waits for room here.
         waiting: muted partitions that wait for room to send a batch again.
         is_open: False while the connection is lost.
         is_congested: whether its socket has not taken all of the newest request yet.
@@ -127,7 +122,6 @@ class Connection:
         "is_open",
         "is_wanted",
         "max_in_flight",
-        "open_batch_waits",
         "pending",
         "producer",
         "waiting",
@@ -140,7 +134,6 @@ class Connection:
         self.in_flight: deque[tuple[float, list[Batch]]] = deque()
         self.pending = PendingBatches()
         self.waiting: list[MutedPartition] = []
-        self.open_batch_waits = False
         self.is_open = True
         self.is_congested = False
         self.is_wanted = False
@@ -162,7 +155,7 @@ class Connection:
     def has_waiting(self) -> bool:
         """True when batches or a successor wait for room here."""
         return (
-            self.open_batch_waits
+            self.producer.waits_at is self
             or bool(self.waiting)
             or bool(self.pending.queues)
             or self.has_successor
@@ -180,6 +173,8 @@ class Producer:
     Attributes:
         opened: index of the open batch's first record, which is the number of sealed records.
         section: the section of the open batch's records; the next batch takes the next section.
+        waits_at: where the ready open batch waits: for room on a connection, with a muted
+            partition, or for the next transaction; None while it does not wait.
         full_records: number of records that fit into the open batch.
         full_s: when the first record that no longer fits into the open batch is due.
         ready_s: when the open batch is ready: full, or lingered long enough.
@@ -220,6 +215,7 @@ class Producer:
         "section",
         "spread",
         "transactions",
+        "waits_at",
     )
 
     def __init__(
@@ -239,6 +235,7 @@ class Producer:
         self.opened = 0
         self.buffered_bytes = 0
         self.blocked = False
+        self.waits_at: WaitingPlace | None = None
         self.name = name
         self.id_state = id_state
         self.transactions = transactions
@@ -326,10 +323,6 @@ def _sticky_partitions(pattern: ProducerPattern, partitions: range, index: int) 
         yield rng.randrange(partitions.start, partitions.stop)
 
 
-def _by_first(batch: Batch) -> int:
-    return batch.first
-
-
 class MutedPartition:
     """One partition of one producer that takes no batches directly.
 
@@ -338,19 +331,16 @@ class MutedPartition:
     idempotent producer stay in order.
 
     Attributes:
-        again: batches to send again, in the order of their records.
-        pending: full batches that were never sent, in order.
+        pending: batches to send, in the order of their records: first those to send again, and
+            then full ones that were never sent.
         under_way: the batch that was sent again and has no answer yet.
         not_before_s: earliest time of the next retry.
         scheduled_s: when the delivery looks at this partition next.
         turns: number of looks in a row without an open connection to the leader.
-        open_batch_waits: whether the producer's ready open batch waits here, too.
     """
 
     __slots__ = (
-        "again",
         "not_before_s",
-        "open_batch_waits",
         "partition",
         "pending",
         "producer",
@@ -362,29 +352,34 @@ class MutedPartition:
     def __init__(self, producer: Producer, partition: int) -> None:
         self.producer = producer
         self.partition = partition
-        self.again: list[Batch] = []
         self.pending: deque[Batch] = deque()
         self.under_way: Batch | None = None
         self.not_before_s = 0.0
         self.scheduled_s = 0.0
         self.turns = 0
-        self.open_batch_waits = False
         for connection in producer.connections.values():
             self.pending.extend(connection.pending.take_partition(partition))
-            if connection.open_batch_waits and producer.partition == partition:
-                connection.open_batch_waits = False
-                self.open_batch_waits = True
+            if producer.waits_at is connection and producer.partition == partition:
+                producer.waits_at = self
 
     def put_back(self, batch: Batch) -> None:
         """Put back a failed batch, to be sent again."""
         if self.under_way is batch:
             self.under_way = None
-        insort(self.again, batch, key=_by_first)
+        insort(self.pending, batch, key=lambda each: each.first)
+
+    @property
+    def again(self) -> list[Batch]:
+        """The batches to send again."""
+        return [batch for batch in self.pending if batch.trouble is not None]
 
     def take_overdue(self, due_before_s: float) -> list[Batch]:
         """Take out the batches whose first record was due before this time."""
-        overdue = [b for b in (*self.again, *self.pending) if b.due_s < due_before_s]
+        overdue = [b for b in self.pending if b.due_s < due_before_s]
         if overdue:
-            self.again = [b for b in self.again if b.due_s >= due_before_s]
             self.pending = deque(b for b in self.pending if b.due_s >= due_before_s)
         return overdue
+
+
+WaitingPlace = Connection | MutedPartition | Transactions
+"""A place where batches wait: they have an attribute `pending`."""

@@ -155,7 +155,7 @@ def _records_waiting(producer: Producer, leaders: Sequence[int]) -> Counter[int]
         found[broker] += connection.pending.records
         found[broker] += sum(b.records for _, batches in connection.in_flight for b in batches)
     for partition, muted in producer.muted.items():
-        found[leaders[partition]] += sum(b.records for b in (*muted.again, *muted.pending))
+        found[leaders[partition]] += sum(b.records for b in muted.pending)
     return +found
 
 

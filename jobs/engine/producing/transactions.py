@@ -88,7 +88,6 @@ class Transactions:
         not_before_s: earliest time of the next request.
         scheduled_s: when the delivery looks at it next.
         pending: full batches for the next transaction, in order.
-        open_batch_waits: whether the ready open batch of the producer waits for the next one, too.
     """
 
     __slots__ = (
@@ -101,7 +100,6 @@ class Transactions:
         "is_ending",
         "is_failed",
         "not_before_s",
-        "open_batch_waits",
         "partitions",
         "pending",
         "request_in_flight",
@@ -115,7 +113,6 @@ class Transactions:
         self.coordinator: int | None = coordinator
         self._duration_s = duration_s
         self.pending: deque[Batch] = deque()
-        self.open_batch_waits = False
         self.request_in_flight: CoordinatorRequest | None = None
         self.requested_broker = coordinator
         self.failures = 0
