@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.engine.batches.sections import PlainSection
+from jobs.engine.batches.sections import Section
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.delivery import Action, Delivery, Produce, Replace
 from jobs.engine.producing.producer import Connection, Producer
@@ -61,7 +61,7 @@ class DrivenDelivery:
             producer = Producer(
                 index,
                 pattern,
-                PlainSection(b"", ends, ends),
+                Section(b"", ends, ends),
                 range(len(leaders)),
                 EvenSchedule(rate, 0.0),
                 id_state=ProducerIdState(index) if pattern.options.enable_idempotence else None,

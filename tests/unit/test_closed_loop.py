@@ -117,10 +117,10 @@ def test_a_library_gets_records_as_long_as_it_has_room() -> None:
 
 
 def _section() -> Any:
-    from jobs.engine.batches.sections import PlainSection
+    from jobs.engine.batches.sections import Section
 
     ends = [100 * records for records in range(17)]
-    return PlainSection(b"x" * 1_600, ends, ends)
+    return Section(b"x" * 1_600, ends, ends)
 
 
 # --- configuration and tables ------------------------------------------------

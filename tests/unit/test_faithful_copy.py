@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from jobs.engine.batches.sections import PlainSection
+from jobs.engine.batches.sections import Section
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.delivery import Delivery, Produce
 from jobs.engine.producing.producer import Producer
@@ -76,7 +76,7 @@ def offered(producers: int, pattern: ProducerPattern) -> Counter[str]:
     ends = [n * pattern.message_bytes for n in range(pattern.records_per_full_batch + 1)]
     for index in range(producers):
         own_id = ProducerIdState(index) if pattern.options.enable_idempotence else None
-        section = PlainSection(b"", ends, ends)
+        section = Section(b"", ends, ends)
         times = schedule_of(pattern, index, 0.0)
         made = Producer(index, pattern, section, range(PARTITIONS), times, id_state=own_id)
         delivery.add(made, range(BROKERS))

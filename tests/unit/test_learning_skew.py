@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load_workload
-from jobs.engine.batches.sections import PlainSection
+from jobs.engine.batches.sections import Section
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
 from jobs.features.learn.learning import workload_text
@@ -160,7 +160,7 @@ def test_a_copy_of_skewed_traffic_loads_and_offers_the_skew(tmp_path: Path) -> N
     patterns = {each.part: each for each in load_workload(str(file)).pattern(1, 3).parts}
     assert patterns["even"].producer.options.partition_skew == 0.0
     producer = patterns["uneven"].producer
-    section = PlainSection(b"", [0, 1_000], [0, 1_000])
+    section = Section(b"", [0, 1_000], [0, 1_000])
     chosen: Counter[int] = Counter()
     for index in range(patterns["uneven"].producers):
         schedule = EvenSchedule(producer.rate_records_per_s, 0.0)

@@ -54,7 +54,7 @@ def test_every_length_is_a_valid_batch(message_bytes: int, compression: str) -> 
 
 def test_an_idempotent_producers_stamp_is_in_the_header() -> None:
     pool = BatchPool(_pattern())
-    header, body = pool.take(pool.sections[0], 3, 0, 77, 5, 1_000)
+    header, body = pool.take(pool.sections[0], 3, 0, (77, 5, 1_000))
     batch = DefaultRecordBatch(bytes(header) + bytes(body))
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 5, 1_000)
     assert batch.validate_crc()

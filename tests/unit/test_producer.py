@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engine.batches.sections import PlainSection
+from jobs.engine.batches.sections import Section
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
 from metrics.traffic.clients import ProducerOptions, exponent_of, largest_over_mean, zipf_weights
@@ -21,7 +21,7 @@ from tests.support.patterns import plan, producer_pattern
 def _producer(rate: float = 1_000.0, full: int = 16, index: int = 0, **options: Any) -> Producer:
     pattern = producer_pattern(1_000, rate, **options)
     ends = [1_000 * records for records in range(full + 1)]
-    section, schedule = PlainSection(b"", ends, ends), EvenSchedule(rate, 100.0)
+    section, schedule = Section(b"", ends, ends), EvenSchedule(rate, 100.0)
     return Producer(index, pattern, section, range(30), schedule)
 
 

@@ -25,10 +25,10 @@ from kafka import codec
 
 from jobs.engine.batches.messages import Message, Messages, MessagesError, read_messages
 from jobs.engine.batches.sections import (
+    NO_STAMP,
     RECORDS_MAX,
     CompressedSection,
     Encoded,
-    PlainSection,
     Section,
     batch_of,
     encode,
@@ -50,35 +50,20 @@ class Codec:
     Attributes:
         number: value of the lowest three bits of a batch's attributes.
         encode: compresses data at a level.
-        is_installed: returns whether its library is installed.
         package: name of the package to install.
+        is_installed: returns whether its library is installed.
         level: level from `ProducerOptions`; None for a codec without levels.
     """
 
     number: int
     encode: Callable[[bytes, int], bytes]
-    is_installed: Callable[[], bool]
     package: str = ""
+    is_installed: Callable[[], bool] = lambda: True
     level: int | None = None
 
     def compress(self, data: bytes) -> bytes:
         """Compress encoded records to the bytes that follow the batch header."""
         return self.encode(data, self.level or 0)
-
-
-def _plain(data: bytes, _level: int) -> bytes:
-    return data
-
-
-def _gzip(data: bytes, level: int) -> bytes:
-    return gzip.compress(
-        data, level, mtime=0
-    )  # without a time, so that equal pools have equal bytes
-
-
-def _snappy(data: bytes, _level: int) -> bytes:
-    encoded: bytes = codec.snappy_encode(data)
-    return encoded
 
 
 def _lz4(data: bytes, level: int) -> bytes:
@@ -92,16 +77,15 @@ def _zstd(data: bytes, level: int) -> bytes:
     return encoded
 
 
-def _always() -> bool:
-    return True
-
-
 CODECS: Mapping[str, Codec] = {
-    "none": Codec(0, _plain, _always),
-    "gzip": Codec(1, _gzip, _always),
-    "snappy": Codec(2, _snappy, codec.has_snappy, "python-snappy"),
-    "lz4": Codec(3, _lz4, codec.has_lz4, "lz4"),
-    "zstd": Codec(4, _zstd, codec.has_zstd, "zstandard"),
+    "none": Codec(0, lambda data, _level: data),
+    # Without a time, so that equal pools have equal bytes.
+    "gzip": Codec(1, functools.partial(gzip.compress, mtime=0)),
+    "snappy": Codec(
+        2, lambda data, _level: bytes(codec.snappy_encode(data)), "python-snappy", codec.has_snappy
+    ),
+    "lz4": Codec(3, _lz4, "lz4", codec.has_lz4),
+    "zstd": Codec(4, _zstd, "zstandard", codec.has_zstd),
 }
 """Name of a codec, as in `compression.type` → codec."""
 
@@ -190,10 +174,8 @@ class BatchPool:
         records, payload_bytes, raw, sent = self._totals
         self.mean_payload_bytes = payload_bytes / records
         self.compression_ratio = raw / sent
-        for section, following in zip(
-            self.sections, [*self.sections[1:], self.sections[0]], strict=True
-        ):
-            section.following = following
+        for place, section in enumerate(self.sections):
+            self.sections[place - 1].following = section
 
     def __len__(self) -> int:
         return len(self.sections)
@@ -207,9 +189,7 @@ class BatchPool:
         section: Section,
         records: int,
         base_timestamp_ms: int,
-        producer_id: int = -1,
-        epoch: int = -1,
-        sequence: int = -1,
+        stamp: tuple[int, int, int] = NO_STAMP,
         is_transactional: bool = False,
     ) -> tuple[bytes, memoryview]:
         """A batch to send: its header, and its records without a copy.
@@ -217,12 +197,12 @@ class BatchPool:
         Args:
             records: a count that `section.fitting` returns.
             base_timestamp_ms: create time of its first record [ms since the epoch].
-            producer_id, epoch, sequence: stamp of an idempotent producer; -1 without one.
+            stamp: producer id, epoch and sequence of an idempotent producer.
             is_transactional: whether it belongs to its producer's transaction.
         """
         last_ms = base_timestamp_ms + int((records - 1) * self._interval_ms)
         times = (base_timestamp_ms, last_ms)
-        return batch_of(section, records, times, producer_id, epoch, sequence, is_transactional)
+        return batch_of(section, records, times, stamp, is_transactional)
 
     # --- what goes in -------------------------------------------------------
 
@@ -331,7 +311,11 @@ class BatchPool:
     def _section(self, encoded: Encoded) -> Section:
         section: Section
         if self._codec.number == 0:
-            section = self._plain(encoded)
+            # Sections with equal message sizes share their ends, to save memory.
+            ends = (encoded.ends, encoded.payload_ends)
+            if ends != self._last_ends:
+                self._last_ends = ends
+            section = Section(encoded.data, *self._last_ends)
         else:
             bodies = {
                 count: self._codec.compress(encoded.data[: encoded.ends[count]])
@@ -347,13 +331,6 @@ class BatchPool:
         )
         self._totals = [total + each for total, each in zip(self._totals, amounts, strict=True)]
         return section
-
-    def _plain(self, encoded: Encoded) -> Section:
-        """A plain section; sections with equal message sizes share their ends, to save memory."""
-        ends = (encoded.ends, encoded.payload_ends)
-        if ends != self._last_ends:
-            self._last_ends = ends
-        return PlainSection(encoded.data, *self._last_ends)
 
 
 @functools.lru_cache(maxsize=2)

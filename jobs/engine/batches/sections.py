@@ -23,7 +23,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -66,14 +65,13 @@ def _moves_past(size: int) -> tuple[Sequence[int], ...]:
     zeros = bytes(size)
     of_none = crc32c(zeros)
     of_bit = [crc32c(zeros, 1 << bit) ^ of_none for bit in range(_BITS)]
-    return tuple(_table(of_bit[start : start + 8]) for start in range(0, _BITS, 8))
-
-
-def _table(of_bit: Sequence[int]) -> Sequence[int]:
-    table = array("L", [0])
-    for moved in of_bit:
-        table.extend([each ^ moved for each in table])
-    return table
+    tables = []
+    for start in range(0, _BITS, 8):
+        table = array("L", [0])
+        for moved in of_bit[start : start + 8]:
+            table.extend([each ^ moved for each in table])
+        tables.append(table)
+    return tuple(tables)
 
 
 RECORDS_MAX = 200_000
@@ -152,8 +150,8 @@ def encode(
     return Encoded(data, ends, payload_ends, message)
 
 
-class Section(Protocol):
-    """The records of one full batch, of which a batch takes some or all.
+class Section:
+    """The records of one full batch, of which a batch takes some or all; here uncompressed.
 
     Attributes:
         full_records: number of records in a full batch.
@@ -162,35 +160,15 @@ class Section(Protocol):
         tail: checksum of a full batch's body, made at its first use where the body is large enough.
     """
 
-    full_records: int
-    codec: int
-    following: Section
-    tail: Tail | None
-
-    def fitting(self, records: int) -> int:
-        """Largest record count of a batch in this section that is not above `records`."""
-        ...
-
-    def body(self, records: int) -> memoryview:
-        """Bytes after the header of a batch of so many records, without a copy."""
-        ...
-
-    def size_of(self, records: int) -> int:
-        """Size of a batch of so many records, header included [B]."""
-        ...
-
-    def payload_of(self, records: int) -> int:
-        """Payload of so many records, keys and values [B]."""
-        ...
-
-
-class PlainSection:
-    """Uncompressed records; see `Section`."""
-
     codec = 0
     __slots__ = ("_data", "_ends", "_payload_ends", "following", "full_records", "tail")
 
-    def __init__(self, data: bytes, ends: Sequence[int], payload_ends: Sequence[int]) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        ends: Sequence[int] | Mapping[int, int],
+        payload_ends: Sequence[int],
+    ) -> None:
         self._data = memoryview(data)
         self._ends = ends
         self._payload_ends = payload_ends
@@ -199,70 +177,54 @@ class PlainSection:
         self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
-        """Largest record count of a batch; see `Section`."""
+        """Largest record count of a batch in this section that is not above `records`."""
         return min(records, self.full_records)
 
     def body(self, records: int) -> memoryview:
-        """Bytes after the header; see `Section`."""
+        """Bytes after the header of a batch of so many records, without a copy."""
         return self._data[: self._ends[records]]
 
     def size_of(self, records: int) -> int:
-        """Size of a batch [B]; see `Section`."""
+        """Size of a batch of so many records, header included [B]."""
         return BATCH_HEADER_BYTES + self._ends[records]
 
     def payload_of(self, records: int) -> int:
-        """Payload of a batch [B]; see `Section`."""
+        """Payload of so many records, keys and values [B]."""
         return self._payload_ends[records]
 
 
-class CompressedSection:
-    """Records compressed once for each of several record counts; see `Section`."""
+class CompressedSection(Section):
+    """Records compressed once for each of several record counts."""
 
-    __slots__ = (
-        "_bodies",
-        "_counts",
-        "_payload_ends",
-        "codec",
-        "following",
-        "full_records",
-        "tail",
-    )
+    __slots__ = ("_bodies", "_counts", "codec")
 
     def __init__(
         self, codec: int, bodies: Mapping[int, bytes], payload_ends: Sequence[int]
     ) -> None:
+        super().__init__(b"", {count: len(body) for count, body in bodies.items()}, payload_ends)
         self.codec = codec
         self._counts = sorted(bodies)
         self._bodies = {count: memoryview(body) for count, body in bodies.items()}
-        self._payload_ends = payload_ends
         self.full_records = self._counts[-1]
-        self.following: Section = self
-        self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
-        """Largest record count of a batch; see `Section`."""
+        """Largest record count for which there is a body, or the smallest one."""
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 
     def body(self, records: int) -> memoryview:
-        """Bytes after the header; see `Section`."""
+        """Bytes after the header of a batch of so many records, without a copy."""
         return self._bodies[records]
 
-    def size_of(self, records: int) -> int:
-        """Size of a batch [B]; see `Section`."""
-        return BATCH_HEADER_BYTES + len(self._bodies[records])
 
-    def payload_of(self, records: int) -> int:
-        """Payload of a batch [B]; see `Section`."""
-        return self._payload_ends[records]
+NO_STAMP = (-1, -1, -1)
+"""The stamp of a batch whose producer is not idempotent."""
 
 
 def batch_of(
     section: Section,
     records: int,
     timestamps_ms: tuple[int, int],
-    producer_id: int = -1,
-    epoch: int = -1,
-    sequence: int = -1,
+    stamp: tuple[int, int, int] = NO_STAMP,
     is_transactional: bool = False,
 ) -> tuple[bytes, memoryview]:
     """A batch to send: its header, and its records without a copy.
@@ -270,24 +232,17 @@ def batch_of(
     Args:
         records: a count that `section.fitting` returns.
         timestamps_ms: create times of its first and last record [ms since the epoch].
-        producer_id, epoch, sequence: stamp of an idempotent producer; -1 without one.
+        stamp: producer id, epoch and sequence of an idempotent producer.
         is_transactional: whether it belongs to its producer's transaction.
     """
     body = section.body(records)
     attributes = section.codec | _TRANSACTIONAL if is_transactional else section.codec
-    after = _AFTER_CRC.pack(
-        attributes, records - 1, *timestamps_ms, producer_id, epoch, sequence, records
-    )
+    after = _AFTER_CRC.pack(attributes, records - 1, *timestamps_ms, *stamp, records)
     length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
     if records < section.full_records or len(body) < TAIL_BYTES_MIN:
         checksum = crc32c(body, crc32c(after))
     else:
-        checksum = _checksum_of_full(section, after, body)
+        if section.tail is None:
+            section.tail = Tail(body)
+        checksum = section.tail.after(after)
     return _UP_TO_CRC.pack(0, length, -1, _MAGIC, checksum) + after, body
-
-
-def _checksum_of_full(section: Section, after: bytes, body: memoryview) -> int:
-    """CRC-32C of what follows the CRC in a full batch: the rest of the header, and the records."""
-    if section.tail is None:
-        section.tail = Tail(body)
-    return section.tail.after(after)

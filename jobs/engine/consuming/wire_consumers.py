@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
 from jobs.engine.consuming.ledger import GroupLedger, Position, consumer_report
 from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
-from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
-from jobs.engine.network.reopening import Reopener
+from jobs.engine.network.reopening import Reopener, Waker
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.transport import Transport
 from jobs.engine.network.versions import FETCH
-from jobs.engine.task.client import Targets
+from jobs.engine.task.client import Targets, opener_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
@@ -29,43 +26,6 @@ _CHECK_INTERVAL_S = 0.1
 _LOOK_EVERY = 3
 _LEAVE_S = 10.0
 _LOOK_UP_S = 1.0
-
-
-class Waker:
-    """A pipe that a selector listens to; `wake` may be called from any thread."""
-
-    def __init__(self) -> None:
-        self._out, self._in = os.pipe()
-        os.set_blocking(self._out, False)
-        os.set_blocking(self._in, False)
-        self._closed = False
-
-    def fileno(self) -> int:
-        """The descriptor that the selector listens to."""
-        return self._out
-
-    def wake(self) -> None:
-        """Make the selector return."""
-        if not self._closed:
-            try:
-                os.write(self._in, b"x")
-            except BlockingIOError:
-                return  # full of wake-ups already
-
-    def clear(self) -> None:
-        """Read all wake-ups."""
-        while True:
-            try:
-                if not os.read(self._out, 4_096):
-                    return
-            except BlockingIOError:
-                return
-
-    def close(self) -> None:
-        """Close both ends; later wake-ups do nothing."""
-        self._closed = True
-        os.close(self._out)
-        os.close(self._in)
 
 
 class WireConsumers:
@@ -87,7 +47,7 @@ class WireConsumers:
         self._ledgers: dict[int, GroupLedger] = {}
         self._readers: list[Reader] = []
         self._channels: dict[Key, FetchChannel] = {}
-        self._reopener = Reopener(self._open_all)
+        self._reopener = Reopener(opener_of(plan, self._options, (FETCH,)))
         self._sockets.call_when_readable(self._reopener.fileno(), self._take_changes)
         self._window = NOT_YET
         self._next_check_s = 0.0
@@ -122,20 +82,12 @@ class WireConsumers:
         plan, options = self._plan, self._options
         readers = {reader.member.name: reader for reader in self._readers}
         wanted = [(name, broker) for name in readers for broker in plan.brokers]
-        for key, transport in self._open_all(wanted).items():
+        for key, transport in opener_of(plan, options, (FETCH,))(wanted).items():
             encoder = FetchEncoder(plan.partitions, plan.client_id(key[0]), options)
             reader = readers[key[0]]
             channel = FetchChannel(key, reader, encoder, plan.partitions, options.check_crcs)
             self._channels[key] = channel
             self._sockets.add(channel, transport)
-
-    def _open_all(self, wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        plan, own = self._plan, self._options
-        buffers = SocketBuffers(own.send_buffer_bytes, own.receive_buffer_bytes)
-        options = dict(plan.client_options)
-        return open_connections(
-            wanted, plan.brokers, options, plan.connect_timeout_s, buffers, apis=(FETCH,)
-        )
 
     def run(
         self,

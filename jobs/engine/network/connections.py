@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,30 +101,11 @@ _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
 """Share of a session's lifetime after which a successor of the connection is opened: at random in
 this range, so that the connections of a load do not log in at the same moment."""
+SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
 ]
-
-
-@dataclass(frozen=True)
-class SocketBuffers:
-    """Sizes of a socket's buffers; -1 leaves a size to the kernel's tuning [B].
-
-    They are set before the connection is made, as the TCP window depends on them.
-    """
-
-    send_bytes: int = -1
-    receive_bytes: int = -1
-
-    @property
-    def options(self) -> list[tuple[int, int, int]]:
-        """The arguments of `setsockopt`."""
-        sizes = ((socket.SO_SNDBUF, self.send_bytes), (socket.SO_RCVBUF, self.receive_bytes))
-        return [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
-
-
-KERNEL_TUNED = SocketBuffers()
 
 
 class BrokerConnectError(RedlineError):
@@ -164,7 +144,7 @@ def open_connections(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
-    buffers: SocketBuffers = KERNEL_TUNED,
+    buffers: SocketBuffers = (-1, -1),
     rng: random.Random | None = None,
     apis: Collection[Api] = (),
 ) -> dict[Key, Transport]:
@@ -178,7 +158,8 @@ def open_connections(
         brokers: broker id → (host, port).
         options: connection options of kafka-python, as `Security.client_kwargs` gives them.
         timeout_s: time without a new connection after which a broker counts as silent [s].
-        buffers: sizes of the sockets' buffers.
+        buffers: sizes of the sockets' buffers for sending and receiving; -1 leaves a size to the
+            kernel's tuning [B].
         rng: the source of the jitter; one that the first of the connections seeds by default.
         apis: the requests that will be sent over the connections.
 
@@ -188,8 +169,7 @@ def open_connections(
         ConfigError: a broker does not know one of `apis` in the engine's version, or a file of the
             security options cannot be used.
     """
-    kind = functools.partial(_Opener, buffers=buffers, apis=apis)
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, kind, True, rng)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, apis, True, buffers, rng)
     if refused:
         for transport in opened.values():
             transport.close()
@@ -211,8 +191,7 @@ def refusals_of(
         ConfigError: a file of the security options cannot be used.
     """
     wanted = [("redline-check", broker) for broker in brokers]
-    kind = functools.partial(_ProbingOpener, apis=(PRODUCE,))
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, kind, False)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, (PRODUCE,), False)
     for transport in opened.values():
         transport.close()
     return {broker: str(error) for (_, broker), error in refused.items()}
@@ -227,8 +206,9 @@ def _open_all(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
-    kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any], random.Random], _Opener],
+    apis: Collection[Api],
     needs_all: bool,
+    buffers: SocketBuffers = (-1, -1),
     rng: random.Random | None = None,
 ) -> tuple[_Opened, _Refused]:
     """Open connections, those to each broker at its own pace; see `_Opening`."""
@@ -240,7 +220,7 @@ def _open_all(
         # One look-up for each host, whose answer serves all connections to it.
         resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
         rng = rng or random.Random(repr(wanted[:1]))
-        opener = kind(net, resolved, options, rng)
+        opener = _Opener(net, resolved, options, rng, buffers, apis, probes=not needs_all)
         opening = _Opening(net, opener, wanted, brokers, timeout_s, needs_all, rng)
         opening.run()
     except BaseException:
@@ -309,7 +289,8 @@ class _Opening:
         """Start what is due, and return when to look again [s]."""
         now_s, next_s = self._clock(), math.inf
         for broker, pacer in self._active():
-            if now_s >= self._end_s and broker not in self._running_brokers():
+            running = {attempt.key[1] for attempt in self._running.values()}
+            if now_s >= self._end_s and broker not in running:
                 place = broker_words(broker, self._brokers[broker])
                 passed_s = now_s - self._began_s
                 text = f"{place}: no connection was opened within {passed_s:.0f} s"
@@ -319,9 +300,6 @@ class _Opening:
                 self._start(attempt, broker, now_s)
             next_s = min(next_s, pacer.next_s())
         return next_s
-
-    def _running_brokers(self) -> set[int]:
-        return {attempt.key[1] for attempt in self._running.values()}
 
     def _start(self, attempt: Attempt, broker: int, now_s: float) -> None:
         deadline_s = min(now_s + self._timeout_s, self._end_s)
@@ -381,7 +359,12 @@ class _Opening:
 
 
 class _Opener:
-    """An opener of connections with the same options."""
+    """An opener of connections with the same options.
+
+    Args:
+        probes: whether it also sends a request, to check that the listener serves it. Otherwise a
+            producer's schedule decides when the first request is sent.
+    """
 
     def __init__(
         self,
@@ -389,14 +372,20 @@ class _Opener:
         resolved: Mapping[Address, Resolved],
         options: Mapping[str, Any],
         rng: random.Random,
-        buffers: SocketBuffers = KERNEL_TUNED,
-        apis: Collection[Api] = (),
+        buffers: SocketBuffers,
+        apis: Collection[Api],
+        *,
+        probes: bool,
     ) -> None:
         self._net = net
+        self._probes = probes
         self._apis = apis
         self._rng = rng
         self._resolved = resolved
-        self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
+        # They are set before the connection is made, as the TCP window depends on them.
+        sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), buffers, strict=True)
+        sized = [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
+        self._socket_options = [*_SOCKET_OPTIONS, *sized]
         self._options = options
         # One context for all, as reading the system's certificates takes long.
         self._tls = tls_context(options)
@@ -418,14 +407,18 @@ class _Opener:
                     self._net, self._resolved[address], self._socket_options, deadline_s
                 )
                 closing.callback(sock.close)
-                transport = self._transport(sock, address[0])
+                kind = TcpLink
+                if self._tls is not None:
+                    kind = functools.partial(TlsLink, ssl_context=self._tls)
+                transport = kind(self._net, sock, host=address[0])
                 closing.callback(transport.abort)
                 if isinstance(transport._sock, ssl.SSLSocket):
                     await self._shake_hands(transport._sock, deadline_s)
                 connection.connection_made(transport)
                 await connection.initialize(timeout_at=deadline_s)
                 await connection
-                await self._probe(connection)
+                if self._probes and not connection.sasl_enabled:
+                    await _probe(connection)
             except Exception as error:
                 text = f"{where}: {explain_refusal(error, self._options)}"
                 for each in (error, *error.args):  # kafka-python's errors wrap those of sockets
@@ -437,14 +430,6 @@ class _Opener:
                 raise ConfigError(f"{where} {mismatch}")
             closing.pop_all()
             return _take_over(self._net, connection, transport, self._rng.uniform(*_RETIRE_SHARES))
-
-    def _transport(self, sock: socket.socket, host: str) -> Any:
-        if self._tls is None:
-            return TcpLink(self._net, sock, host=host)
-        return TlsLink(self._net, sock, host=host, ssl_context=self._tls)
-
-    async def _probe(self, connection: Any) -> None:
-        """Do nothing, as a producer's schedule decides when its first request is sent."""
 
     async def _shake_hands(self, sock: ssl.SSLSocket, deadline_s: float) -> None:
         """Do the TLS handshake as kafka-python does, but with a deadline for a silent peer."""
@@ -461,18 +446,16 @@ class _Opener:
                 raise kafka_errors.KafkaTimeoutError("no end of the TLS handshake")
 
 
-class _ProbingOpener(_Opener):
-    """An opener that also sends a request, to check that the listener serves it."""
+async def _probe(connection: Any) -> None:
+    """Send a request without a login.
 
-    async def _probe(self, connection: Any) -> None:
-        if connection.sasl_enabled:
-            return
-        # A listener that requires a login answers ApiVersions without one, and then disconnects.
-        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        try:
-            await connection.send_request(request)
-        except kafka_errors.KafkaConnectionError as error:
-            raise LoginRequiredError from error
+    A listener that requires a login answers ApiVersions without one, and then disconnects.
+    """
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    try:
+        await connection.send_request(request)
+    except kafka_errors.KafkaConnectionError as error:
+        raise LoginRequiredError from error
 
 
 @contextmanager

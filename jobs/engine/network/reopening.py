@@ -1,13 +1,13 @@
-"""Reopening of lost connections, on threads outside of the event loop."""
+"""Reopening of lost connections, on threads outside of the event loop, which a pipe wakes."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.transport import Transport
@@ -19,6 +19,38 @@ Opener = Callable[[Sequence[Key]], Mapping[Key, Transport]]
 _BACKOFF_MIN_S = 0.05
 _BACKOFF_MAX_S = 1.0
 _AT_ONCE = 64
+
+
+class Waker:
+    """A pipe that a selector listens to; `wake` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)
+        self._closed = False
+
+    def fileno(self) -> int:
+        """The descriptor that the selector listens to."""
+        return self._out
+
+    def wake(self) -> None:
+        """Make the selector return."""
+        if not self._closed:
+            with suppress(BlockingIOError):  # full of wake-ups already
+                os.write(self._in, b"x")
+
+    def clear(self) -> None:
+        """Read all wake-ups."""
+        with suppress(BlockingIOError):
+            while os.read(self._out, 65_536):
+                continue
+
+    def close(self) -> None:
+        """Close both ends; later wake-ups do nothing."""
+        self._closed = True
+        os.close(self._out)
+        os.close(self._in)
 
 
 class Reopener:
@@ -42,12 +74,11 @@ class Reopener:
         self._requested: set[Key] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
+        self._waker = Waker()
 
     def fileno(self) -> int:
         """The descriptor that is readable when `take` has connections to return."""
-        return self._wake_read
+        return self._waker.fileno()
 
     def request(self, key: Key) -> None:
         """Request this connection as soon as possible; a second request does nothing."""
@@ -63,8 +94,7 @@ class Reopener:
 
     def take(self) -> list[tuple[Key, Transport]]:
         """Take the connections opened since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 65_536)
+        self._waker.clear()
         taken = []
         while not self._opened.empty():
             key, transport = self._opened.get()
@@ -80,8 +110,7 @@ class Reopener:
             wanted.put(None)
         for _, transport in self.take():
             transport.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        self._waker.close()
 
     # --- in the thread of a broker ------------------------------------------
 
@@ -113,5 +142,5 @@ class Reopener:
             else:
                 for item in opened.items():
                     self._opened.put(item)
-                os.write(self._wake_write, b"x")
+                self._waker.wake()
         return True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import sleep, time
 from typing import Protocol
 
-from jobs.engine.network.transport import Buffer, Dropper, Transport, drop_bytes
+from jobs.engine.network.transport import Buffer, PlainTransport, Transport, drop_bytes
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
@@ -190,7 +190,7 @@ class Sockets:
                     continue
                 self._receive(channel, transport)
                 if channel.transport is not None:
-                    self._await_rest(channel, channel.transport)
+                    _await_rest(channel, channel.transport)
 
     def _receive_once(self, channel: Channel, transport: Transport, before_s: float) -> None:
         """Receive what fits into the buffer, for a channel without `skippable` bytes.
@@ -232,28 +232,26 @@ class Sockets:
             if size == 0:
                 self.lose(channel, "ConnectionClosed")
                 return
-            self._arrived(channel, size, dropper is not None)
+            now = self._clock()
+            channel.peeks = dropper is not None
+            if dropper:
+                channel.skip(size, now)
+            data = _NOTHING if dropper else self._buffer[:size]
+            self._owner.handle_received(channel, data, now)
             left -= size
             if size < wanted or not (dropper or _dropper_of(channel, transport)):
                 return
 
-    @staticmethod
-    def _await_rest(channel: Channel, transport: Transport) -> None:
-        """Wake up for bytes that will be dropped only when all of them, or many, are there."""
-        dropper = transport.dropper
-        size = channel.skippable if _dropper_of(channel, transport) else 1
-        if dropper and size != channel.awaited:
-            channel.awaited = size
-            dropper.await_bytes(size)
 
-    def _arrived(self, channel: Channel, size: int, were_dropped: bool) -> None:
-        now = self._clock()
-        channel.peeks = were_dropped
-        if were_dropped:
-            channel.skip(size, now)
-        self._owner.handle_received(channel, _NOTHING if were_dropped else self._buffer[:size], now)
+def _await_rest(channel: Channel, transport: Transport) -> None:
+    """Wake up for bytes that will be dropped only when all of them, or many, are there."""
+    dropper = transport.dropper
+    size = channel.skippable if _dropper_of(channel, transport) else 1
+    if dropper and size != channel.awaited:
+        channel.awaited = size
+        dropper.await_bytes(size)
 
 
-def _dropper_of(channel: Channel, transport: Transport) -> Dropper | None:
+def _dropper_of(channel: Channel, transport: Transport) -> PlainTransport | None:
     """The dropper for the next bytes; None where they are too few, or need parsing."""
     return transport.dropper if channel.skippable >= _WORTH_A_CALL_BYTES else None

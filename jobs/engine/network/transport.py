@@ -15,9 +15,8 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from metrics.common.errors import RedlineError
 
@@ -28,7 +27,6 @@ FRAME_BYTES_MAX = 100 * 2**20
 socket.request.max.bytes. It also detects other servers, as "HTTP" reads as a size of 1.2 GB."""
 
 Buffer = bytes | bytearray | memoryview
-Answer = TypeVar("Answer")
 
 _MALFORMED = (
     *(struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError),
@@ -41,24 +39,17 @@ class AnswerFormatError(RedlineError):
     """An answer of a broker that does not follow Kafka's protocol."""
 
 
-def answer_of(what: str) -> Callable[[Callable[[Buffer], Answer]], Callable[[Buffer], Answer]]:
-    """Wrap a codec so that its only error is `AnswerFormatError`.
+@contextmanager
+def answer_of(what: str, frame: Buffer) -> Iterator[None]:
+    """Within the block, the only error of a codec that reads the frame is `AnswerFormatError`.
 
     Args:
-        what: content of the answer that it reads, for people.
+        what: content of the answer, for people.
     """
-
-    def safe(decode: Callable[[Buffer], Answer]) -> Callable[[Buffer], Answer]:
-        @wraps(decode)
-        def decoded(frame: Buffer) -> Answer:
-            try:
-                return decode(frame)
-            except _MALFORMED as error:
-                raise unreadable(what, frame, error) from error
-
-        return decoded
-
-    return safe
+    try:
+        yield
+    except _MALFORMED as error:
+        raise unreadable(what, frame, error) from error
 
 
 def unreadable(what: str, frame: Buffer, error: Exception) -> AnswerFormatError:
@@ -145,24 +136,24 @@ _TIMESPEC = struct.Struct("@ll")
 _STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
-class Transport(Protocol):
+class Transport:
     """A connected, authenticated, non-blocking transport to one broker, for use in a selector.
 
     Attributes:
+        sock: the socket, for the kernel's figures of it.
         retire_s: when a successor has to replace it, as the broker ends its session soon
             afterwards; infinite for a session without an end, on the monotonic clock [s].
     """
 
-    retire_s: float
+    __slots__ = ("retire_s", "sock")
 
-    @property
-    def sock(self) -> socket.socket:
-        """The socket, for the kernel's figures of it."""
-        ...
+    def __init__(self, sock: socket.socket, retire_s: float = math.inf) -> None:
+        self.sock = sock
+        self.retire_s = retire_s
 
     def fileno(self) -> int:
         """The socket's file descriptor."""
-        ...
+        return self.sock.fileno()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
         """Send as much as fits, in order; returns the number of bytes taken.
@@ -172,7 +163,7 @@ class Transport(Protocol):
         Raises:
             OSError: the connection is lost.
         """
-        ...
+        raise NotImplementedError
 
     def receive_into(self, buffer: memoryview) -> int | None:
         """Receive the bytes that have arrived; the buffer holds `TLS_RECORD_BYTES` at least.
@@ -182,11 +173,11 @@ class Transport(Protocol):
         Raises:
             OSError: the connection is lost.
         """
-        ...
+        raise NotImplementedError
 
     def stamp_arrivals(self) -> bool:
         """Have the kernel note when bytes arrive; False where it cannot."""
-        ...
+        return False
 
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
         """Do what `receive_into` does, and return when the last of the bytes arrived, too.
@@ -196,37 +187,19 @@ class Transport(Protocol):
         Raises:
             OSError: the connection is lost.
         """
-        ...
+        return self.receive_into(buffer), 0.0
 
     @property
-    def dropper(self) -> Dropper | None:
-        """Drops bytes that need no parsing; None where all bytes have to be received."""
-        ...
+    def dropper(self) -> PlainTransport | None:
+        """Drops arrived bytes that need no parsing; None where all bytes have to be received."""
+        return None
 
     def close(self) -> None:
         """Close the socket; does nothing when it is closed."""
-        ...
+        self.sock.close()
 
 
-class Dropper(Protocol):
-    """A part of a transport that drops arrived bytes without copying them."""
-
-    def discard(self, size: int) -> int | None:
-        """Drop at most `size` of the bytes that have arrived.
-
-        Returns what `Transport.receive_into` does.
-
-        Raises:
-            OSError: the connection is lost.
-        """
-        ...
-
-    def await_bytes(self, size: int) -> None:
-        """Wake a selector only when about so many bytes have arrived, or the end of the stream."""
-        ...
-
-
-class PlainTransport:
+class PlainTransport(Transport):
     """A transport over a plain TCP socket.
 
     Linux drops arrived bytes without copying them (MSG_TRUNC, tcp(7)); on other systems the flag
@@ -234,16 +207,8 @@ class PlainTransport:
     memory.
     """
 
-    __slots__ = ("retire_s", "sock")
+    __slots__ = ()
     _nowhere = memoryview(mmap.mmap(-1, _DISCARD_BYTES))
-
-    def __init__(self, sock: socket.socket, retire_s: float = math.inf) -> None:
-        self.sock = sock
-        self.retire_s = retire_s
-
-    def fileno(self) -> int:
-        """The socket's file descriptor."""
-        return self.sock.fileno()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
         """Send all buffers, at most 1,024, by one system call."""
@@ -281,19 +246,24 @@ class PlainTransport:
         return size, 0.0
 
     @property
-    def dropper(self) -> Dropper | None:
+    def dropper(self) -> PlainTransport | None:
         """This transport on Linux; None on other systems."""
         return self if _IS_LINUX else None
 
     def discard(self, size: int) -> int | None:
-        """Drop bytes by one system call."""
+        """Drop at most `size` of the bytes that have arrived, by one system call.
+
+        Returns what `receive_into` does.
+        """
         try:
             return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
         except (BlockingIOError, InterruptedError):
             return None
 
     def await_bytes(self, size: int) -> None:
-        """Set the low-water mark (SO_RCVLOWAT) to at most a small part of the receive buffer.
+        """Wake a selector only when about so many bytes have arrived, or the end of the stream.
+
+        The low-water mark (SO_RCVLOWAT) is at most a small part of the receive buffer.
 
         Bytes that wait in the buffer reduce the TCP window, which a long link needs completely; and
         for a mark above half of the buffer the kernel would enlarge it.
@@ -303,29 +273,19 @@ class PlainTransport:
             size = max(1, min(size, held // _WAITING_PARTS))
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
-    def close(self) -> None:
-        """Close the socket."""
-        self.sock.close()
 
-
-class TlsTransport:
+class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
     A record that OpenSSL encrypted and the socket did not take must be offered again with the same
     bytes, in a piece of at least the same length. So callers continue with the bytes that were not
     taken, and `joined` makes the same pieces of them again.
+
+    OpenSSL reads the socket itself and ignores the kernel's times, and bytes have to be decrypted
+    to find the end of a record, so none are dropped.
     """
 
-    __slots__ = ("retire_s", "sock")
-    dropper = None  # bytes have to be decrypted to find the end of a record
-
-    def __init__(self, sock: ssl.SSLSocket, retire_s: float = math.inf) -> None:
-        self.sock = sock
-        self.retire_s = retire_s
-
-    def fileno(self) -> int:
-        """The socket's file descriptor."""
-        return self.sock.fileno()
+    __slots__ = ()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
         """Encrypt and send until all bytes are taken or the socket is full."""
@@ -362,18 +322,6 @@ class TlsTransport:
             if size < TLS_RECORD_BYTES:
                 break
         return received
-
-    def stamp_arrivals(self) -> bool:
-        """Return False, as OpenSSL reads the socket and ignores stamps."""
-        return False
-
-    def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
-        """Decrypt what has arrived, at a time that is not known."""
-        return self.receive_into(buffer), 0.0
-
-    def close(self) -> None:
-        """Close the socket without TLS's close_notify, as the broker does not need it."""
-        self.sock.close()
 
 
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from kafka.errors import for_code
@@ -39,9 +38,9 @@ from jobs.engine.network.versions import (
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     METADATA,
+    Api,
 )
 from jobs.engine.producing.transactions import (
-    AddPartitions,
     CoordinatorRequest,
     EndTransaction,
     FindCoordinator,
@@ -60,26 +59,32 @@ class ProducerIdError(RedlineError):
     """A producer got no producer id from a broker."""
 
 
+def _framed(kind: Any, api: Api, client_id: str, correlation_id: int, **fields: Any) -> bytes:
+    request = kind(version=api.version, **fields)
+    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    return bytes(request.encode(framed=True, header=True))
+
+
+def _decoded(kind: Any, api: Api, frame: Buffer) -> Any:
+    return kind.decode(bytes(frame), version=api.version, header=True)
+
+
 def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int) -> bytes:
     """Encode a request for the leaders of the partitions of these topics."""
-    request = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-        allow_auto_topic_creation=False,
-        version=METADATA.version,
-    )
-    return _framed(request, client_id, correlation_id)
+    named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    fields = {"topics": named, "allow_auto_topic_creation": False}
+    return _framed(MetadataRequest, METADATA, client_id, correlation_id, **fields)
 
 
-@answer_of("leaders")
 def leaders_in(frame: Buffer) -> dict[tuple[str, int], int]:
     """(Topic, partition) → broker id of its leader, for the partitions that have one."""
-    response = MetadataResponse.decode(bytes(frame), version=METADATA.version, header=True)
-    return {
-        (topic.name, partition.partition_index): partition.leader_id
-        for topic in response.topics
-        for partition in topic.partitions
-        if partition.error_code == 0 and partition.leader_id >= 0
-    }
+    with answer_of("leaders", frame):
+        return {
+            (topic.name, partition.partition_index): partition.leader_id
+            for topic in _decoded(MetadataResponse, METADATA, frame).topics
+            for partition in topic.partitions
+            if partition.error_code == 0 and partition.leader_id >= 0
+        }
 
 
 @dataclass(frozen=True)
@@ -101,23 +106,18 @@ def init_request(
     client_id: str, correlation_id: int, transactional: TransactionalId | None = None
 ) -> bytes:
     """Encode a request for a producer id, and with transactions for its next epoch."""
-    request = InitProducerIdRequest(
-        transactional_id=None if transactional is None else transactional.name,
-        transaction_timeout_ms=(
-            TRANSACTION_TIMEOUT_MS if transactional is None else transactional.timeout_ms
-        ),
-        version=INIT_PRODUCER_ID.version,
-    )
-    return _framed(request, client_id, correlation_id)
+    name, timeout_ms = None, TRANSACTION_TIMEOUT_MS
+    if transactional is not None:
+        name, timeout_ms = transactional.name, transactional.timeout_ms
+    fields = {"transactional_id": name, "transaction_timeout_ms": timeout_ms}
+    return _framed(InitProducerIdRequest, INIT_PRODUCER_ID, client_id, correlation_id, **fields)
 
 
-@answer_of("a producer id")
 def init_answer(frame: Buffer) -> tuple[int, int, int]:
     """Error code, producer id and epoch of an answer to `init_request`."""
-    response = InitProducerIdResponse.decode(
-        bytes(frame), version=INIT_PRODUCER_ID.version, header=True
-    )
-    return response.error_code, response.producer_id, response.producer_epoch
+    with answer_of("a producer id", frame):
+        response = _decoded(InitProducerIdResponse, INIT_PRODUCER_ID, frame)
+        return response.error_code, response.producer_id, response.producer_epoch
 
 
 def coordinator_request(
@@ -133,26 +133,31 @@ def coordinator_request(
         producer: producer id and epoch.
         partitions: the partitions of all topics, for their names.
     """
-    name = transactional.name
+    name, client_id = transactional.name, transactional.client_id
     if isinstance(request, FindCoordinator):
         return find_request(transactional, correlation_id)
     if isinstance(request, RenewEpoch):
-        return init_request(transactional.client_id, correlation_id, transactional)
-    message: Any
+        return init_request(client_id, correlation_id, transactional)
     if isinstance(request, EndTransaction):
-        message = EndTxnRequest(
+        return _framed(
+            EndTxnRequest,
+            END_TXN,
+            client_id,
+            correlation_id,
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             committed=request.is_commit,
-            version=END_TXN.version,
         )
-        return _framed(message, transactional.client_id, correlation_id)
     by_topic: dict[str, list[int]] = {}
     for number in request.partitions:
         topic, partition = partitions.of(number)
         by_topic.setdefault(topic, []).append(partition)
-    message = AddPartitionsToTxnRequest(
+    return _framed(
+        AddPartitionsToTxnRequest,
+        ADD_PARTITIONS_TO_TXN,
+        client_id,
+        correlation_id,
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1],
@@ -160,67 +165,48 @@ def coordinator_request(
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=each)
             for topic, each in by_topic.items()
         ],
-        version=ADD_PARTITIONS_TO_TXN.version,
     )
-    return _framed(message, transactional.client_id, correlation_id)
 
 
-def coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
+def coordinator_answer(frame: Buffer, request: CoordinatorRequest) -> tuple[int, tuple[int, int]]:
     """Error code, and the broker id of a coordinator, or producer id and epoch, as requested.
 
     Raises:
         AnswerFormatError: the frame is not such an answer.
     """
-    return answer_of("a transaction")(partial(_coordinator_answer, request))(frame)
-
-
-def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
-    data = bytes(frame)
-    if isinstance(request, FindCoordinator):
-        code, broker, _address = find_answer(frame)
-        return code, (broker, -1)
-    if isinstance(request, RenewEpoch):
-        code, producer_id, epoch = init_answer(frame)
-        return code, (producer_id, epoch)
-    if isinstance(request, EndTransaction):
-        ended = EndTxnResponse.decode(data, version=END_TXN.version, header=True)
-        return ended.error_code, (-1, -1)
-    assert isinstance(request, AddPartitions), "there is no other request"
-    added = AddPartitionsToTxnResponse.decode(
-        data, version=ADD_PARTITIONS_TO_TXN.version, header=True
-    )
-    codes = [
-        each.partition_error_code
-        for topic in added.results_by_topic_v3_and_below
-        for each in topic.results_by_partition
-    ]
-    # The code "not attempted" does not state the cause, so any other code goes before it.
-    wrong = sorted(filter(None, codes), key=lambda code: code == _NOT_ATTEMPTED)
-    return wrong[0] if wrong else 0, (-1, -1)
+    with answer_of("a transaction", frame):
+        if isinstance(request, FindCoordinator):
+            code, broker, _address = find_answer(frame)
+            return code, (broker, -1)
+        if isinstance(request, RenewEpoch):
+            code, producer_id, epoch = init_answer(frame)
+            return code, (producer_id, epoch)
+        if isinstance(request, EndTransaction):
+            return _decoded(EndTxnResponse, END_TXN, frame).error_code, (-1, -1)
+        codes = [
+            each.partition_error_code
+            for topic in _decoded(
+                AddPartitionsToTxnResponse, ADD_PARTITIONS_TO_TXN, frame
+            ).results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        ]
+        # The code "not attempted" does not state the cause, so any other code goes before it.
+        wrong = sorted(filter(None, codes), key=lambda code: code == _NOT_ATTEMPTED)
+        return wrong[0] if wrong else 0, (-1, -1)
 
 
 def find_request(transactional: TransactionalId, correlation_id: int) -> bytes:
     """Encode a request for the broker that coordinates the transactions of this producer."""
-    request = FindCoordinatorRequest(
-        key=transactional.name,
-        key_type=CoordinatorType.TRANSACTION.value,
-        version=FIND_COORDINATOR.version,
-    )
-    return _framed(request, transactional.client_id, correlation_id)
+    fields = {"key": transactional.name, "key_type": CoordinatorType.TRANSACTION.value}
+    client_id = transactional.client_id
+    return _framed(FindCoordinatorRequest, FIND_COORDINATOR, client_id, correlation_id, **fields)
 
 
-@answer_of("a coordinator")
 def find_answer(frame: Buffer) -> tuple[int, int, Address]:
     """Error code, broker id and its (host, port) in an answer to `find_request`."""
-    response = FindCoordinatorResponse.decode(
-        bytes(frame), version=FIND_COORDINATOR.version, header=True
-    )
-    return response.error_code, response.node_id, (response.host, response.port)
-
-
-def _framed(request: Any, client_id: str, correlation_id: int) -> bytes:
-    request.with_header(correlation_id=correlation_id, client_id=client_id)
-    return bytes(request.encode(framed=True, header=True))
+    with answer_of("a coordinator", frame):
+        response = _decoded(FindCoordinatorResponse, FIND_COORDINATOR, frame)
+        return response.error_code, response.node_id, (response.host, response.port)
 
 
 def request_producer_ids(
@@ -364,26 +350,37 @@ class _Preparation:
         """Send over all connections, and return the answers without a retriable error."""
         answers: dict[str, Answer] = {}
         open_answers = set(transports)
-        with selectors.DefaultSelector() as selector:
-            for name, transport in transports.items():
-                self._send(transport, requests[name])
-                selector.register(transport, selectors.EVENT_READ, (name, FrameReader()))
-            buffer = memoryview(bytearray(_RECEIVE_BYTES))
-            while open_answers:
-                self.check_time(deadline_s, len(open_answers))
-                for key, _ in selector.select(_POLL_S):
-                    name, reader = key.data
-                    for frame in self._frames(transports[name], reader, buffer):
-                        answer = read(frame)
-                        open_answers.discard(name)
-                        if answer[0] == 0:
-                            answers[name] = answer
-                        elif not for_code(answer[0]).retriable:
-                            raise ProducerIdError(
-                                f"a broker refused a {self.thing} with "
-                                f"{for_code(answer[0]).__name__}; expected {self.right}"
-                            )
+        buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        try:
+            with selectors.DefaultSelector() as selector:
+                for name, transport in transports.items():
+                    transport.send([requests[name]])
+                    selector.register(transport, selectors.EVENT_READ, (name, FrameReader()))
+                while open_answers:
+                    self.check_time(deadline_s, len(open_answers))
+                    for key, _ in selector.select(_POLL_S):
+                        name, reader = key.data
+                        size = transports[name].receive_into(buffer)
+                        if size == 0:
+                            raise ConnectionError
+                        for frame in reader.feed(buffer[:size]) if size else ():
+                            answer = read(frame)
+                            open_answers.discard(name)
+                            if answer[0] == 0:
+                                answers[name] = answer
+                            elif not for_code(answer[0]).retriable:
+                                raise self._refused(answer[0])
+        except OSError as error:
+            raise ProducerIdError(
+                f"a broker closed the connection instead of sending a {self.thing}; expected an "
+                "answer; see the brokers' logs"
+            ) from error
         return answers
+
+    def _refused(self, code: int) -> ProducerIdError:
+        return ProducerIdError(
+            f"a broker refused a {self.thing} with {for_code(code).__name__}; expected {self.right}"
+        )
 
     def check_time(self, deadline_s: float, missing: int) -> None:
         """Check that the deadline has not passed.
@@ -395,26 +392,3 @@ class _Preparation:
             raise ProducerIdError(
                 f"{missing} producers got no {self.thing} in time; expected {self.remedy}"
             )
-
-    def _frames(
-        self, transport: Transport, reader: FrameReader, buffer: memoryview
-    ) -> Iterable[memoryview]:
-        try:
-            size = transport.receive_into(buffer)
-        except OSError as error:
-            raise self._closed() from error
-        if size == 0:
-            raise self._closed()
-        return reader.feed(buffer[:size]) if size else ()
-
-    def _send(self, transport: Transport, request: bytes) -> None:
-        try:
-            transport.send([request])
-        except OSError as error:
-            raise self._closed() from error
-
-    def _closed(self) -> ProducerIdError:
-        return ProducerIdError(
-            f"a broker closed the connection instead of sending a {self.thing}; expected an "
-            "answer; see the brokers' logs"
-        )

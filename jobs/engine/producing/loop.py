@@ -14,16 +14,15 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from jobs.engine.batches.pool import BatchPool, pool_of
-from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
-from jobs.engine.network.versions import REGISTRATION, Api, apis_of_producers
+from jobs.engine.network.versions import REGISTRATION, apis_of_producers
 from jobs.engine.producing.account import Account, producer_report
 from jobs.engine.producing.control_requests import (
     Registered,
@@ -38,7 +37,7 @@ from jobs.engine.producing.protocol import ProduceEncoder, ProducerIdState
 from jobs.engine.producing.retries import Metadata
 from jobs.engine.producing.schedule import Schedule, schedule_for
 from jobs.engine.producing.transactions import Transactions
-from jobs.engine.task.client import AcknowledgedOffsets
+from jobs.engine.task.client import AcknowledgedOffsets, opener_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -164,7 +163,7 @@ class WireLoop:
         opener: Opener | None = None,
     ) -> None:
         self._producer_ids = producer_ids or {}
-        self._opener = opener or opener_of(plan)
+        self._opener = opener or opener_of_producers(plan)
         self._plan = plan
         self._driver = driver
         self._task = task
@@ -320,24 +319,11 @@ class WireLoop:
         self._watch.look()
 
 
-def opener_of(plan: TrialPlan, apis: Collection[Api] | None = None) -> Opener:
-    """An opener of connections with the options of this plan's producers.
-
-    Args:
-        apis: the requests that will be sent; by default those of the engine's producers.
-    """
+def opener_of_producers(plan: TrialPlan) -> Opener:
+    """An opener of connections for the engine's producers of this plan."""
     options = plan.pattern.producer.options
-    if apis is None:
-        apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
-    buffers = SocketBuffers(options.send_buffer_bytes, options.receive_buffer_bytes)
-
-    def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        options = dict(plan.client_options)
-        return open_connections(
-            wanted, plan.brokers, options, plan.connect_timeout_s, buffers, apis=apis
-        )
-
-    return opener
+    apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
+    return opener_of(plan, options, apis)
 
 
 class WireProducers:
@@ -356,7 +342,7 @@ class WireProducers:
         wanted = [
             (plan.producer_name(index), broker) for index in hosted for broker in plan.brokers
         ]
-        self._transports = dict(opener_of(plan)(wanted))
+        self._transports = dict(opener_of_producers(plan)(wanted))
         if plan.pattern.producer.options.has_transactions:
             self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
         elif plan.pattern.producer.options.enable_idempotence:
@@ -420,7 +406,7 @@ def await_markers(plan: TrialPlan, task: int) -> None:
     """
     names = [plan.producer_name(index) for index in plan.producers_of(task)]
     wanted = [(name, broker) for name in names for broker in plan.brokers]
-    transports = opener_of(plan, REGISTRATION)(wanted)
+    transports = opener_of(plan, plan.pattern.producer.options, REGISTRATION)(wanted)
     try:
         registered_at_brokers(plan, task, transports)
     finally:

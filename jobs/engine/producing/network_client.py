@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from jobs.engine.batches.pool import BatchPool
+from jobs.engine.batches.sections import NO_STAMP
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
@@ -169,14 +170,10 @@ class NetworkClient:
         is_transactional = connection.producer.transactions is not None
         wire = []
         for batch in action.batches:
-            timestamp_ms = int((batch.due_s + offset_s) * 1000)
-            if batch.stamp is None or state is None:
-                header, body = take(batch.section, batch.records, timestamp_ms)
-            else:
+            at_ms, stamp = int((batch.due_s + offset_s) * 1000), NO_STAMP
+            if state is not None and batch.stamp is not None:
                 stamp = (state.producer_id, *batch.stamp)
-                header, body = take(
-                    batch.section, batch.records, timestamp_ms, *stamp, is_transactional
-                )
+            header, body = take(batch.section, batch.records, at_ms, stamp, is_transactional)
             wire.append((batch.partition, header, body))
         channel.correlation_id += 1
         buffers = channel.encoder.encode(channel.correlation_id, wire)
@@ -211,7 +208,7 @@ class NetworkClient:
             if request is None:
                 delivery.handle_metadata(connection, self._leaders_in(frame), now)
             else:
-                code, answer = coordinator_answer(request, frame)
+                code, answer = coordinator_answer(frame, request)
                 delivery.handle_coordinator_response(connection, code, answer, now)
 
     def _leaders_in(self, frame: memoryview) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The interface of every client: what it does for one task of a trial.
+"""The interface of every client: what it does for one task of a trial. Its connections.
 
 The offsets up to which consumers read. Consumers read while the producers' tasks wait for their
 last acknowledgements. Then all tasks gather once more, and consumers know up to which offsets
@@ -10,11 +10,17 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from jobs.engine.network.connections import open_connections
+from jobs.engine.network.pacing import Key
+from jobs.engine.network.reopening import Opener
+from jobs.engine.network.transport import Transport
+from jobs.engine.network.versions import Api
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
+from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 from metrics.trial.task import TaskReport
 
 Targets = Callable[[], Mapping[int, int] | None]
@@ -114,3 +120,25 @@ class AcknowledgedOffsets:
             partition: end + total[first + partition]
             for partition, end in self._plan.end_offsets.items()
         }
+
+
+def opener_of(
+    plan: TrialPlan, options: ProducerOptions | ConsumerOptions, apis: Collection[Api]
+) -> Opener:
+    """An opener of connections to the plan's brokers for clients with these options.
+
+    Args:
+        apis: the requests that will be sent.
+    """
+
+    def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
+        return open_connections(
+            wanted,
+            plan.brokers,
+            dict(plan.client_options),
+            plan.connect_timeout_s,
+            (options.send_buffer_bytes, options.receive_buffer_bytes),
+            apis=apis,
+        )
+
+    return opener
