@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from jobs.engine.producing.schedule import Schedule, schedule_for
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
@@ -55,6 +56,15 @@ def pattern(
         phases,
         consumers or ConsumerOptions(),
     )
+
+
+def schedule_of(
+    producer: ProducerPattern, index: int, start_s: float, ramp_up_s: float = 0.0
+) -> Schedule:
+    """The schedule of one of several producers with this pattern."""
+    phases = Phases(warmup_s=60.0, measure_s=60.0, ramp_up_s=ramp_up_s)
+    whole = dataclasses.replace(pattern(), producer=producer, phases=phases)
+    return schedule_for(whole, index, start_s)
 
 
 def plan(**fields: Any) -> TrialPlan:

@@ -14,14 +14,13 @@ from jobs.engine.producing.delivery import Delivery, Produce
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.protocol import ProducerIdState
 from jobs.engine.producing.retries import Metadata
-from jobs.engine.producing.schedule import schedule_of
 from jobs.engine.task.window import Window
 from jobs.features.learn.survey import Bounds, Surveyor
 from jobs.features.learn.topics import matching_topics
 from metrics.features.learn.keys import learned_part
 from metrics.features.learn.parts import NOW, TopicPart, parts_of
 from metrics.traffic.clients import ProducerPattern
-from tests.support.patterns import producer_pattern
+from tests.support.patterns import producer_pattern, schedule_of
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
     BROKERS,

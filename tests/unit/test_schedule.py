@@ -17,10 +17,9 @@ from jobs.engine.producing.schedule import (
     Pace,
     PacedSchedule,
     due_between,
-    schedule_of,
 )
 from metrics.traffic.clients import ProducerPattern
-from tests.support.patterns import producer_pattern
+from tests.support.patterns import producer_pattern, schedule_of
 
 START_S = 50.0
 

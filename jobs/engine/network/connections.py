@@ -407,7 +407,7 @@ class _Opener:
                     self._net, self._resolved[address], self._socket_options, deadline_s
                 )
                 closing.callback(sock.close)
-                kind = TcpLink
+                kind: Callable[..., TcpLink | TlsLink] = TcpLink
                 if self._tls is not None:
                     kind = functools.partial(TlsLink, ssl_context=self._tls)
                 transport = kind(self._net, sock, host=address[0])

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kafka.errors import for_code
 
 from jobs.engine.producing.account import Account
-from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, KeySpread, Trouble
+from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
 from jobs.engine.producing.producer import Connection, MutedPartition, Producer, WaitingPlace
 from jobs.engine.producing.retries import (
     DUPLICATE_SEQUENCE,
@@ -398,7 +398,8 @@ class Delivery:
         """Count what is missing at the end of a window."""
         self.update_silence(now)
         self._reach.close(self.producers, self._leaders)
-        unsent = sum(self._generator_backlog(producer) for producer in self.producers)
+        leaders, end_s = self._leaders, self._account.window.end_s
+        unsent = sum(each.own_backlog(leaders[each.partition], end_s) for each in self.producers)
         self._account.counts.unsent_own_records = unsent
 
     def close(self, now: float) -> None:
@@ -443,20 +444,6 @@ class Delivery:
                 self._account.count_duplicates(producer.index, partition, 1)
         self._transacting.clear()
 
-    def _generator_backlog(self, producer: Producer) -> int:
-        """Records that were due and not sent, with no cause other than the generator."""
-        connection = producer.connections[self._leaders[producer.partition]]
-        if producer.blocked or producer.partition in producer.muted:
-            return 0
-        if producer.transactions is not None and producer.transactions.is_ending:
-            return 0
-        if connection.pending or not connection.has_room:
-            return 0
-        end_s = self._account.window.end_s
-        if producer.ready_s > end_s:
-            return 0
-        return producer.records_due_between(producer.due_s(producer.opened), end_s)
-
     # --- sending for the first time -----------------------------------------
 
     def _schedule(self, producer: Producer, at_s: float) -> None:
@@ -483,7 +470,7 @@ class Delivery:
                 if producer.spread is None:
                     batches = [producer.seal(records, now)]
                 else:
-                    batches = self._divide(producer, producer.spread, connection, records, now)
+                    batches = producer.divide(records, now, self._leaders, connection.broker)
                 producer.waits_at = None
                 if not producer.closed_loop:
                     self._account.count_late(now - ready_s, records, now)
@@ -541,43 +528,13 @@ class Delivery:
                 batches.append(producer.seal(records, now))
             else:
                 taken = {each.partition for each in batches}
-                batches += self._divide(producer, producer.spread, connection, records, now, taken)
+                batches += producer.divide(records, now, self._leaders, connection.broker, taken)
             producer.waits_at = None
             if producer.transactions is not None:
                 producer.transactions.unsettled += 1
             self._schedule(producer, producer.ready_s)
         self._unblock(producer)
         return self._send(connection, batches, now) if batches else None
-
-    def _divide(
-        self,
-        producer: Producer,
-        spread: KeySpread,
-        connection: Connection,
-        records: int,
-        now: float,
-        taken: Set[int] = frozenset(),
-    ) -> list[Batch]:
-        """Seal the records of the open batch as one batch for each partition that gets some.
-
-        The partitions are those that the broker of this connection leads, which always includes
-        that of the open batch.
-
-        Args:
-            taken: partitions that have a batch in the request already.
-        """
-        led = [
-            each
-            for each in spread.partitions
-            if self._leaders[each] == connection.broker
-            and each not in producer.muted
-            and each not in taken
-        ]
-        batches = []
-        for partition, share in spread.shares(records, led).items():
-            producer.partition = partition
-            batches.append(producer.seal(producer.section.fitting(share), now))
-        return batches
 
     def _unblock(self, producer: Producer) -> None:
         """Resume a blocked producer whose memory has room again."""

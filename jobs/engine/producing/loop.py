@@ -202,8 +202,7 @@ class WireLoop:
             Reopener(self._opener),
             self._clock,
             wall_offset_s,
-            pattern.options.acks != "0",
-            pattern.options.transaction_timeout_ms,
+            pattern.options,
         )
         for index in hosted:
             self._add_producer(index, start_s)

@@ -30,6 +30,7 @@ from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 from jobs.engine.producing.transactions import CoordinatorRequest
 from jobs.engine.task.plan import Partitions
+from metrics.traffic.clients import ProducerOptions
 
 _RECEIVE_BYTES = 262_144
 
@@ -66,8 +67,6 @@ class NetworkClient:
     Args:
         wall_offset_s: what to add to the clock for seconds since the epoch.
         reopener: opens lost connections again.
-        is_answered: whether brokers answer produce requests.
-        transaction_timeout_ms: transaction timeout of the producers [ms].
     """
 
     def __init__(
@@ -78,8 +77,7 @@ class NetworkClient:
         reopener: Reopener,
         clock: Callable[[], float],
         wall_offset_s: float,
-        is_answered: bool,
-        transaction_timeout_ms: int,
+        options: ProducerOptions,
     ) -> None:
         self._delivery = delivery
         self._pool = pool
@@ -87,8 +85,8 @@ class NetworkClient:
         self._reopener = reopener
         self._clock = clock
         self._wall_offset_s = wall_offset_s
-        self._is_answered = is_answered
-        self._transaction_timeout_ms = transaction_timeout_ms
+        self._is_answered = options.acks != "0"
+        self._transaction_timeout_ms = options.transaction_timeout_ms
         self._channels: dict[Connection, ProducerChannel] = {}
         self._by_key: dict[Key, ProducerChannel] = {}
         self.sockets = Sockets(self, clock, _RECEIVE_BYTES)

@@ -9,7 +9,7 @@ import itertools
 import random
 from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from jobs.engine.batches.sections import Section
 from jobs.engine.producing.batch import Batch, KeySpread
@@ -278,6 +278,50 @@ class Producer:
             self.partition = next(self._next_partition)
         self._open()
         return batch
+
+    def divide(
+        self,
+        records: int,
+        now: float,
+        leaders: Sequence[int],
+        broker: int,
+        taken: Set[int] = frozenset(),
+    ) -> list[Batch]:
+        """Seal the records of the open batch as one batch for each partition that gets some.
+
+        The partitions are those that this broker leads, which always includes that of the open
+        batch. Only for producers with a `spread`.
+
+        Args:
+            leaders: broker id that leads partition 0, 1, 2, …
+            taken: partitions that have a batch in the request already.
+        """
+        spread = self.spread
+        assert spread is not None, "batches choose their partitions"
+        led = [
+            each
+            for each in spread.partitions
+            if leaders[each] == broker and each not in self.muted and each not in taken
+        ]
+        batches = []
+        for partition, share in spread.shares(records, led).items():
+            self.partition = partition
+            batches.append(self.seal(self.section.fitting(share), now))
+        return batches
+
+    def own_backlog(self, leader: int, end_s: float) -> int:
+        """Number of records that were due and not sent, with no cause other than the generator.
+
+        Args:
+            leader: broker id that leads the open batch's partition.
+        """
+        connection = self.connections[leader]
+        is_held = self.transactions is not None and self.transactions.is_ending
+        if self.blocked or self.partition in self.muted or is_held:
+            return 0
+        if connection.pending or not connection.has_room or self.ready_s > end_s:
+            return 0
+        return self.records_due_between(self.due_s(self.opened), end_s)
 
     def withdraw(self) -> None:
         """Take back all records of a producer that has not begun."""

@@ -258,33 +258,15 @@ class EndingSchedule:
 
     def due_until(self, at_s: float) -> int:
         """Number of records due at or before this time."""
-        return self._records if at_s == math.inf else self._least(self._whole.due_until(at_s))
+        return min(self._records, _ENDLESS if at_s == math.inf else self._whole.due_until(at_s))
 
     def due_before(self, at_s: float) -> int:
         """Number of records due before this time."""
-        return self._records if at_s == math.inf else self._least(self._whole.due_before(at_s))
-
-    def _least(self, records: int) -> int:
-        return min(self._records, records)
+        return min(self._records, _ENDLESS if at_s == math.inf else self._whole.due_before(at_s))
 
 
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
-    """The schedule of one producer of a trial; see `schedule_of`."""
-    phases, producer = pattern.phases, pattern.producer
-    if pattern.profile is not None:
-        pace = ProfilePace(producer.rate_records_per_s, pattern.profile, phases.warmup_s)
-        return PacedSchedule(pace, _arrivals_of(producer, index), start_s)
-    return schedule_of(producer, index, start_s, phases.ramp_up_s, pattern.records_each)
-
-
-def schedule_of(
-    pattern: ProducerPattern,
-    index: int,
-    start_s: float,
-    ramp_up_s: float = 0.0,
-    records: int | None = None,
-) -> Schedule:
-    """The schedule of one of several producers.
+    """The schedule of one producer of a trial.
 
     All producers start and burst together. Within the time of a batch they are out of step, or
     their batches would all arrive at once.
@@ -292,22 +274,22 @@ def schedule_of(
     Args:
         index: index of the producer.
         start_s: when the load begins, on the engine's clock [s].
-        ramp_up_s: time in which the rate grows evenly from 0 [s].
-        records: number of records that it offers; None for no limit.
     """
-    whole = _endless(pattern, index, start_s, ramp_up_s)
+    phases, producer, options = pattern.phases, pattern.producer, pattern.producer.options
+    rate = producer.rate_records_per_s
+    if pattern.profile is not None:
+        profile_pace = ProfilePace(rate, pattern.profile, phases.warmup_s)
+        return PacedSchedule(profile_pace, _arrivals_of(producer, index), start_s)
+    if producer.closed_loop:
+        whole: Schedule = ClosedLoop(start_s)
+    elif options.arrivals == "fixed" and not phases.ramp_up_s:
+        whole = EvenSchedule(rate, start_s + _phase(producer, index) / rate)
+    else:
+        off_s = options.burst_off_s if options.arrivals == "bursts" else 0.0
+        pace = Pace(rate, phases.ramp_up_s, options.burst_on_s, off_s)
+        whole = PacedSchedule(pace, _arrivals_of(producer, index), start_s)
+    records = pattern.records_each
     return whole if records is None else EndingSchedule(whole, records)
-
-
-def _endless(pattern: ProducerPattern, index: int, start_s: float, ramp_up_s: float) -> Schedule:
-    rate, options = pattern.rate_records_per_s, pattern.options
-    if pattern.closed_loop:
-        return ClosedLoop(start_s)
-    if options.arrivals == "fixed" and not ramp_up_s:
-        return EvenSchedule(rate, start_s + _phase(pattern, index) / rate)
-    off_s = options.burst_off_s if options.arrivals == "bursts" else 0.0
-    pace = Pace(rate, ramp_up_s, options.burst_on_s, off_s)
-    return PacedSchedule(pace, _arrivals_of(pattern, index), start_s)
 
 
 def _phase(pattern: ProducerPattern, index: int) -> float:
