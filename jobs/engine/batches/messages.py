@@ -80,7 +80,8 @@ def read_messages(payload: Payload) -> list[bytes]:
             "file at the same path on every executor; put it there, or correct the path"
         ) from None
     is_prefixed = payload.messages_format == "length-prefixed"
-    found = _prefixed(path, data, is_whole) if is_prefixed else _lines(data, is_whole)
+    lines = data.split(b"\n")
+    found = _prefixed(path, data, is_whole) if is_prefixed else lines[: None if is_whole else -1]
     messages = [each for each in found if each][:MESSAGES_MAX]
     if not messages:
         raise MessagesError(
@@ -89,11 +90,6 @@ def read_messages(payload: Payload) -> list[bytes]:
             "length-prefixed; correct the file, or raise payload.pool_bytes"
         )
     return messages
-
-
-def _lines(data: bytes, is_whole: bool) -> list[bytes]:
-    lines = data.split(b"\n")
-    return lines if is_whole else lines[:-1]
 
 
 def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:

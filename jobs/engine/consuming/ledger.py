@@ -21,16 +21,14 @@ class Position:
     Attributes:
         offset: offset of the next record.
         high_watermark: end of what consumers may read, as the broker last reported it.
-        error: the broker's last error code, 0 for success.
     """
 
-    __slots__ = ("_began", "_records", "error", "high_watermark", "offset", "partition")
+    __slots__ = ("_began", "_records", "high_watermark", "offset", "partition")
 
     def __init__(self, partition: int, offset: int) -> None:
         self.partition = partition
         self.offset = offset
         self.high_watermark = offset
-        self.error = 0
         self._began = offset
         self._records = 0
 
@@ -63,7 +61,6 @@ class GroupLedger:
 
     Attributes:
         counts: counts of the members in this task.
-        throttle_ms: sum of the throttle times that brokers reported [ms].
         window: the measured window, once the load has a start.
     """
 
@@ -74,7 +71,6 @@ class GroupLedger:
     def _begin(self, window: Window, group: int, members: int) -> None:
         self.counts = GroupCounts(group, members)
         self.latency = TimeLog(self._interval_s)
-        self.throttle_ms = 0
         self._last_read_s: float | None = None
         self._read_ranges: list[ReadRange] = []
         self._lags: list[int] = []
@@ -123,34 +119,22 @@ class GroupLedger:
         self.latency.fold()
         owned, counts = list(positions), self.counts
         read_ranges = [*self._read_ranges, *(position.read_range() for position in owned)]
-        unread = _unread(owned, targets or {})
+        behind = {at.partition: (targets or {}).get(at.partition, 0) - at.offset for at in owned}
+        unread = {partition: records for partition, records in behind.items() if records > 0}
         points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
-        counts.throttle_ms = self.throttle_ms
         if self._last_read_s is not None:
             counts.last_read_s = self._last_read_s - self.window.start_s
         counts.lag_records = tuple(self._lags[:points])
         counts.unread_records = sum(unread.values())
-        counts.notes = _unread_notes(counts.group, unread)
-        read = tuple(
-            read_range for read_range in read_ranges if read_range.records or read_range.length
-        )
+        if unread:
+            text = (
+                f"consumer group {counts.group} had {counts.unread_records} acknowledged records "
+                f"unread at the end of the drain, in {len(unread)} partitions; the first is "
+                f"partition {min(unread)}"
+            )
+            counts.notes = (text,)
+        read = tuple(each for each in read_ranges if each.records or each.length)
         return GroupShare(counts, self.latency.histogram, read)
-
-
-def _unread(positions: Iterable[Position], targets: Mapping[int, int]) -> dict[int, int]:
-    """Partition → number of records between the position and the target, above 0 only."""
-    behind = {each.partition: targets.get(each.partition, 0) - each.offset for each in positions}
-    return {partition: records for partition, records in behind.items() if records > 0}
-
-
-def _unread_notes(group: int, unread: Mapping[int, int]) -> tuple[str, ...]:
-    if not unread:
-        return ()
-    text = (
-        f"consumer group {group} had {sum(unread.values())} acknowledged records unread at the end "
-        f"of the drain, in {len(unread)} partitions; the first is partition {min(unread)}"
-    )
-    return (text,)
 
 
 def consumer_report(

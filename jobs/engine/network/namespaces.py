@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -62,23 +62,21 @@ def inside(path: str) -> Iterator[Namespaces]:
     if not path:
         yield Namespaces(None, None)
         return
-    try:
-        there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _refused(path, error) from error
-    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with ExitStack() as closing:
         try:
+            there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            closing.callback(os.close, there)
+            home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+            closing.callback(os.close, home)
             enter(there)
         except OSError as error:
-            raise _refused(path, error) from error
-        try:
-            yield Namespaces(there, home)
-        finally:
-            enter(home)
-    finally:
-        os.close(there)
-        os.close(home)
+            raise ConfigError(
+                f"{os.uname().nodename} cannot enter the network namespace {path} "
+                f"({error.strerror}); expected one of this machine, and the rights of root; run "
+                "Spark's executors on the machine of the brokers, as root"
+            ) from error
+        closing.callback(enter, home)
+        yield Namespaces(there, home)
 
 
 def enter(descriptor: int) -> None:
@@ -116,11 +114,3 @@ def new_namespace() -> int:
 @cache
 def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
-
-
-def _refused(path: str, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"{os.uname().nodename} cannot enter the network namespace {path} ({error.strerror}); "
-        "expected one of this machine, and the rights of root; run Spark's executors on the "
-        "machine of the brokers, as root"
-    )

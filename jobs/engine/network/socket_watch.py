@@ -218,8 +218,9 @@ class SocketTally:
             return
         self._acked_bytes += last.acked_bytes - (first.acked_bytes if first else 0)
         for name in _COUNTERS:
-            grown = _growth(name, first, last)
-            if grown is not None:
+            end: int | None = getattr(last, name)
+            if end is not None:
+                grown = end - (getattr(first, name) or 0 if first else 0)
                 setattr(counts, name, (getattr(counts, name) or 0) + grown)
         self._last = None
 
@@ -275,7 +276,18 @@ class SocketWatch:
         sees_memory = self._looks % MEMORY_EVERY == 0
         self._looks += 1
         for each in self._watched:
-            self._look_at(each, sees_memory)
+            transport = each.channel.transport
+            if transport is not each.transport:
+                each.tally.renew()
+                each.transport = transport
+            info = None if transport is None else tcp_info(transport.sock)
+            if transport is None or info is None:
+                continue
+            each.tally.add(info, socket_memory(transport.sock) if sees_memory else None)
+            requests, waits = self._unanswered(each.channel)
+            counts = self._counts[each.broker]
+            counts.waiting_looks += waits
+            counts.unanswered_max = max(counts.unanswered_max, requests)
 
     def end(self, duration_s: float) -> dict[int, SocketCounts]:
         """End the window; returns broker id → counts, empty where the system reports none.
@@ -289,26 +301,6 @@ class SocketWatch:
             each.tally.end(duration_s)
         self._watched = []
         return {broker: counts for broker, counts in self._counts.items() if counts.looks}
-
-    def _look_at(self, each: _Watched, sees_memory: bool) -> None:
-        transport = each.channel.transport
-        if transport is not each.transport:
-            each.tally.renew()
-            each.transport = transport
-        info = None if transport is None else tcp_info(transport.sock)
-        if transport is None or info is None:
-            return
-        each.tally.add(info, socket_memory(transport.sock) if sees_memory else None)
-        requests, waits = self._unanswered(each.channel)
-        counts = self._counts[each.broker]
-        counts.waiting_looks += waits
-        counts.unanswered_max = max(counts.unanswered_max, requests)
-
-
-def _growth(name: str, first: TcpInfo | None, last: TcpInfo) -> int | None:
-    end: int | None = getattr(last, name)
-    begin: int = getattr(first, name) or 0 if first else 0
-    return None if end is None else end - begin
 
 
 def _chosen(choose: Callable[..., int], known: int | None, seen: int | None) -> int | None:

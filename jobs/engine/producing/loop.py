@@ -297,13 +297,10 @@ class WireLoop:
                 self._check(now)
                 self._next_check_s = now + _CHECK_INTERVAL_S
             wake_s = min(end_s, self._next_check_s, delivery.next_s)
-            network.sockets.wait(max(0.0, wake_s - now), self._gather_s(now))
-
-    def _gather_s(self, now: float) -> float:
-        """Time in which events may gather now [s]."""
-        if not self._delivery.may_gather(now):
-            return 0.0
-        return GATHER_S if self._network.sockets.are_stamped else GATHER_UNSTAMPED_S
+            gather_s = 0.0
+            if delivery.may_gather(now):
+                gather_s = GATHER_S if network.sockets.are_stamped else GATHER_UNSTAMPED_S
+            network.sockets.wait(max(0.0, wake_s - now), gather_s)
 
     def _check(self, now: float) -> None:
         account = self.account
@@ -345,19 +342,14 @@ class WireProducers:
         if plan.pattern.producer.options.has_transactions:
             self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
         elif plan.pattern.producer.options.enable_idempotence:
-            self._request_producer_ids()
+            brokers = sorted(plan.brokers)  # in turn, to spread the requests evenly
+            names = {index: plan.producer_name(index) for index in hosted}
+            ways = {
+                name: self._transports[name, brokers[index % len(brokers)]]
+                for index, name in names.items()
+            }
+            self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s, plan.client_id)
         self._pool = pool_of(plan.pattern.producer)
-
-    def _request_producer_ids(self) -> None:
-        """Request producer ids from brokers in turn, to spread the requests evenly."""
-        plan = self._plan
-        brokers = sorted(plan.brokers)
-        homes = {
-            plan.producer_name(index): brokers[index % len(brokers)]
-            for index in plan.producers_of(self._task)
-        }
-        ways = {name: self._transports[name, at] for name, at in homes.items()}
-        self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s, plan.client_id)
 
     def run(
         self,

@@ -7,7 +7,7 @@ numbers those of all parts through.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.consumption import GroupShare
@@ -41,14 +41,12 @@ def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
 
 def _shifted(counted: Numbered, first: int, ending: str = "") -> Numbered:
     """The counts with numbers from `first` on in all mappings whose names end like this."""
-    return replace(
-        counted,
-        **{
-            each.name: {first + n: count for n, count in getattr(counted, each.name).items()}
-            for each in fields(counted)
-            if each.name.endswith(ending)
-        },
-    )
+    shifted: dict[str, Any] = {
+        each.name: {first + n: count for n, count in getattr(counted, each.name).items()}
+        for each in fields(counted)
+        if each.name.endswith(ending)
+    }
+    return replace(counted, **shifted)
 
 
 def _group(plan: TrialPlan, share: GroupShare) -> GroupShare:
