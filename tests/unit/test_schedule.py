@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.engine.producing.schedule import (
+    EndingSchedule,
     EvenSchedule,
     FixedArrivals,
     Pace,
@@ -131,7 +132,7 @@ def test_a_volume_ends_after_its_records(
     pattern: ProducerPattern, records: int, ramp_up_s: float, at_s: float
 ) -> None:
     endless = schedule_of(pattern, 2, START_S, ramp_up_s)
-    ending = schedule_of(pattern, 2, START_S, ramp_up_s, records)
+    ending = EndingSchedule(endless, records)
     now = START_S + at_s
     assert ending.due_until(now) == min(records, endless.due_until(now))
     assert ending.due_before(now) == min(records, endless.due_before(now))

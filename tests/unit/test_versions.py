@@ -36,7 +36,6 @@ REQUESTS = (
 )
 IDEMPOTENT = {"acks": "all", "enable_idempotence": True}
 TRANSACTIONS = {**IDEMPOTENT, "transaction_duration_ms": 100.0}
-LIBRARY = {**TRANSACTIONS, "client": "kafka-python"}
 
 
 @pytest.fixture
@@ -73,7 +72,6 @@ def refusal_of(plan: TrialPlan, task: int = 0) -> str:
         (InitProducerIdRequest, TRANSACTIONS, "InitProducerId", 1),
         (AddPartitionsToTxnRequest, TRANSACTIONS, "AddPartitionsToTxn", 0),
         (EndTxnRequest, TRANSACTIONS, "EndTxn", 1),
-        (FindCoordinatorRequest, LIBRARY, "FindCoordinator", 1),
     ],
 )
 def test_producers_name_a_request_that_the_broker_does_not_know(

@@ -79,7 +79,7 @@ class LibraryMember:
 
     def share(self, targets: Mapping[int, int] | None) -> GroupShare:
         """The member's account, compared with the offsets that it should have read to."""
-        self.ledger.counts.throttle_ms = self._library.throttle_ms
+        self.ledger.throttle_ms = self._library.throttle_ms
         return self.ledger.share(list(self.positions.values()), targets)
 
     # --- on the member's thread -------------------------------------------------

@@ -61,6 +61,7 @@ class GroupLedger:
 
     Attributes:
         counts: counts of the members in this task.
+        throttle_ms: sum of the throttle times that brokers reported [ms].
         window: the measured window, once the load has a start.
     """
 
@@ -71,6 +72,7 @@ class GroupLedger:
     def _begin(self, window: Window, group: int, members: int) -> None:
         self.counts = GroupCounts(group, members)
         self.latency = TimeLog(self._interval_s)
+        self.throttle_ms = 0
         self._last_read_s: float | None = None
         self._read_ranges: list[ReadRange] = []
         self._lags: list[int] = []
@@ -122,10 +124,12 @@ class GroupLedger:
         behind = {at.partition: (targets or {}).get(at.partition, 0) - at.offset for at in owned}
         unread = {partition: records for partition, records in behind.items() if records > 0}
         points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
+        counts.throttle_ms = self.throttle_ms
         if self._last_read_s is not None:
             counts.last_read_s = self._last_read_s - self.window.start_s
         counts.lag_records = tuple(self._lags[:points])
         counts.unread_records = sum(unread.values())
+        counts.notes = ()
         if unread:
             text = (
                 f"consumer group {counts.group} had {counts.unread_records} acknowledged records "

@@ -331,7 +331,7 @@ class FetchChannel(Channel):
     def end_response(self, answer: FetchAnswer, now: float) -> None:
         """End the response."""
         self.sent_s = None
-        self.reader.ledger.counts.throttle_ms += answer.throttle_ms
+        self.reader.ledger.throttle_ms += answer.throttle_ms
         self._session.update(answer.error_code, answer.session_id)
         if answer.error_code and answer.error_code not in _NO_SUCH_SESSION:
             self.reader.ledger.counts.errors[for_code(answer.error_code).__name__] += 1
