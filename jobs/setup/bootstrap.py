@@ -134,7 +134,7 @@ def set_up_for_unit_tests(root: Path) -> None:
     for names in (BUILD_TOOLS, others):
         _install_pins(python, root, log, requirement_lines(pins, names))
     checkout = ("--no-build-isolation", "--no-deps", "-e", ".")
-    _run_pip([*_pip(python), *checkout], root, log)
+    _run_pip([python, *_PIP, *checkout], root, log)
     (root / ".venv" / UNIT_STAMP).write_text("")
 
 
@@ -198,8 +198,12 @@ _KNOWN = (*_PIP, "--no-build-isolation", "--no-deps", "--require-hashes", "-r")
 def requirement_lines(requirements: str, names: Collection[str]) -> str:
     """The lines of the named packages in a requirements file, each with its hashes."""
     whole = requirements.replace("\\\n", "").splitlines()
-    named = {line: line.partition("==")[0].replace("_", "-").lower() for line in whole}
-    return "".join(f"{line}\n" for line, name in named.items() if name in names)
+    return "".join(f"{line}\n" for line in whole if _name_of(line) in names)
+
+
+def _name_of(line: str) -> str:
+    """The normalized package name of a requirements line."""
+    return line.partition("==")[0].replace("_", "-").lower()
 
 
 def pip_problem(log_text: str, log: Path) -> str:
