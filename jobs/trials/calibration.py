@@ -55,33 +55,40 @@ class Calibration:
             return
         try:
             light = topics.open(context.pattern(message_bytes, 1))
-            self._times = measure_handler_times(context, light, stated)
+            context.reporter.report(PhaseStarted("measuring what a request takes at a light load"))
+            load = _light(context, light, stated)
+            windows = offer_unscored(context, light, load, "calibration").windows
+            self._times = complete_handler_times(stated, windows)
         except (RedlineError, StageFailedError, GeneratorError, ValueError) as error:
             warn(context.reporter, f"the planted limit is not stated: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
         """The boundary with its planted limit, where that is known."""
+        size, rates = boundary.message_bytes, planted_rates(context.environment)
         if context.config.axis is SCALE:
-            return self._with_scale(boundary, context, goal)
-        limits = [*self._of_handlers(boundary, context, goal), *_of_rates(boundary, context)]
-        return replace(boundary, np_planted=min(limits)) if limits else boundary
-
-    def _with_scale(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
-        """The boundary of a mix with its planted limit, where that is known."""
-        mix = context.pattern(boundary.message_bytes, SCALE_UNITS)
-        limits = [planted_rates(context.environment).scale(mix, len(context.addresses))]
+            limits = [rates.scale(context.pattern(size, SCALE_UNITS), len(context.addresses))]
+        elif context.config.axis is NP:
+            limits = [rates.producers(context.pattern(size, 1), len(context.addresses))]
+        else:
+            return boundary
         if self._times:
             idle_min = context.thresholds[goal].indicators.request_handler_idle_min
-            limits.append(planted_scale(self._times, mix, idle_min))
+            limits.append(_by_handlers(context, size, self._times, idle_min))
         known = [each for each in limits if each is not None]
-        return replace(boundary, scale_planted=min(known)) if known else boundary
+        if not known:
+            return boundary
+        if context.config.axis is SCALE:
+            return replace(boundary, scale_planted=min(known))
+        return replace(boundary, np_planted=min(known))
 
-    def _of_handlers(self, boundary: Boundary, context: RunContext, goal: str) -> list[float]:
-        if not self._times:
-            return []
-        idle_min = context.thresholds[goal].indicators.request_handler_idle_min
-        producer = context.pattern(boundary.message_bytes, 1).producer
-        return [planted_producers(self._times, producer, idle_min)]
+
+def _by_handlers(
+    context: RunContext, message_bytes: int, times: Sequence[HandlerTime], idle_min: float
+) -> float:
+    """The largest load that leaves the handlers idle enough: producers, or the scale of a mix."""
+    if context.config.axis is SCALE:
+        return planted_scale(times, context.pattern(message_bytes, SCALE_UNITS), idle_min)
+    return planted_producers(times, context.pattern(message_bytes, 1).producer, idle_min)
 
 
 def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
@@ -94,101 +101,54 @@ def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
     )
 
 
-def _of_rates(boundary: Boundary, context: RunContext) -> list[float]:
-    """The planted limit of disks and link; empty without one, and on other axes."""
-    if context.config.axis is not NP:
-        return []
-    pattern = context.pattern(boundary.message_bytes, 1)
-    found = planted_rates(context.environment).producers(pattern, len(context.addresses))
-    return [] if found is None else [found]
-
-
-def measure_handler_times(
-    context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
-) -> tuple[HandlerTime, ...]:
-    """The handler times of all brokers, with their small terms from a window at a light load.
-
-    Args:
-        topics: topics that the light load writes to.
-        stated: broker id → its stated time.
-
-    Raises:
-        StageFailedError, GeneratorError: the load failed.
-        GuardStopError: a guard tripped.
-        ValueError: see `complete_handler_times`.
-    """
-    context.reporter.report(PhaseStarted("measuring what a request takes at a light load"))
-    light = offer_unscored(context, topics, _light(context, topics, stated), "calibration")
-    return complete_handler_times(stated, light.windows)
-
-
 def _light(
     context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
 ) -> TrafficPattern:
     """The heaviest load that leaves the handlers idle enough, by their stated times."""
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
-    times = tuple(stated.values())
-    if context.config.axis is SCALE:
-        mix = context.pattern(topics.message_bytes, SCALE_UNITS)
-        load = int(SCALE_UNITS * planted_scale(times, mix, IDLE_LEAST))
-    else:
-        one = context.pattern(topics.message_bytes, 1)
-        load = int(planted_producers(times, one.producer, IDLE_LEAST))
-    return context.pattern(topics.message_bytes, max(1, load)).with_phases(phases)
+    size, scale = topics.message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1
+    load = int(scale * _by_handlers(context, size, tuple(stated.values()), IDLE_LEAST))
+    return context.pattern(size, max(1, load)).with_phases(phases)
 
 
 def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
     """Planted and found limits side by side; None where no limit is planted."""
-    if scales := [each for each in boundaries if each.scale_planted and each.gave_up is None]:
-        return _scale_table(scales)
-    rows = [
+    known = [each for each in boundaries if each.gave_up is None]
+    scales = [
         (
-            format_size(each.message_bytes),
-            f"{each.np_planted:.1f}",
-            f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
-            f"{each.np_sustained / each.np_planted - 1:+.1%}",
+            (f"{planted:.3f}", f"{each.scale_sustained:g}-{each.scale_overloaded or ''}"),
+            (each, planted, each.scale_sustained, each.scale_estimate),
+        )
+        for each in known
+        if (planted := each.scale_planted)
+    ]
+    producers = [
+        (
+            (
+                format_size(each.message_bytes),
+                f"{planted:.1f}",
+                f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
+            ),
+            (each, planted, each.np_sustained, each.np_estimate),
+        )
+        for each in known
+        if (planted := each.np_planted)
+    ]
+    rows = tuple(
+        (
+            *found,
+            _off_by(sustained, planted),
             estimate_words(each) or UNKNOWN,
-            _off_by(each.np_estimate, each.np_planted),
+            _off_by(estimate, planted),
             span_words(each) or UNKNOWN,
         )
-        for each in boundaries
-        if each.np_planted and each.gave_up is None
-    ]
+        for found, (each, planted, sustained, estimate) in scales or producers
+    )
     if not rows:
         return None
-    return Table(
-        "Planted in these brokers, and found",
-        (
-            "size",
-            "planted producers",
-            "found",
-            "off by",
-            "estimate",
-            "off by",
-            f"limit {AT_LEVEL}",
-        ),
-        tuple(rows),
-    )
-
-
-def _scale_table(boundaries: Sequence[Boundary]) -> Table:
-    """Planted and found limits of mixes."""
-    rows = [
-        (
-            f"{each.scale_planted:.3f}",
-            f"{each.scale_sustained:g}-{each.scale_overloaded or ''}",
-            _off_by(each.scale_sustained, each.scale_planted),
-            estimate_words(each) or UNKNOWN,
-            _off_by(each.scale_estimate, each.scale_planted),
-            span_words(each) or UNKNOWN,
-        )
-        for each in boundaries
-        if each.scale_planted
-    ]
-    columns = (
-        "planted times", "found", "off by", "estimate", "off by", f"limit {AT_LEVEL}",
-    )  # fmt: skip
-    return Table("Planted in these brokers, and found", columns, tuple(rows))
+    begin = ("planted times",) if scales else ("size", "planted producers")
+    columns = (*begin, "found", "off by", "estimate", "off by", f"limit {AT_LEVEL}")
+    return Table("Planted in these brokers, and found", columns, rows)
 
 
 def _off_by(estimate: float | None, planted: float) -> str:

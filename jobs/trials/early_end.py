@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isinf
 
 from jobs.trials.context import RunContext
@@ -112,6 +112,7 @@ def _progress(
     return (progress_of(slices, each) for each in context.thresholds.values())
 
 
+@dataclass
 class EarlyEnd:
     """Watches a running trial, and ends its window when every goal has its verdict.
 
@@ -124,33 +125,28 @@ class EarlyEnd:
             [s]; 0 where it was not.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        facts: ClusterFacts,
-        pattern: TrafficPattern,
-        channel: TaskChannel,
-        sampler: TrialSampler,
-        may_begin_early: bool = True,
-    ) -> None:
-        self._context = context
-        self._facts = facts
-        self._pattern, self._phases = pattern, pattern.phases
-        self._offered_per_s = pattern.records_per_s
-        self._channel = channel
-        self._sampler = sampler
-        self._may_begin_early = may_begin_early
+    context: RunContext
+    facts: ClusterFacts
+    pattern: TrafficPattern
+    channel: TaskChannel
+    sampler: TrialSampler
+    may_begin_early: bool = True
+    kept_overloaded_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Choose the rule by which the window may end."""
+        self._phases, self._offered_per_s = self.pattern.phases, self.pattern.records_per_s
         self._is_held = self._phases.stop_rule is None
         self._rule = self._phases.stop_rule
-        self._most_s = context.config.goal.search.overload_max_s
-        is_bounded = may_begin_early and self._phases.volume_bytes is None
+        self._most_s = self.context.config.goal.search.overload_max_s
+        is_exclusive = self.context.config.cluster.is_exclusive
+        is_bounded = self.may_begin_early and self._phases.volume_bytes is None
         if self._is_held and is_bounded and self._most_s < self._phases.load_s:
-            self._rule = None if context.config.cluster.is_exclusive else HELD_RULE
-        elif self._rule is not None and not context.config.cluster.is_exclusive:
+            self._rule = None if is_exclusive else HELD_RULE
+        elif self._rule is not None and not is_exclusive:
             most = max(self._rule.error_rate, OTHERS_ERROR_RATE)
             self._rule = replace(self._rule, error_rate=most)
         self._written: list[tuple[float, int]] = []
-        self.kept_overloaded_s = 0.0
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, and end the window at most once."""
@@ -160,7 +156,7 @@ class EarlyEnd:
             "early-end",
             lambda: self.look(time.time()),
             self._phases.sample_interval_s / 2,
-            self._channel.fail,
+            self.channel.fail,
         )
 
     def look(self, now_s: float) -> float | None:
@@ -171,12 +167,12 @@ class EarlyEnd:
         Args:
             now_s: the driver's time [s since the epoch].
         """
-        start_s, rule = self._channel.start_s, self._rule
+        start_s, rule = self.channel.start_s, self._rule
         if start_s is None or rule is None:
             return self._phases.sample_interval_s / 2
-        begun_s = start_s + self._channel.phases_now(self._phases).warmup_s
+        begun_s = start_s + self.channel.phases_now(self._phases).warmup_s
         load_s, is_begun = now_s - start_s, now_s > begun_s
-        has_begun_early = self._channel.begin_after_s is not None
+        has_begun_early = self.channel.begin_after_s is not None
         is_far = has_begun_early or (
             self._lasts_too_long(rule) and self._is_overload_by_far(now_s, load_s)
         )
@@ -185,9 +181,9 @@ class EarlyEnd:
         begin_s = load_s + NOTICE_S
         if not is_begun:
             if is_far and not has_begun_early and begin_s < self._phases.warmup_s:
-                self._channel.begin_after(begin_s)
+                self.channel.begin_after(begin_s)
         elif (end_s := self._end_now(begun_s, now_s, rule)) is not None:
-            self._channel.end_after(end_s)
+            self.channel.end_after(end_s)
             self.kept_overloaded_s = self._most_s if self._is_held else 0.0
             return None
         return self._phases.sample_interval_s / 2
@@ -196,20 +192,19 @@ class EarlyEnd:
         """Whether the rule would end an overload by far later than wanted."""
         phases = self._phases
         least_s = phases.warmup_s + rule.first * phases.sample_interval_s + NOTICE_S
-        wanted_s = self._context.config.goal.search.overload_max_s
-        return self._may_begin_early and least_s > wanted_s
+        return self.may_begin_early and least_s > self._most_s
 
     def _is_overload_by_far(self, now_s: float, load_s: float) -> bool:
         """Whether the last seconds of the load show that it is far above the limit."""
         full_s = load_s - self._phases.ramp_up_s
-        self._written.append((full_s, self._channel.written))
+        self._written.append((full_s, self.channel.written))
         if full_s < SETTLED_S + SHORTFALL_S:
             return False
         # At least two samples of each broker, also where they are rare.
         over_s = max(SHORTFALL_S, SAMPLES_OVER * self._phases.sample_interval_s)
         idle = lowest_idle(
-            self._sampler.nodes.samples_taken(),
-            brokers_of(self._context.source),
+            self.sampler.nodes.samples_taken(),
+            brokers_of(self.context.source),
             now_s - over_s,
             now_s,
         )
@@ -218,21 +213,21 @@ class EarlyEnd:
 
     def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:
         """The length to which the window can be cut [s], or None while it has to continue."""
-        parts, samples = (self._context, self._facts, self._pattern), self._sampler.samples_taken()
+        parts, samples = (self.context, self.facts, self.pattern), self.sampler.samples_taken()
         window = (begun_s, begun_s + self._phases.measure_s)
-        found = _progress(*parts, samples, window, self._channel.acked())
+        found = _progress(*parts, samples, window, self.channel.acked())
         verdicts = [rule.verdict(progress) for progress in found]
         if self._is_held:
-            load_s = now_s - (self._channel.start_s or now_s)
+            load_s = now_s - (self.channel.start_s or now_s)
             if load_s < self._most_s - 2 * NOTICE_S:
                 return None
             is_over = set(verdicts) == {Verdict.OVERLOADED} or (
                 now_s - begun_s >= self._phases.sample_interval_s * FEWEST
-                and overload_lasts(*parts, self._channel, samples, now_s)
+                and overload_lasts(*parts, self.channel, samples, now_s)
             )
             verdicts = [Verdict.OVERLOADED if is_over else None]
         if None in verdicts:
             return None
-        least_s = window_least_s(self._facts, is_sustained=Verdict.SUSTAINED in verdicts)
+        least_s = window_least_s(self.facts, is_sustained=Verdict.SUSTAINED in verdicts)
         end_s = max(now_s - begun_s + NOTICE_S, least_s)
         return end_s if end_s < self._phases.measure_s else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
@@ -77,6 +77,7 @@ def cold_brokers(
     return tuple(sorted(cold))
 
 
+@dataclass
 class Gates:
     """Keeps a trial from starting before the cluster is as it was before the run.
 
@@ -87,62 +88,52 @@ class Gates:
         last_load: the end of the last load, by this run or an earlier one in this process.
         prove: proves the metrics of warm brokers by a light load on the topics, where that is due;
             returns whether there was a load.
+        write_back: what the brokers' hosts still have to write.
+        reassigns: returns whether a reassignment copies replicas now; asked where followers lag.
+        is_shared: whether others may use the brokers, so that their level takes longer looks.
 
     Attributes:
         polls_at_rest: two polls of the brokers before the run, its first and its last.
-        write_back: what the brokers' hosts still have to write; set before the baseline is taken.
-        reassigns: returns whether a reassignment copies replicas now; asked where followers lag.
-        is_shared: whether others may use the brokers, so that their level takes longer looks; set
-            before the baseline is taken.
     """
 
-    def __init__(
-        self,
-        source: MetricsSource,
-        check: Callable[[TopicSet], TopicReport],
-        reporter: Reporter,
-        warm_up: Callable[[TopicSet], None] | None,
-        clock: Callable[[], float] = time.time,
-        pause: Callable[[float], None] = time.sleep,
-        last_load: LastLoad | None = None,
-        prove: Callable[[TopicSet], bool] = lambda _: False,
-    ) -> None:
-        self._source = source
-        self._check = check
-        self._report = reporter.report
-        self._warm_up = warm_up
-        self._clock = clock
-        self._pause = pause
-        self._prove = prove
-        self.write_back = WriteBack()
-        self.is_shared = False
-        self.reassigns: Callable[[], bool] = lambda: False
-        self._is_reassigning = False
-        self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
-        self._baselines: dict[int, Baseline] = {}
-        self._polled: Sequence[BrokerSample] = ()
-        self._rested_s: float | None = None
-        self._last_load = LastLoad() if last_load is None else last_load
+    source: MetricsSource
+    check: Callable[[TopicSet], TopicReport]
+    reporter: Reporter
+    warm_up: Callable[[TopicSet], None] | None
+    clock: Callable[[], float] = time.time
+    pause: Callable[[float], None] = time.sleep
+    last_load: LastLoad = field(default_factory=LastLoad)
+    prove: Callable[[TopicSet], bool] = lambda _: False
+    write_back: WriteBack = field(default_factory=WriteBack)
+    reassigns: Callable[[], bool] = lambda: False
+    is_shared: bool = False
+    polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
+    _is_reassigning: bool = False
+    _baselines: dict[int, Baseline] = field(default_factory=dict)
+    _polled: Sequence[BrokerSample] = ()
+    _rested_s: float | None = None
 
     def take_baseline(self) -> None:
         """Measure the brokers and their hosts without the run's load."""
-        first = self._source.sample_all()
+        first = self.source.sample_all()
         recovery = wait_until_at_rest(
-            self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
+            self.source, earlier=first, deadline_s=SETTLE_S, clock=self.clock, pause=self.pause
         )
-        last: Sequence[BrokerSample] = poll_after_ticks(self._source, self._clock, self._pause)
+        last: Sequence[BrokerSample] = poll_after_ticks(self.source, self.clock, self.pause)
         self._polled = last
         self._note_look(first, last)
         if self.is_shared:
             last = self._watch_others_until(FIRST_LOOK_S)
             level = self.level
             if level is not None and level.is_notable:
-                self._report(PhaseStarted("measuring the load of other clients, for a minute"))
+                self.reporter.report(
+                    PhaseStarted("measuring the load of other clients, for a minute")
+                )
                 last = self._watch_others_until(LOOK_MAX_S)
         self.write_back.take_baseline()
         self.polls_at_rest = (first, last)
-        self._rested_s = None if recovery.not_idle else self._clock()
-        windows = windows_between(self._source, first, last)
+        self._rested_s = None if recovery.not_idle else self.clock()
+        windows = windows_between(self.source, first, last)
         self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
 
     def renew_level(self) -> None:
@@ -151,9 +142,9 @@ class Gates:
         Earlier looks count for as long as the new ones, so that both loads are usual.
         """
         self._forget_looks()
-        self._report(PhaseStarted("the load of other clients changed: measuring it again"))
-        first = self._polled = self._source.sample_all()
-        windows = windows_between(self._source, first, self._watch_others(RENEWAL_S))
+        self.reporter.report(PhaseStarted("the load of other clients changed: measuring it again"))
+        first = self._polled = self.source.sample_all()
+        windows = windows_between(self.source, first, self._watch_others(RENEWAL_S))
         for each in windows if self.is_shared else ():
             if each.handler_idle is not None and not self._is_behind(each):
                 before = self._baselines.get(each.broker_id, Baseline())
@@ -169,11 +160,11 @@ class Gates:
     def _forget_looks(self) -> None:
         """Keep only the last looks, as long as a new measurement together, but at least one."""
         kept: list[tuple[float, ClientTraffic]] = []
-        for at_s, seen in reversed(self._last_load.looks):
+        for at_s, seen in reversed(self.last_load.looks):
             if kept and sum(each.duration_s for _, each in kept) + seen.duration_s > RENEWAL_S:
                 break
             kept.insert(0, (at_s, seen))
-        self._last_load.looks[:] = kept
+        self.last_load.looks[:] = kept
 
     def _watch_others_until(self, seconds: float) -> Sequence[BrokerSample]:
         """Look at the brokers until looks of so many seconds are known; returns the last poll."""
@@ -181,30 +172,30 @@ class Gates:
         return self._watch_others(seconds - known_s)
 
     def _recent_looks(self) -> list[ClientTraffic]:
-        since_s = self._clock() - LEVEL_S
-        return [seen for at_s, seen in self._last_load.looks if at_s >= since_s]
+        since_s = self.clock() - LEVEL_S
+        return [seen for at_s, seen in self.last_load.looks if at_s >= since_s]
 
     def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
         """Look at the brokers each second without our load; returns the last poll."""
-        until_s, before = self._clock() + seconds, self._polled
-        while self._clock() < until_s:
-            self._pause(LOOK_S)
-            self._polled = self._source.sample_all()
-            if self._note_look(before, self._polled) or not reads_rates(self._source.nodes):
+        until_s, before = self.clock() + seconds, self._polled
+        while self.clock() < until_s:
+            self.pause(LOOK_S)
+            self._polled = self.source.sample_all()
+            if self._note_look(before, self._polled) or not reads_rates(self.source.nodes):
                 before = self._polled
         return self._polled
 
     def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> bool:
         """Keep the traffic between two polls without our load; False where they do not show it."""
-        seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
+        seen = ClientTraffic.between(earlier, later, brokers_of(self.source))
         if seen is not None:
-            self._last_load.looks.append((self._clock(), seen))
+            self.last_load.looks.append((self.clock(), seen))
         return seen is not None
 
     @property
     def level(self) -> Level | None:
         """The load of others without ours, in the last minutes; None where brokers hide it."""
-        looks = self._recent_looks() or [seen for _, seen in self._last_load.looks[-1:]]
+        looks = self._recent_looks() or [seen for _, seen in self.last_load.looks[-1:]]
         if not self.is_shared:
             return Level.of(looks)
         at_rest = [each for poll in self.polls_at_rest for each in poll]
@@ -233,10 +224,10 @@ class Gates:
         Returns the traffic since the brokers were at rest; None where they do not show it.
         """
         before = self._polled
-        self._polled = poll_after_ticks(self._source, self._clock, self._pause)
-        self._last_load.ended_s = self._clock()
+        self._polled = poll_after_ticks(self.source, self.clock, self.pause)
+        self.last_load.ended_s = self.clock()
         self._rested_s = None
-        return ClientTraffic.between(before, self._polled, brokers_of(self._source))
+        return ClientTraffic.between(before, self._polled, brokers_of(self.source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Wait until a trial may begin; a reason that is left at the deadline makes it INVALID."""
@@ -251,11 +242,11 @@ class Gates:
 
     def _warm_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
         reasons = self._rest_reasons()
-        brokers = brokers_of(self._source)
-        loaded_s = self._last_load.ended_s
-        if self._warm_up is not None and cold_brokers(self._polled, brokers, loaded_s):
-            self._warm_up(topics)
-        elif not self._prove(topics):
+        brokers = brokers_of(self.source)
+        loaded_s = self.last_load.ended_s
+        if self.warm_up is not None and cold_brokers(self._polled, brokers, loaded_s):
+            self.warm_up(topics)
+        elif not self.prove(topics):
             return reasons
         self.record_load_end()
         return self._rest_reasons()
@@ -279,13 +270,13 @@ class Gates:
 
     def pass_between_windows(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Check the topics between two windows of a held load, without rest for the brokers."""
-        self._polled = self._source.sample_all()
+        self._polled = self.source.sample_all()
         return self._topic_reasons(topics)
 
     def await_recovery(self) -> Recovery:
         """Wait until the brokers are at rest after an overload, or until the deadline."""
         recovery = self._wait("overloaded: waiting for the brokers to recover")
-        self._rested_s = None if recovery.not_idle else self._clock()
+        self._rested_s = None if recovery.not_idle else self.clock()
         return recovery
 
     def _wait(self, phase: str) -> Recovery:
@@ -294,19 +285,25 @@ class Gates:
         def report(sentence: str) -> None:
             nonlocal is_reported
             if not is_reported:
-                self._report(PhaseStarted(phase))
+                self.reporter.report(PhaseStarted(phase))
                 is_reported = True
-            self._report(PhaseProgress(sentence))
+            self.reporter.report(PhaseProgress(sentence))
 
         def wait(deadline_s: float) -> Recovery:
             earlier, self._polled = self._polled, ()
+            baselines = self._baselines
+            if self._is_reassigning:  # followers may lag in any way
+                baselines = {
+                    broker: replace(each, replica_lag_records=math.inf)
+                    for broker, each in baselines.items()
+                }
             return wait_until_at_rest(
-                self._source,
-                self._baselines_now(),
+                self.source,
+                baselines,
                 earlier,
                 deadline_s,
-                self._clock,
-                self._pause,
+                self.clock,
+                self.pause,
                 report,
                 self.write_back.reasons,
             )
@@ -317,24 +314,17 @@ class Gates:
         if recovery.not_idle and waited_s < recovery.patience_s:
             if any(each.is_lag for each in recovery.not_idle) and self.reassigns():
                 self._is_reassigning = True
-                self._report(PhaseProgress("a reassignment copies replicas, so followers lag"))
+                self.reporter.report(
+                    PhaseProgress("a reassignment copies replicas, so followers lag")
+                )
             if recovery.invalidates and self._have_others_risen(recovery.look):
                 self.renew_level()
             recovery = wait(DEADLINE_S - waited_s)
             recovery = replace(recovery, duration_s=waited_s + recovery.duration_s)
         if not recovery.invalidates:
             self._note_look(*recovery.look)
-            self._polled = self._source.sample_all()
+            self._polled = self.source.sample_all()
         return recovery
-
-    def _baselines_now(self) -> Mapping[int, Baseline]:
-        """The baselines; followers may lag in any way while a reassignment copies replicas."""
-        if not self._is_reassigning:
-            return self._baselines
-        return {
-            broker: replace(each, replica_lag_records=math.inf)
-            for broker, each in self._baselines.items()
-        }
 
     def _have_others_risen(
         self, look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]]
@@ -344,21 +334,21 @@ class Gates:
         Requests that brokers still work off may be ours, so their traffic is not that of others.
         """
         earlier, later = look
-        if any(self._is_behind(each) for each in windows_between(self._source, earlier, later)):
+        if any(self._is_behind(each) for each in windows_between(self.source, earlier, later)):
             return False
-        seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
+        seen = ClientTraffic.between(earlier, later, brokers_of(self.source))
         if seen is None:
             return False
         return OtherLoad.of(seen, OwnTraffic(0.0, 0.0), self.level).rise.share > 0.0
 
     def _rest_reasons(self) -> tuple[Reason, ...]:
         rested_s, self._rested_s = self._rested_s, None
-        if rested_s is not None and self._clock() - rested_s < FRESH_S:
+        if rested_s is not None and self.clock() - rested_s < FRESH_S:
             return ()
         recovery = self._wait("waiting until the brokers are at rest")
         if recovery.not_idle and not recovery.invalidates:
             texts = "; ".join(each.text for each in recovery.not_idle)
-            self._report(
+            self.reporter.report(
                 PhaseStarted(f"the trial begins after {recovery.duration_s:.0f} s although {texts}")
             )
         return tuple(
@@ -374,7 +364,7 @@ class Gates:
         )
 
     def _topic_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
-        checked = self._check(topics)
+        checked = self.check(topics)
         return tuple(
             Reason("topic_not_ready", f"not begun: {text}", checked.waited_s, checked.waited_s)
             for text in checked.sentences()

@@ -131,6 +131,7 @@ def require_room(pattern: TrafficPattern, slots: int) -> None:
         )
 
 
+@dataclass
 class Generator:
     """Runs the loads of trials on a Spark session.
 
@@ -140,35 +141,24 @@ class Generator:
         control: the server to which tasks report; a task that loses it ends its load.
         network_namespace: file of the network namespace in which tasks connect to the brokers;
             empty for that of the executors.
-        report: receives a sentence when a load has to wait for slots.
         interface_speeds: interface → its speed [B/s], where the tasks' system does not show it.
+        report: receives a sentence when a load has to wait for slots.
         name_prefix: `cluster.name_prefix`.
 
     Attributes:
         groups: ids of the consumer groups that the loads have used.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        slots: int,
-        client_options: Mapping[str, object],
-        control: ControlServer,
-        network_namespace: str = "",
-        interface_speeds: Mapping[str, float] | None = None,
-        report: Callable[[str], None] = lambda _: None,
-        name_prefix: str = NAME_PREFIX,
-    ) -> None:
-        self.groups: set[str] = set()
-        self._name_prefix = name_prefix
-        self._spark = spark
-        self._slots = slots
-        self._client_options = client_options
-        self._control = control
-        self._network_namespace = network_namespace
-        self._interface_speeds = interface_speeds or {}
-        self._report = report
-        self._token_problem = ""
+    spark: SparkSession
+    slots: int
+    client_options: Mapping[str, object]
+    control: ControlServer
+    network_namespace: str = ""
+    interface_speeds: Mapping[str, float] = field(default_factory=dict)
+    report: Callable[[str], None] = lambda _: None
+    name_prefix: str = NAME_PREFIX
+    groups: set[str] = field(default_factory=set)
+    _token_problem: str = ""
 
     def offer(
         self,
@@ -195,13 +185,13 @@ class Generator:
         """
         reads = bool(target.end_offsets)
         if reads or pattern.parts:
-            require_room(pattern, self._slots)
-        shares = share_slots(pattern, self._slots, reads=reads)
+            require_room(pattern, self.slots)
+        shares = share_slots(pattern, self.slots, reads=reads)
         tasks = sum(each.tasks for each in shares)
         hosts = sum(each.consumer_tasks for each in shares)
         self._await_slots(tasks + hosts)
         with (
-            self._control.channel(tasks, hosts) as channel,
+            self.control.channel(tasks, hosts) as channel,
             watch(channel),
             watching("failed-load", partial(self._cancel_if_failed, trial_id, channel)),
             watching("tokens", partial(self._send_token, channel)),
@@ -213,15 +203,15 @@ class Generator:
                 tasks=tasks,
                 leaders=target.leaders,
                 brokers=target.brokers,
-                client_options=self._client_options,
+                client_options=self.client_options,
                 control=channel.address,
                 consumer_tasks=hosts,
                 windows=windows,
                 end_offsets=target.end_offsets,
-                network_namespace=self._network_namespace,
-                interface_speeds=self._interface_speeds,
+                network_namespace=self.network_namespace,
+                interface_speeds=self.interface_speeds,
                 climb=climb,
-                name_prefix=self._name_prefix,
+                name_prefix=self.name_prefix,
                 start_lead_s=TrialPlan.start_lead_s + START_EACH_S * (tasks + hosts),
             )
             channel.open_timeout_s = plan.open_timeout_s
@@ -240,10 +230,10 @@ class Generator:
         Raises:
             StageFailedError: slots are still missing after `SLOTS_WAIT_S`.
         """
-        count = partial(registered_slots, self._spark.sparkContext)
+        count = partial(registered_slots, self.spark.sparkContext)
         if (now := count()) >= wanted:
             return
-        self._report(f"waiting for {wanted - now} of {wanted} slots, as Spark lost an executor")
+        self.report(f"waiting for {wanted - now} of {wanted} slots, as Spark lost an executor")
         ready = await_slots(count, wanted, SLOTS_WAIT_S)
         if ready.count < wanted:
             raise StageFailedError(
@@ -257,7 +247,7 @@ class Generator:
         """End the stage at once, as Spark notices the loss of a machine late."""
         if channel.failure is None:
             return LOST_LOOK_S
-        cancel_group(self._spark, trial_id)
+        cancel_group(self.spark, trial_id)
         return None
 
     def _send_token(self, channel: TaskChannel) -> float | None:
@@ -266,7 +256,7 @@ class Generator:
         A source that fails does not end the load: brokers may accept the last token for longer, and
         the source may recover.
         """
-        tokens = self._client_options.get("sasl_oauth_token_provider")
+        tokens = self.client_options.get("sasl_oauth_token_provider")
         if not isinstance(tokens, TokenProvider):
             return None
         try:
@@ -274,7 +264,7 @@ class Generator:
             self._token_problem = ""
         except ConfigError as error:
             if not self._token_problem:
-                self._report(f"the tasks of the load keep their last token: {error}")
+                self.report(f"the tasks of the load keep their last token: {error}")
             self._token_problem = str(error)
         return TOKEN_LOOK_S
 
@@ -282,8 +272,8 @@ class Generator:
         from py4j.protocol import Py4JJavaError
 
         try:
-            frame = stage_frame(self._spark, plan)
-            collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
+            frame = stage_frame(self.spark, plan)
+            collected = run_interruptibly(self.spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
             channel.await_failure(LOST_HEARD_S)  # Spark may have seen it first
             _require_whole(plan, channel)

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
@@ -33,6 +34,7 @@ def knows_own_errors(producers: Iterable[ProducerOptions]) -> bool:
     return all(each.client == "wire" and each.acks != "0" for each in producers)
 
 
+@dataclass
 class OthersHarm:
     """Watches a running load, and stops the run where it harms others by `harm_rules`.
 
@@ -40,26 +42,18 @@ class OthersHarm:
         level: the load of others without ours; None where brokers do not show it.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        pattern: TrafficPattern,
-        channel: TaskChannel,
-        sampler: Sampler[BrokerSample],
-        level: Level | None,
-    ) -> None:
-        self._context = context
-        self._channel = channel
-        self._sampler = sampler
-        self._level = level
-        self._knows_own_errors = knows_own_errors(each.producer.options for each in pattern.loads)
-        self._own: deque[tuple[float, int, int]] = deque(maxlen=KEPT)
+    context: RunContext
+    pattern: TrafficPattern
+    channel: TaskChannel
+    sampler: Sampler[BrokerSample]
+    level: Level | None
+    _own: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, on a cluster that others use."""
-        if self._level is None or self._context.config.cluster.is_exclusive:
+        if self.level is None or self.context.config.cluster.is_exclusive:
             return nullcontext()
-        return watching("others", lambda: self.look(time.time()), LOOK_S, self._channel.fail)
+        return watching("others", lambda: self.look(time.time()), LOOK_S, self.channel.fail)
 
     def look(self, now_s: float) -> float | None:
         """Look once, and return the time until the next look [s]; None once the run stops.
@@ -67,19 +61,19 @@ class OthersHarm:
         Args:
             now_s: the driver's time [s since the epoch].
         """
-        self._own.append((now_s, self._channel.written, self._channel.refused))
-        seen = self._seen(self._sampler.samples_taken())
-        harm = None if seen is None else self._context.guards.lasting_harm(seen, *SHOWN)
+        self._own.append((now_s, self.channel.written, self.channel.refused))
+        seen = self._seen(self.sampler.samples_taken())
+        harm = None if seen is None else self.context.guards.lasting_harm(seen, *SHOWN)
         if harm is None:
             return LOOK_S
-        self._context.guards.stop(harm)
-        self._channel.end_now()
+        self.context.guards.stop(harm)
+        self.channel.end_now()
         return None
 
     def _seen(self, samples: Sequence[BrokerSample]) -> OthersSeen | None:
         """What others met in the last seconds; None while too little is known."""
         good = good_samples(samples)
-        brokers = brokers_of(self._context.source)
+        brokers = brokers_of(self.context.source)
         if any(not good.get(each) for each in brokers):
             return None
         last = [good[each][-1] for each in brokers]
@@ -99,9 +93,10 @@ class OthersHarm:
             before, after = (self._own_by(each, column) for each in edges_s)
             return max(0.0, everything - (after - before)) / traffic.duration_s
 
-        errors = traffic.errors if self._knows_own_errors else None
+        producers = (each.producer.options for each in self.pattern.loads)
+        errors = traffic.errors if knows_own_errors(producers) else None
         return OthersSeen(
-            self._level,
+            self.level,
             of_others(traffic.messages, 1),
             None if errors is None else of_others(errors, 2),
             controller_queue_ms(each for each in samples if each.at_s >= since_s),

@@ -162,14 +162,6 @@ def windows_between(
     return broker_windows(samples, brokers_of(source), from_s, to_s, max(LOOK_S, to_s - from_s))
 
 
-def _silent(_sentence: str) -> None:
-    return None
-
-
-def _all_written() -> tuple[NotIdle, ...]:
-    return ()
-
-
 def wait_until_at_rest(
     source: MetricsSource,
     baselines: Mapping[int, Baseline] | None = None,
@@ -177,8 +169,8 @@ def wait_until_at_rest(
     deadline_s: float = DEADLINE_S,
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
-    report: Callable[[str], None] = _silent,
-    unwritten: Callable[[], tuple[NotIdle, ...]] = _all_written,
+    report: Callable[[str], None] = lambda _: None,
+    unwritten: Callable[[], tuple[NotIdle, ...]] = tuple,
 ) -> Recovery:
     """Wait until every broker was at rest for a second, or until the deadline.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
@@ -104,6 +105,7 @@ def is_enough(pattern: TrafficPattern, brokers: int) -> bool:
     return messages >= 2 * MESSAGES_LEAST and sizes >= 2 * BYTES_LEAST
 
 
+@dataclass
 class SeriesProof:
     """Proves the series that were found on exporters' pages, once for each run.
 
@@ -114,20 +116,19 @@ class SeriesProof:
         at_rest: two polls of the brokers before any load.
     """
 
-    def __init__(self, context: RunContext, pause: Callable[[float], None] = time.sleep) -> None:
-        self._context = context
-        self._pause = pause
-        self.at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
+    context: RunContext
+    pause: Callable[[float], None] = time.sleep
+    at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
 
     @property
     def is_due(self) -> bool:
         """Whether the run reads series that it found itself, and has not examined them yet."""
-        found = any(node.series for node in self._context.source.nodes.values())
-        return found and self._context.history.series_doubt is None
+        found = any(node.series for node in self.context.source.nodes.values())
+        return found and self.context.history.series_doubt is None
 
     def poll(self) -> Sequence[BrokerSample]:
         """A poll of the brokers just before a load; empty where no proof is due."""
-        return self._context.source.sample_all() if self.is_due else ()
+        return self.context.source.sample_all() if self.is_due else ()
 
     def skip(self, why: str) -> None:
         """Note that no load proves the series, if that is due."""
@@ -164,7 +165,7 @@ class SeriesProof:
                 f"the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
             )
         self._note(found.doubts)
-        self._context.history.idle_unproven = found.idle_unproven
+        self.context.history.idle_unproven = found.idle_unproven
 
     def _proof(
         self,
@@ -177,8 +178,8 @@ class SeriesProof:
         found = Proof()
         for look in range(LOOKS_MAX):
             if look:
-                self._pause(LOOK_S)
-            after = poll_after_ticks(self._context.source, pause=self._pause)
+                self.pause(LOOK_S)
+            after = poll_after_ticks(self.context.source, pause=self.pause)
             loaded = polls_of(before, after)
             lasted_s = max((polls.seconds for polls in loaded.values()), default=0.0)
             commits = pattern.commits_per_s(len(topics.leaders)) * lasted_s
@@ -190,10 +191,10 @@ class SeriesProof:
 
     def pools(self) -> dict[int, HandlerPool]:
         """Broker id → its request handlers."""
-        facts = self._context.environment
+        facts = self.context.environment
         is_readable = BROKER_PROPERTIES not in facts
         found = {}
-        for node_id, node in self._context.source.nodes.items():
+        for node_id, node in self.context.source.nodes.items():
             number = None
             if is_readable:
                 stated = fact_of_node(facts, "broker", node_id, f"config.{HANDLERS_PROPERTY}")
@@ -204,7 +205,7 @@ class SeriesProof:
     def _has_leaders(self, topics: TopicSet) -> bool:
         """Whether the partitions are led by plan; False where the cluster does not say."""
         try:
-            return not self._context.topics.moved_leaders(topics)
+            return not self.context.topics.moved_leaders(topics)
         except AdminError:
             return False
 
@@ -216,5 +217,5 @@ class SeriesProof:
                 "the series that were found on the exporters' pages are not proven by a load: "
                 f"{'; '.join(doubts)}"
             )
-            self._context.reporter.report(PhaseStarted(text))
-        self._context.history.series_doubt = text
+            self.context.reporter.report(PhaseStarted(text))
+        self.context.history.series_doubt = text

@@ -311,16 +311,16 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
         first.warm if warm_up_max_s else None,
         last_load=context.cluster.last_load,
         prove=first.light,
+        write_back=WriteBack(context.hosts),
+        reassigns=lambda: ClusterHealth(context.cluster.admin).is_reassigning(),
+        is_shared=not context.config.cluster.is_exclusive,
     )
     first.at_rest = lambda: _at_rest(gates)
-    gates.write_back = WriteBack(context.hosts)
-    gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     rests_since_s = time.time()
     gates.take_baseline()
     if gates.is_shared:
         context.history.warm_up = WarmUp(idle_at_rest=gates.idle_at_rest)
-        gates.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
         _report_unguarded(context, gates.level)
     if context.canaries is not None:
         unseen = context.canaries.take_rest(rests_since_s)

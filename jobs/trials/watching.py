@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 from jobs.console.events import Reporter, TrialProgress
 from jobs.trials.control_server import TaskChannel
@@ -66,31 +67,25 @@ _RECENT_INTERVALS = 2.5
 broker."""
 
 
+@dataclass
 class Ticker:
     """Reports the progress of a trial twice a second."""
 
-    def __init__(
-        self,
-        reporter: Reporter,
-        sampler: Sampler[BrokerSample],
-        pattern: TrafficPattern,
-        channel: TaskChannel,
-    ) -> None:
-        self._reporter = reporter
-        self._sampler = sampler
-        self._pattern = pattern
-        self._channel = channel
+    reporter: Reporter
+    sampler: Sampler[BrokerSample]
+    pattern: TrafficPattern
+    channel: TaskChannel
 
     def watch(self) -> AbstractContextManager[None]:
         """Report while the block lasts."""
         self._started_s = time.time()
-        return watching("ticker", self._look, _INTERVAL_S, self._channel.fail)
+        return watching("ticker", self._look, _INTERVAL_S, self.channel.fail)
 
     def _look(self) -> float:
         now_s = time.time()
-        start_s = self._channel.start_s
-        phases = self._channel.phases_now(self._pattern.phases)
-        self._reporter.report(
+        start_s = self.channel.start_s
+        phases = self.channel.phases_now(self.pattern.phases)
+        self.reporter.report(
             TrialProgress(
                 stage=stage_at(-1.0 if start_s is None else now_s - start_s, phases),
                 elapsed_s=now_s - self._started_s,
@@ -102,14 +97,14 @@ class Ticker:
 
     def _achieved(self) -> float | None:
         """The rate of acknowledged payload in the window up to now [MB/s]."""
-        at_s, records = next(reversed(self._channel.acked()), (0.0, 0))
-        return records * self._pattern.message_bytes / at_s / 1e6 if at_s > 0 else None
+        at_s, records = next(reversed(self.channel.acked()), (0.0, 0))
+        return records * self.pattern.message_bytes / at_s / 1e6 if at_s > 0 else None
 
     def _busiest(self, now_s: float) -> BrokerWindow | None:
         """The broker with the least idle handlers in the last seconds."""
-        interval_s = self._pattern.phases.sample_interval_s
+        interval_s = self.pattern.phases.sample_interval_s
         from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * interval_s)
-        samples = [each for each in self._sampler.samples_taken() if each.at_s >= from_s]
+        samples = [each for each in self.sampler.samples_taken() if each.at_s >= from_s]
         nodes = {sample.broker_id for sample in samples}
         return busiest_of(broker_windows(samples, nodes, from_s, now_s, interval_s))
 

@@ -117,11 +117,3 @@ def reasons_of_all(
         for name, own in parts.items()
         for reason in rule(own, limits)
     ]
-
-
-def nearest_of_parts(
-    value_of: Callable[[Evidence], float | None], evidence: Evidence
-) -> float | None:
-    """The highest value of all parts, and of the whole; None where no value is known."""
-    values = (value_of(each) for each in (evidence, *evidence.by_part.values()))
-    return max((each for each in values if each is not None), default=None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from metrics.judging.attribution import attribute
 from metrics.judging.indicators import Indicator, active
 from metrics.judging.slices import Slices
-from metrics.judging.thresholds import Indicators, Thresholds, nearest_of_parts, reasons_of_all
+from metrics.judging.thresholds import Indicators, Thresholds, reasons_of_all
 from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
 from metrics.trial.evidence import ENDED_EARLY, ClusterFacts, Evidence, Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
@@ -60,9 +60,9 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
 
 def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> float | None:
     """The nearness to a rule's limit; for rules about clients, of the part that is nearest."""
-    if not rule.judges_parts:
-        return rule.utilization(evidence, limits)
-    return nearest_of_parts(lambda each: rule.utilization(each, limits), evidence)
+    parts = evidence.by_part.values() if rule.judges_parts else ()
+    values = [rule.utilization(each, limits) for each in (evidence, *parts)]
+    return max((each for each in values if each is not None), default=None)
 
 
 def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:

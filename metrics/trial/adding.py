@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from hdrh.histogram import HdrHistogram
 
@@ -88,15 +88,10 @@ def _maps_added(maps: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
 
 @functools.cache
 def _rules(kind: Any) -> dict[str, str | None]:
+    """Field → the word that states how it adds up, or None."""
     hints = get_type_hints(kind, include_extras=True)
-    return {name: _rule(hint) for name, hint in hints.items()}
-
-
-def _rule(hint: Any) -> str | None:
-    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return next(
-        (mark for mark in marks if mark in (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)), None
-    )
+    marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: next((m for m in own if m in _WORDS), None) for name, own in marks.items()}
 
 
 HIGHEST = 3_600_000_000
@@ -236,28 +231,16 @@ class LatencySlice:
 
 def latency_slices(times: SlicedTimes, window_s: float) -> tuple[LatencySlice, ...]:
     """The slices of a window in their order; slices without acknowledged records are left out."""
-    return tuple(
-        _slice(number * times.slice_s, times.slice_s, window_s, times.by_slice[number])
-        for number in sorted(times.by_slice)
-        if any(times.by_slice[number].values())
-    )
-
-
-def _slice(
-    start_s: float, length_s: float, window_s: float, times_us: Mapping[int, int]
-) -> LatencySlice:
-    found = Histogram()
-    for value, records in times_us.items():
-        found.record(value, records)
-    quantiles = Quantiles.of(found)
-    return LatencySlice(
-        start_s,
-        min(length_s, window_s - start_s),
-        found.count,
-        quantiles.p50_ms,
-        quantiles.p99_ms,
-        quantiles.max_ms,
-    )
+    slices = []
+    for number, times_us in sorted(times.by_slice.items()):
+        found, start_s = Histogram(), number * times.slice_s
+        for value, records in times_us.items():
+            found.record(value, records)
+        if found.count:
+            quantiles, length_s = Quantiles.of(found), min(times.slice_s, window_s - start_s)
+            shown = (quantiles.p50_ms, quantiles.p99_ms, quantiles.max_ms)
+            slices.append(LatencySlice(start_s, length_s, found.count, *shown))
+    return tuple(slices)
 
 
 _PARTS = 1_000_000

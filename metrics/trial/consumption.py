@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import linear_regression
 from typing import Annotated
 
 from metrics.columns import Flat, column
@@ -144,12 +145,9 @@ def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
     The line is the least-squares fit, as in Theodolite's lag trend metric
     (https://www.theodolite.rocks). The slope is NaN with fewer than two points.
     """
-    count = len(lag_records)
-    if count < 2:
+    if len(lag_records) < 2:
         return math.nan
-    middle, mean = (count - 1) / 2, sum(lag_records) / count
-    rise = sum((index - middle) * (lag - mean) for index, lag in enumerate(lag_records))
-    return rise / sum((index - middle) ** 2 for index in range(count)) / interval_s
+    return linear_regression(range(len(lag_records)), lag_records).slope / interval_s
 
 
 def join_ranges(read_ranges: Iterable[ReadRange]) -> tuple[ReadRange, ...]:

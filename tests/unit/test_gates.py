@@ -203,7 +203,7 @@ def test_after_an_overload_the_time_to_rest_is_measured() -> None:
         bed.cluster.now_s += duration_s
         bed.cluster.idle = 1.0 if pauses >= 5 else 0.1
 
-    bed.gates._pause = pause
+    bed.gates.pause = pause
     recovery = bed.gates.await_recovery()
     assert recovery.since_s is not None
     assert recovery.since_s - ended_s == pytest.approx(4.5, abs=1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -439,7 +439,12 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
         take_baseline=lambda: None, idle_at_rest=0.9, polls_at_rest=((), ()),
         under_replicated_at_rest={}, level=Level.of([ClientTraffic(1.0, rate, 16_000 * rate)]),
     )  # fmt: skip
-    monkeypatch.setattr(warm_up, "Gates", lambda *_, **__: gates)
+
+    def opened(*_: object, **given: Any) -> SimpleNamespace:
+        gates.__dict__.update(given)
+        return gates
+
+    monkeypatch.setattr(warm_up, "Gates", opened)
     admin = SimpleNamespace(adding_replicas=lambda: {("orders", 0): {2}})
     history, reporter = TrialHistory(), RecordingReporter()
     context = SimpleNamespace(

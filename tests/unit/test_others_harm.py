@@ -160,7 +160,7 @@ def test_a_harm_of_a_guard_that_is_off_does_not_count() -> None:
 def test_a_cluster_of_our_own_is_not_watched() -> None:
     beside = Beside()
     assert not isinstance(beside.harm.watch(), nullcontext)
-    beside.harm._context.config.cluster.is_exclusive = True  # type: ignore[misc]
+    beside.harm.context.config.cluster.is_exclusive = True  # type: ignore[misc]
     assert isinstance(beside.harm.watch(), nullcontext)
 
 

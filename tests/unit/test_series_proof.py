@@ -305,6 +305,7 @@ def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) ->
 
         def __init__(self, *given: Any, **options: Any) -> None:
             self.under_replicated_at_rest: dict[int, float] = {}
+            self.is_shared = options["is_shared"]
             self.warming, self.prove = given[3], options["prove"]
 
         def take_baseline(self) -> None: ...
