@@ -183,18 +183,15 @@ class Cluster(ConfigModel):
         """The file's references to environment variables, recorded in place of their values."""
         return self._written
 
-    def keep_written(self, written: Written) -> None:
-        """Keep the file's own text of values that come from environment variables."""
-        self._written = written
-
     @property
     def given(self) -> str:
         """What `--cluster` named; the cluster's name where a run was continued without it."""
         return self._given or self.name
 
-    def keep_given(self, name_or_path: str) -> None:
-        """Keep what `--cluster` named."""
-        self._given = name_or_path
+    def keep(self, written: Written | None = None, given: str = "") -> None:
+        """Keep the file's own text of values from environment variables, or what names it."""
+        self._written = self._written if written is None else written
+        self._given = given or self._given
 
     # --- facts --------------------------------------------------------------
 

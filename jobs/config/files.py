@@ -89,22 +89,31 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     )
 
 
-def text_of(path: Path, bytes_max: int) -> str:
-    """The text of a file of limited size, as a device may never end.
+def bytes_of(path: str | Path, bytes_max: int = BYTES_MAX) -> bytes:
+    """The content of a file of limited size, as a device may never end.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or is too large.
+    """
+    with Path(path).expanduser().open("rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, f"it has more than {bytes_max:,} bytes")
+    return data
+
+
+def text_of(path: Path, bytes_max: int = BYTES_MAX) -> str:
+    """The text of a file of limited size.
 
     Raises:
         OSError, ValueError: the file cannot be read, is not UTF-8, or is too large.
     """
-    with path.open("rb") as file:
-        data = file.read(bytes_max + 1)
-    if len(data) > bytes_max:
-        raise OSError(errno.EFBIG, f"it has more than {bytes_max:,} bytes")
-    return data.decode("utf-8").replace("\r\n", "\n")
+    return bytes_of(path, bytes_max).decode("utf-8").replace("\r\n", "\n")
 
 
 def _read(folder: str, path: Path, asked_by: str) -> str:
     try:
-        return text_of(path, BYTES_MAX)
+        return text_of(path)
     except ValueError as error:
         if isinstance(error, UnicodeDecodeError):
             raise ConfigError(

@@ -20,11 +20,9 @@ from pathlib import Path
 
 import javaproperties
 
+from jobs.config.files import bytes_of
 from jobs.setup.places import withhold
 from metrics.common.errors import ConfigError
-
-BYTES_MAX = 1_000_000
-"""Largest size of a properties file, and of a file that a provider reads [B]."""
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -33,25 +31,12 @@ def read_properties(path: str) -> dict[str, str]:
     Raises:
         OSError, ValueError: the file cannot be read, or is no properties file.
     """
-    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    data = bytes_of(path).removeprefix(b"\xef\xbb\xbf")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(
             "it is UTF-16, and Java reads one byte for each character; save it as UTF-8"
         )
     return dict(javaproperties.loads(data))
-
-
-def read_bytes(path: str) -> bytes:
-    """The content of a file of limited size, as a device may never end.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or is too large.
-    """
-    with Path(path).expanduser().open("rb") as file:
-        data = file.read(BYTES_MAX + 1)
-    if len(data) > BYTES_MAX:
-        raise ValueError(f"it has more than {BYTES_MAX:,} bytes")
-    return data
 
 
 # --- configuration providers ----------------------------------------------------
@@ -116,7 +101,7 @@ def files_in(text: str, given: Mapping[str, str]) -> list[str]:
 def _from_files(place: str, kind: str, path: str, key: str) -> str:
     try:
         if kind == "dir":
-            return read_bytes(str(Path(path) / key)).decode("utf-8")
+            return bytes_of(Path(path) / key).decode("utf-8")
         value = read_properties(path).get(key)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
@@ -221,7 +206,7 @@ class Stored:
 def is_store(path: str) -> bool:
     """Whether a file is a store of Java's and not PEM; False for a file that cannot be read."""
     try:
-        data = read_bytes(path)
+        data = bytes_of(path)
     except (OSError, ValueError):
         return False
     return data.startswith((_JKS, _JCEKS, b"\x30")) or b"\0" in data[:100]
@@ -241,7 +226,7 @@ def read_store(
         ConfigError: the file cannot be read, is another kind of store, or has another password.
     """
     try:
-        data = read_bytes(path)
+        data = bytes_of(path)
         if data.startswith(_JKS):
             return _read_jks(data, password, key_password)
         if data.startswith(b"\x30"):

@@ -127,7 +127,7 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
         ConfigError: the file cannot be read or is wrong; the message states the place.
     """
     found = _load(Cluster, "cluster", name_or_path, overrides)
-    found.keep_given(name_or_path)
+    found.keep(given=name_or_path)
     return found
 
 
@@ -560,7 +560,7 @@ def _made(
     except ValidationError as error:
         raise config_error(error, source, model, written) from None
     if isinstance(made, Cluster):
-        made.keep_written(written)
+        made.keep(written)
     return made
 
 

@@ -153,7 +153,8 @@ def commit_problem(
         settings: settings of the Spark context, from which Delta chooses its LogStore.
         on_databricks: whether the session is that of a Databricks runtime.
     """
-    if scheme not in S3_SCHEMES or _is_true(settings, SINGLE_DRIVER):
+    is_single = settings.get(SINGLE_DRIVER, "").strip().lower() == "true"
+    if scheme not in S3_SCHEMES or is_single:
         return None
     if on_databricks:
         if settings.get(_DATABRICKS_COMMITS, "true").strip().lower() != "false":
@@ -200,10 +201,6 @@ def _missing_class(name: str, jvm: Any) -> str | None:
         f"Delta's LogStore {name} is in no jar of this session; expected its jar on the class "
         "path; add it with --packages (docs/deploy names the jars), or correct the setting"
     )
-
-
-def _is_true(settings: Mapping[str, str], name: str) -> bool:
-    return settings.get(name, "").strip().lower() == "true"
 
 
 def _schema_location(spark: SparkSession, schema: str) -> str | None:
