@@ -79,18 +79,15 @@ def load_extension(group: str, name: str) -> Extension:
         raise explain_failure(f"{package}, which adds {name} to {group},", error) from error
     given, api = getattr(found, "api", None), APIS[group]
     if given != api:
+        # 0 is the default value of a class that states nothing.
+        stated = f"api {given!r}" if given not in (None, 0) else "no api"
         raise ConfigError(
-            f"{package} adds {name} to {group} with {_api_words(given)}; expected api {api}, the "
+            f"{package} adds {name} to {group} with {stated}; expected api {api}, the "
             "version of the protocol that this release supports; install a release of the package "
             "for it, see docs/extending.md"
         )
     distribution = "" if point.dist is None else point.dist.name
     return Extension(found, package, distribution, point.module)
-
-
-def _api_words(given: object) -> str:
-    """What a package states; 0 is the default value of a class that states nothing."""
-    return f"api {given!r}" if given not in (None, 0) else "no api"
 
 
 def _package_of(point: EntryPoint) -> str:

@@ -170,14 +170,11 @@ class _Bean:
             if end not in _ENDS or (meaning in _OF_HISTOGRAMS and not self.is_histogram):
                 return None
         family = (self.group, *in_name, _shortened(found, self.parts), end)
-        reading = self._reading(meaning)
+        reading = self.reading
+        if self.is_histogram:
+            named = meaning if meaning in _OF_HISTOGRAMS else Meaning.COUNT
+            reading = f"{reading}_{named.value}"
         return Candidate(reading, meaning, selector, family, rank, self.is_histogram)
-
-    def _reading(self, meaning: Meaning) -> str:
-        if not self.is_histogram:
-            return self.reading
-        named = meaning if meaning in _OF_HISTOGRAMS else Meaning.COUNT
-        return f"{self.reading}_{named.value}"
 
 
 @lru_cache(_NAMES_MAX)

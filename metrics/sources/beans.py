@@ -190,13 +190,6 @@ def _jvm() -> list[Bean]:
     ]
 
 
-def _quorum() -> list[Bean]:
-    """The epoch of the active controller, which every node with KRaft reports; each election raises
-    it.
-    """
-    return [_gauge(CONTROLLER_EPOCH, "kafka.server:type=raft-metrics", "current-epoch")]
-
-
 def _request_times() -> list[Bean]:
     return [
         Bean(
@@ -370,7 +363,9 @@ def beans_for(version: str, roles: Iterable[Role], *, has_quorum: bool = True) -
         has_quorum: whether it keeps its metadata in KRaft's quorum; False with ZooKeeper.
     """
     has = frozenset(roles)
-    beans = [*_jvm(), *(_quorum() if has_quorum else ())]
+    beans = _jvm()
+    if has_quorum:  # its epoch, which every node reports; each election of a controller raises it
+        beans.append(_gauge(CONTROLLER_EPOCH, "kafka.server:type=raft-metrics", "current-epoch"))
     if Role.BROKER in has:
         beans += _broker(_handler_idle(version, has))
     if Role.CONTROLLER in has:

@@ -81,13 +81,9 @@ def parse_series(text: str) -> tuple[str, Labels] | None:
         label = _LABEL.match(rest, at)
         if label is None:
             return None
-        labels[label[1]] = _ESCAPED.sub(_unescaped, label[2])
+        labels[label[1]] = _ESCAPED.sub(lambda each: "\n" if each[1] == "n" else each[1], label[2])
         at = label.end()
     return found[1], labels
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return "\n" if found[1] == "n" else found[1]
 
 
 _TAG = re.compile(r"<\s*(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)

@@ -10,10 +10,10 @@ because release 1 of the exporter adds it to some names of release 0 and drops i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, cast
+from functools import cache, cached_property, lru_cache
+from typing import Any
 
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import (
@@ -139,7 +139,6 @@ RANKS_EACH = 2
 """Ranks of the matches of one selector: written alike, or with another `_total`."""
 _Candidate = tuple[str, int, Selector]
 """A reading, the rank of one of its selectors, and the selector."""
-_UNSEEN = object()
 
 
 @dataclass(frozen=True)
@@ -155,23 +154,8 @@ class RuleSet:
     selectors: Mapping[str, tuple[Selector, ...]]
 
     def match(self, series: str) -> Match | None:
-        """The reading of a series, or None.
-
-        Matches are cached, as a thousand brokers show the same series. The name alone excludes
-        most series.
-        """
-        name = series.partition("{")[0]
-        candidates = self._candidates.get(name)
-        if candidates is None:
-            candidates = self._candidates[name] = self.candidates_for(name)
-        if not candidates:
-            return None
-        if len(self._matches) >= _SERIES_MAX:
-            self._matches.clear()
-        found = self._matches.get(series, _UNSEEN)
-        if found is _UNSEEN:
-            found = self._matches[series] = self._match(series, candidates)
-        return cast("Match | None", found)
+        """The reading of a series, or None; the name alone excludes most series."""
+        return self._match(series) if self.candidates_for(series.partition("{")[0]) else None
 
     def series_names(self, reading: str) -> set[str]:
         """The names that the series of a reading may have, without those that contain `*`."""
@@ -188,34 +172,35 @@ class RuleSet:
                 if not each.is_exact:
                     yield f"{pattern}{_TOTAL}"
 
-    def candidates_for(self, name: str) -> tuple[_Candidate, ...]:
-        """The selectors that can match a series of this name."""
-        names = dict.fromkeys((name.removesuffix(_TOTAL), name))
-        named = (each for known in names for each in self._by_name.get(known, ()))
-        return (*named, *(each for each in self._by_name[_ANY] if each[2].matches_name(name)))
+    @cached_property
+    def candidates_for(self) -> Callable[[str], tuple[_Candidate, ...]]:
+        """The selectors that can match a series of a name."""
 
-    def _match(self, series: str, candidates: Iterable[_Candidate]) -> Match | None:
-        parsed = parse_series(series)
-        if parsed is None:
+        def find(name: str) -> tuple[_Candidate, ...]:
+            names = dict.fromkeys((name.removesuffix(_TOTAL), name))
+            named = (each for known in names for each in self._by_name.get(known, ()))
+            return (*named, *(each for each in self._by_name[_ANY] if each[2].matches_name(name)))
+
+        return cache(find)
+
+    @cached_property
+    def _match(self) -> Callable[[str], Match | None]:
+        """The match of a series; cached, as a thousand brokers show the same series."""
+
+        def find(series: str) -> Match | None:
+            parsed = parse_series(series)
+            if parsed is None:
+                return None
+            name, labels = parsed
+            for reading, rank, selector in self.candidates_for(series.partition("{")[0]):
+                text = selector.matched_text(name, labels)
+                if text is not None:
+                    full = f"{reading}:{text}" if text else reading
+                    preference = RANKS_EACH * rank + (not selector.is_written_like(name))
+                    return Match(full, preference, selector)
             return None
-        name, labels = parsed
-        for reading, rank, selector in candidates:
-            text = selector.matched_text(name, labels)
-            if text is not None:
-                full = f"{reading}:{text}" if text else reading
-                preference = RANKS_EACH * rank + (not selector.is_written_like(name))
-                return Match(full, preference, selector)
-        return None
 
-    @cached_property
-    def _candidates(self) -> dict[str, tuple[_Candidate, ...]]:
-        """A cache: name of a series → the selectors that can match it."""
-        return {}
-
-    @cached_property
-    def _matches(self) -> dict[str, object]:
-        """A cache: series → its match, or None."""
-        return {}
+        return lru_cache(_SERIES_MAX)(find)
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Candidate]]:

@@ -277,7 +277,9 @@ class _Choice:
             return None, "as the page shows the series twice, with different numbers"
         certain = [each for each in self.shown if self._is_certain(each)]
         if certain:
-            return self._of_certain(certain)
+            best = min(each.candidate.rank for each in certain)
+            preferred = [each for each in certain if each.candidate.rank == best]
+            return self._only(preferred, "its name says what it is")
         uncertain = [each for each in self.shown if each.candidate.meaning is Meaning.UNCERTAIN]
         counts = [each for each in uncertain if self._behavior(each) is Behavior.COUNT]
         unknown = [each for each in uncertain if self._behavior(each) is Behavior.UNKNOWN]
@@ -305,34 +307,22 @@ class _Choice:
             return self.behaviors[id(group)] is not Behavior.NO_COUNT
         return meaning in {Meaning.VALUE, Meaning.MEAN, Meaning.SUM}
 
-    def _of_certain(self, certain: Sequence[_Group]) -> tuple[_Group | None, str]:
-        best = min(each.candidate.rank for each in certain)
-        preferred = [each for each in certain if each.candidate.rank == best]
-        return self._only(preferred, "its name says what it is")
-
     def _only(self, equal: Sequence[_Group], reason: str) -> tuple[_Group | None, str]:
         first = min(equal, key=lambda each: each.text)
-        if any(_differ(first, other) for other in equal):
+        numbers = sorted(first.numbers.values())
+        if any(sorted(other.numbers.values()) != numbers for other in equal):
             names = ", ".join(sorted(each.text for each in equal))
             return None, f"as nothing shows which of {names} is the reading"
         others = sorted(
             each.text
             for each in self.shown
-            if each is not first and self._may_be_confused(each, first)
+            if each is not first
+            and each.candidate.meaning is not Meaning.RATE
+            and each.candidate.rank == first.candidate.rank
         )
         if not others:
             return first, ""
         return first, f"{self.reading} is {first.text} and not {', '.join(others)}: {reason}"
-
-    @staticmethod
-    def _may_be_confused(other: _Group, chosen: _Group) -> bool:
-        """Whether the names of two series do not say which of them is the reading."""
-        is_rate = other.candidate.meaning is Meaning.RATE
-        return not is_rate and other.candidate.rank == chosen.candidate.rank
-
-
-def _differ(one: _Group, other: _Group) -> bool:
-    return sorted(one.numbers.values()) != sorted(other.numbers.values())
 
 
 def _joint(behaviors: Iterable[Behavior]) -> Behavior:

@@ -76,19 +76,16 @@ def _options_of(part: TrafficPattern) -> str:
 
 def _set_options(prefix: str, record: Any) -> dict[str, Any]:
     """The columns of a dataclass whose values are not the defaults."""
-    row = row_of(record)
-    defaults = {}
-    for item in dataclasses.fields(record):
-        if item.default is not dataclasses.MISSING:
-            defaults[item.name] = item.default
-        elif item.default_factory is not dataclasses.MISSING:
-            defaults[item.name] = item.default_factory()
-    known = row_of(replace(record, **defaults))
-    required = {item.name for item in dataclasses.fields(record)} - defaults.keys()
+    required = {
+        item.name: getattr(record, item.name)
+        for item in dataclasses.fields(record)
+        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+    }
+    defaults = row_of(type(record)(**required))
     return {
         f"{prefix}{name}": value
-        for name, value in row.items()
-        if value is not None and (name in required or value != known.get(name))
+        for name, value in row_of(record).items()
+        if value is not None and (name in required or value != defaults.get(name))
     }
 
 

@@ -63,7 +63,7 @@ class Sizes:
         """
         if self.kind in ("fixed", "messages"):
             return mean_bytes
-        return _rounded(self._scaled(mean_bytes) * self._relative(share))
+        return _rounded(_scale(self, mean_bytes) * self._relative(share))
 
     def largest(self, mean_bytes: int) -> int:
         """Size of the largest message [B]; not valid for "messages", whose file decides."""
@@ -77,9 +77,6 @@ class Sizes:
         if self.kind == "lognormal":
             return math.exp(self.spread * _NORMAL.inv_cdf(share))
         return _histogram_quantile(self.histogram)(share)
-
-    def _scaled(self, mean_bytes: int) -> float:
-        return _scale(self, mean_bytes)
 
 
 def _rounded(size: float) -> int:

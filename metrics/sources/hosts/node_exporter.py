@@ -26,13 +26,6 @@ BOOT_TIME_S = "boot_time_s"
 UNAME = "uname"
 IDENTITY = frozenset({BOOT_TIME_S, UNAME})
 """Readings that tell machines apart, and are no metrics."""
-IDENTITY_SERIES: Mapping[str, str] = {
-    BOOT_TIME_S: "node_boot_time_seconds",
-    UNAME: (
-        'node_uname_info{nodename="*",domainname="*",machine="*",release="*",sysname="*",'
-        'version="*"}'
-    ),
-}
 _CLOCK_STEP_S = 2.0
 """Largest change of the time of a boot, which the kernel derives from its clock [s]."""
 
@@ -108,8 +101,13 @@ _SERIES: Mapping[str, str] = {
     f"{readings.PRESSURE_S}:cpu": "node_pressure_cpu_waiting_seconds_total",
     f"{readings.PRESSURE_S}:io": "node_pressure_io_waiting_seconds_total",
     f"{readings.PRESSURE_S}:memory": "node_pressure_memory_waiting_seconds_total",
+    BOOT_TIME_S: "node_boot_time_seconds",
+    UNAME: (
+        'node_uname_info{nodename="*",domainname="*",machine="*",release="*",sysname="*",'
+        'version="*"}'
+    ),
 }
-RULES = RuleSet("node_exporter", selectors_of({**_SERIES, **IDENTITY_SERIES}))
+RULES = RuleSet("node_exporter", selectors_of(_SERIES))
 
 _OPEN = HttpAccess("metrics.host.prometheus")
 

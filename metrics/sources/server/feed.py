@@ -136,8 +136,6 @@ _LAG_MAX_S = 5.0
 _RETRY_S = 0.5
 """Longest time between two queries for the same scrape [s]."""
 
-Names = Callable[[str], bool]
-
 
 @dataclass(frozen=True)
 class FeedSpec:
@@ -234,7 +232,7 @@ class ServerFeed:
 
     # --- opening ------------------------------------------------------------
 
-    def open(self, is_wanted: Names) -> None:
+    def open(self, is_wanted: Callable[[str], bool]) -> None:
         """Find the targets, their scrape interval, and the pages of their last scrapes.
 
         Args:
@@ -244,7 +242,18 @@ class ServerFeed:
             ConfigError: the server does not answer, or does not show all targets.
         """
         try:
-            self._open(is_wanted)
+            self._compare_clocks(at_open=True)
+            names = self._shown_names()
+            wanted = sorted(name for name in names if is_wanted(name))
+            if not wanted:
+                page = "".join(f"{name} 1\n" for name in names)
+                raise ConfigError(
+                    f"the series that {self._selected} selects on {self._api.url} are not those of "
+                    f"{self.spec.what}: {kind_of(page)}; correct {self.spec.label.section}.selector"
+                )
+            self._find_targets(wanted)
+            self._names = _any_of(wanted)
+            self._read_pages()
         except ScrapeError as error:
             keys = f"{self.spec.label.section}.server and selector"
             remedy = "" if isinstance(error, ClosedError) else f"; check {keys}"
@@ -252,20 +261,6 @@ class ServerFeed:
                 f"the Prometheus server {self._api.url} shows no metrics of {self.spec.what}: "
                 f"{error}{remedy}"
             ) from error
-
-    def _open(self, is_wanted: Names) -> None:
-        self._compare_clocks(at_open=True)
-        names = self._shown_names()
-        wanted = sorted(name for name in names if is_wanted(name))
-        if not wanted:
-            page = "".join(f"{name} 1\n" for name in names)
-            raise ConfigError(
-                f"the series that {self._selected} selects on {self._api.url} are not those of "
-                f"{self.spec.what}: {kind_of(page)}; correct {self.spec.label.section}.selector"
-            )
-        self._find_targets(wanted)
-        self._names = _any_of(wanted)
-        self._read_pages()
 
     @property
     def _selected(self) -> str:

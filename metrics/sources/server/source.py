@@ -57,21 +57,19 @@ class PrometheusServerSource(PrometheusSource):
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
+        feed, rules, found = self._feed, self._rules, {}
+        is_read = _may_be_read if rules is None else lambda name: bool(rules.candidates_for(name))
         try:
-            self._open()
+            feed.open(is_read)
+            for target in feed.targets:
+                if rules is not None:
+                    target.use(rules)
+                broker, node = self._probe(target)
+                found[broker] = replace(node, interval_s=target.interval_s)
+                target.pages = []
         except BaseException:
             self.close()
             raise
-
-    def _open(self) -> None:
-        feed, rules, found = self._feed, self._rules, {}
-        feed.open(_may_be_read if rules is None else lambda name: bool(rules.candidates_for(name)))
-        for target in feed.targets:
-            if rules is not None:
-                target.use(rules)
-            broker, node = self._probe(target)
-            found[broker] = replace(node, interval_s=target.interval_s)
-            target.pages = []
         self.nodes: Mapping[int, NodeInfo] = found
         feed.read_known_series()
 
