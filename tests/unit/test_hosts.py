@@ -17,7 +17,6 @@ from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.source import HostSample
 from metrics.trial.client import QuotaWindow, quota_window
 from metrics.windows.host import (
-    DiskWindow,
     HostWindow,
     InterfaceWindow,
     host_use_of,
@@ -485,19 +484,9 @@ def test_a_cpu_is_busy_without_a_reading_of_waits_for_disks() -> None:
     assert found.cpu_iowait is None
 
 
-def test_a_host_without_interfaces_has_no_busiest_one() -> None:
-    assert replace(window(), interfaces=()).busiest_interface is None
-
-
-def test_the_busiest_disk_of_a_host_is_the_one_with_the_longest_busy_time() -> None:
-    disks = (DiskWindow("a"), DiskWindow("b", busy_share=0.9), DiskWindow("c", busy_share=0.2))
-    host = replace(window(), disks=disks)
-    assert host.busiest_disk == disks[1]
-    assert replace(host, disks=()).busiest_disk is None
-
-
-def test_an_interface_without_readings_of_bytes_has_no_use() -> None:
+def test_interfaces_without_readings_have_no_use_and_none_is_the_busiest() -> None:
     assert InterfaceWindow("eth0", packets=9.0, speed_bytes_per_s=1e6).used_share is None
+    assert replace(window(), interfaces=()).busiest_interface is None
 
 
 def test_a_window_has_the_exact_growth_of_the_kernels_counters() -> None:
@@ -545,23 +534,16 @@ def test_the_use_table_has_utilization_saturation_and_errors_of_each_resource() 
     assert measured[Resource.NETWORK, "TCP"] == pytest.approx((None, 3.0, 0.02))
 
 
-def test_a_host_with_one_sample_has_a_window_without_values() -> None:
+def test_a_sample_on_either_edge_is_inside_and_one_sample_has_no_values() -> None:
+    assert window(start_s=100.0, end_s=110.0) == window()
     found = window(two_samples()[:1], 0.0, 200.0)
     assert (found.brokers, found.samples, found.cpu_busy) == ((1, 2), 0, None)
 
 
-def test_a_sample_on_either_edge_of_the_window_is_inside() -> None:
-    assert window(start_s=100.0, end_s=110.0) == window()
-
-
-def test_the_memory_of_a_broker_that_was_found_late_is_known() -> None:
+def test_the_memory_of_each_broker_is_known_by_the_samples_that_show_it() -> None:
     first, last, *_ = two_samples()
     late = replace(last, at_s=111.0, values={**last.values, "resident_bytes:2": 700.0})
     assert window([first, last, late]).resident_bytes == {1: 600.0, 2: 700.0}
-
-
-def test_the_memory_of_brokers_is_known_after_a_later_sample_of_a_task_on_their_host() -> None:
-    first, last, *_ = two_samples()
     values = {name: value for name, value in last.values.items() if "resident" not in name}
     of_a_task = replace(last, at_s=111.0, values=values)
     assert window([first, last, of_a_task]).resident_bytes == {1: 600.0}
