@@ -35,14 +35,12 @@ from metrics.sources.beans import (
 )
 from metrics.sources.exposition import numbers
 from metrics.sources.sample import BrokerSample, parts_of
-from metrics.sources.source import Endpoint, NodeInfo, jmx_interval_s
+from metrics.sources.source import OPEN_DEADLINE_S, Endpoint, NodeInfo, jmx_interval_s
 
 Address = TypeVar("Address", bound=Endpoint)
 
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
-OPEN_DEADLINE_S = 15.0
-"""Deadline of the first answer on a busy machine, the connection included [s]."""
 OPEN_EACH_S = 0.05
 """Least time in that deadline for the connection to each node [s]."""
 

@@ -369,7 +369,7 @@ def begins_anew(before: Sample, after: Sample) -> bool:
 
 
 POLL_SHARE_MAX = 0.1
-"""Largest share of a broker's time for samples that see each tick, without a warning [ratio]."""
+"""Largest share of a broker's time for its samples without a warning [ratio]."""
 
 
 def reads_rates(nodes: Mapping[int, NodeInfo]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import ClassVar
@@ -53,7 +53,7 @@ from metrics.sources.rules import (
     with_handlers,
 )
 from metrics.sources.sample import BrokerSample, parts_of
-from metrics.sources.scraper import OPEN_DEADLINE_S, Exporter, Scrape, Scraper, Scrapers
+from metrics.sources.scraper import Exporter, Scrape, Scraper, Scrapers
 from metrics.sources.series_choice import (
     AUTO,
     IDLE_GROWTH_MAX,
@@ -63,7 +63,7 @@ from metrics.sources.series_choice import (
     constant_labels,
     printed_numbers,
 )
-from metrics.sources.source import Endpoint, NodeInfo, scrape_interval_s
+from metrics.sources.source import OPEN_DEADLINE_S, Endpoint, NodeInfo, scrape_interval_s
 
 TICKS_SEEN_S = 3 * TICK_S + 2.0
 """Time after which a meter has ticked twice between polls, and once before that in a broker that
@@ -84,17 +84,21 @@ class _Evidence(str, Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Shown:
     """A series that may be the rate of a meter.
 
     Attributes:
         candidate: what its name says.
-        polls: time of each poll [s], its number and the rounding of its digits.
+        times_s: time of each poll [s].
+        numbers: the number of each poll.
+        rounding: smallest rounding of their digits.
     """
 
     candidate: Candidate
-    polls: list[tuple[float, float, float]] = field(default_factory=list)
+    times_s: Sequence[float]
+    numbers: Sequence[float]
+    rounding: float
 
     @property
     def meter(self) -> str:
@@ -116,11 +120,6 @@ class _Shown:
     def selector(self) -> Selector:
         """The selector for the rate."""
         return as_rate(replace(self.candidate.selector, factor=self.factor), self.meter)
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """The number of each poll."""
-        return tuple(number for _, number, _ in self.polls)
 
     @property
     def _largest(self) -> float:
@@ -154,15 +153,12 @@ class _Shown:
         A number without all digits of a double, which has been rounded, shows nothing.
         """
         unit = self.selector.factor
-        if not is_exact(self._largest * unit, self._rounding * unit):
+        if not is_exact(self._largest * unit, self.rounding * unit):
             return
-        for (before_s, before, _), (at_s, number, _) in pairwise(self.polls):
+        polls = zip(self.times_s, self.numbers, strict=True)
+        for (before_s, before), (at_s, number) in pairwise(polls):
             if number != before != 0 and at_s - before_s <= _POLLS_APART_S:
-                yield is_whole_tick(before * unit, number * unit, self._rounding * unit)
-
-    @property
-    def _rounding(self) -> float:
-        return min(rounding for _, _, rounding in self.polls)
+                yield is_whole_tick(before * unit, number * unit, self.rounding * unit)
 
 
 def choose_rates(polls: Sequence[Poll], found: Choices) -> Choices:
@@ -206,13 +202,11 @@ def _shown(polls: Sequence[Poll]) -> list[_Shown]:
     for series in pages[0]:
         for candidate in candidates_of(series, constant):
             if candidate.reading in METERS and all(series in page for page in pages):
-                each = _Shown(candidate)
-                for poll, page in zip(polls, pages, strict=True):
-                    printed = page[series][-1]
-                    number = number_of(printed)
-                    rounding = rounding_of(printed) if math.isfinite(number) else 0.0
-                    each.polls.append((poll.at_s, number, rounding))
-                found.append(each)
+                printed = [page[series][-1] for page in pages]
+                numbers = tuple(map(number_of, printed))
+                known = [text for text, n in zip(printed, numbers, strict=True) if math.isfinite(n)]
+                rounding = min(map(rounding_of, known), default=0.0)
+                found.append(_Shown(candidate, [each.at_s for each in polls], numbers, rounding))
     return found
 
 

@@ -23,7 +23,7 @@ from metrics.sources.exposition import Poll, is_cut_off, number_of, series_of
 from metrics.sources.http_access import ClosedError, HttpAccess, HttpClient, ScrapeError
 from metrics.sources.one_minute_rates import rounding_of
 from metrics.sources.rules import ONE_MINUTE_RATE, RANKS_EACH, ROUNDING, Match, RuleSet
-from metrics.sources.source import Endpoint
+from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 
 PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
@@ -280,8 +280,6 @@ def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
 SCRAPES_IN_PARALLEL = 32
 """Exporters that are scraped at the same time while all answer; more are no faster, as Python
 parses one answer after another."""
-OPEN_DEADLINE_S = 15.0
-"""Deadline of the first answer of an exporter on a busy machine [s]."""
 
 Probed = TypeVar("Probed")
 

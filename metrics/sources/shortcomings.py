@@ -14,7 +14,7 @@ from metrics.sources.beans import (
     UPTIME_MS,
     Role,
 )
-from metrics.sources.one_minute_rates import rate_caveats, reads_rates
+from metrics.sources.one_minute_rates import POLL_SHARE_MAX, rate_caveats, reads_rates
 from metrics.sources.source import NodeInfo, named_brokers
 
 
@@ -79,8 +79,6 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
     "replicas": ("fenced_brokers",),
 }
 """What the metrics do not show, with its meaning → the readings of which one is missing."""
-POLL_SHARE_MAX = 0.1
-"""Largest share of a broker's time for its samples without a warning [ratio]."""
 CLIENT_ONLY = (
     "judged without broker metrics: by acknowledgements, by latency where the goal has a latency "
     "objective, and by under-replicated partitions in the Admin API; the limiting resource of the "

@@ -20,6 +20,8 @@ from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.units import format_some
 
+OPEN_DEADLINE_S = 15.0
+"""Deadline of the first answer of a node on a busy machine, the connection included [s]."""
 _NAMED_MAX = 5
 """Brokers that a sentence names one by one."""
 

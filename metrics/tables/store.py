@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from metrics.arrow_schema import ddl, ddl_type
-from metrics.columns import restored, row_of
+from metrics.columns import Record, restored, row_of
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
@@ -408,8 +408,7 @@ class TableStore:
         """All nights of a suite on a cluster, one row per case, the oldest first."""
         newest = newest_cases(self.read("cases")).where("value is not null")
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
-        rows = own.orderBy("at").collect()
-        return [restored(CaseRow, row.asDict(recursive=True)) for row in rows]
+        return _records(CaseRow, own.orderBy("at"))
 
     def append_headroom(self, rows: Sequence[HeadroomRow]) -> None:
         """Append the rows of one call, only once."""
@@ -420,7 +419,7 @@ class TableStore:
         """The rows of a cluster that gave out first, one for each call, the oldest first."""
         rows = self.read("headroom")
         own = rows.where((rows.cluster_id == cluster_id) & rows.is_first).orderBy("at")
-        return [restored(HeadroomRow, row.asDict(recursive=True)) for row in own.collect()]
+        return _records(HeadroomRow, own)
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """The rows of a table, or only those of one run."""
@@ -442,8 +441,7 @@ class TableStore:
 
     def run_rows(self, run_id: str) -> list[RunRow]:
         """The newest row of a run; empty if the run does not exist."""
-        rows = newest_runs(self.read("runs", run_id)).collect()
-        return [restored(RunRow, row.asDict(recursive=True)) for row in rows]
+        return _records(RunRow, newest_runs(self.read("runs", run_id)))
 
     def latest_limit(
         self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
@@ -485,8 +483,7 @@ class TableStore:
     def samples_of(self, run_id: str) -> dict[int, list[BrokerSample]]:
         """Number of the trial → samples of the run's brokers."""
         found: dict[int, list[BrokerSample]] = {}
-        for row in self.read("samples", run_id).collect():
-            kept = restored(SampleRow, row.asDict(recursive=True))
+        for kept in _records(SampleRow, self.read("samples", run_id)):
             found.setdefault(kept.trial, []).append(kept.sample)
         return found
 
@@ -498,13 +495,12 @@ class TableStore:
         """Number of the trial → samples of the run's hosts; empty in tables without hosts."""
         found: dict[int, list[HostSample]] = {}
         try:
-            rows = self.read("hosts", run_id).collect()
+            rows = _records(HostRow, self.read("hosts", run_id))
         except _spark_errors() as error:
             if _NO_TABLE.search(str(error)) is None:
                 raise
             return found
-        for row in rows:
-            kept = restored(HostRow, row.asDict(recursive=True))
+        for kept in rows:
             found.setdefault(kept.trial, []).append(kept.sample)
         return found
 
@@ -536,6 +532,10 @@ class TableStore:
         """Count the files of a table."""
         detail = self._spark.sql(f"DESCRIBE DETAIL {self._sql_name(table)}")
         return int(detail.select("numFiles").collect()[0][0])
+
+
+def _records(kind: type[Record], rows: DataFrame) -> list[Record]:
+    return [restored(kind, row.asDict(recursive=True)) for row in rows.collect()]
 
 
 def _states_steady(load: float | None = None, note: str | None = None) -> bool:

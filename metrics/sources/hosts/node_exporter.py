@@ -8,7 +8,6 @@ The machine behind an address of node_exporter: its name and the time of its boo
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,8 +18,8 @@ from metrics.sources.hosts.source import HostSample
 from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.sample import parts_of
-from metrics.sources.scraper import OPEN_DEADLINE_S, Scrape, Scraper, Scrapers
-from metrics.sources.source import Endpoint
+from metrics.sources.scraper import Scrape, Scraper, Scrapers
+from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 
 BOOT_TIME_S = "boot_time_s"
 UNAME = "uname"
@@ -150,18 +149,14 @@ class NodeExporters:
         ]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-hosts", clock)
         self._addresses = [scraper.endpoint.address for scraper in scrapers]
-        of_each_name = Counter(scraper.endpoint.host for scraper in scrapers)
-        self._hosts = [
-            host if of_each_name[host] == 1 else scraper.endpoint.address
-            for scraper in scrapers
-            for host in [scraper.endpoint.host]
-        ]
+        names = [scraper.endpoint.host for scraper in scrapers]
+        self._hosts = readings.host_names(names, self._addresses)
         self._machines: dict[str, Machine] = {}
         self.brokers: Mapping[str, tuple[int, ...]] = {
             host: tuple(sorted(b for b, a in addresses.items() if a == address))
             for host, address in zip(self._hosts, self._addresses, strict=True)
         }
-        self.machines = frozenset(of_each_name)
+        self.machines = frozenset(names)
 
     def open(self) -> NodeExporters:
         """Scrape each exporter twice, over two connections.

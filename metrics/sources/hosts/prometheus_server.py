@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import RULES, host_values, log_disks_problem
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.source import HostSample, host_names
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import host_of
 from metrics.sources.server.feed import FeedSpec, FeedTarget, ServerFeed
@@ -54,10 +54,7 @@ class ServedHosts:
             raise
         self._feed.read_known_series()
         names = [host_of(target.value) for target in self._feed.targets]
-        self._hosts = [
-            name if names.count(name) == 1 else target.value
-            for name, target in zip(names, self._feed.targets, strict=True)
-        ]
+        self._hosts = host_names(names, [target.value for target in self._feed.targets])
         self.brokers = {
             host: target.brokers
             for host, target in zip(self._hosts, self._feed.targets, strict=True)
