@@ -173,9 +173,11 @@ class EarlyEnd:
         begun_s = start_s + self.channel.phases_now(self._phases).warmup_s
         load_s, is_begun = now_s - start_s, now_s > begun_s
         has_begun_early = self.channel.begin_after_s is not None
-        is_far = has_begun_early or (
-            self._lasts_too_long(rule) and self._is_overload_by_far(now_s, load_s)
+        # The rule would end an overload by far later than wanted.
+        lasts_too_long = self.may_begin_early and self._most_s < (
+            self._phases.warmup_s + rule.first * self._phases.sample_interval_s + NOTICE_S
         )
+        is_far = has_begun_early or (lasts_too_long and self._is_overload_by_far(now_s, load_s))
         if is_far:
             rule = replace(rule, first=FEWEST)
         begin_s = load_s + NOTICE_S
@@ -187,12 +189,6 @@ class EarlyEnd:
             self.kept_overloaded_s = self._most_s if self._is_held else 0.0
             return None
         return self._phases.sample_interval_s / 2
-
-    def _lasts_too_long(self, rule: StopRule) -> bool:
-        """Whether the rule would end an overload by far later than wanted."""
-        phases = self._phases
-        least_s = phases.warmup_s + rule.first * phases.sample_interval_s + NOTICE_S
-        return self.may_begin_early and least_s > self._most_s
 
     def _is_overload_by_far(self, now_s: float, load_s: float) -> bool:
         """Whether the last seconds of the load show that it is far above the limit."""

@@ -53,24 +53,16 @@ def poll_after_ticks(
     if not reads_rates(source.nodes):
         return found
     begun_s, before = clock(), _ticked(found)
+    nodes = source.nodes.items()
+    rates = {(node_id, name) for node_id, node in nodes for name in node.rates if name in _TRAFFIC}
     while (passed_s := clock() - begun_s) < DEADLINE_S:
         pause(LOOK_S)
         found = source.sample_all()
         now = _ticked(found)
         is_counted = all(now.get(each, 0.0) > at_s for each, at_s in before.items())
-        if is_counted and (passed_s >= TICK_S or now.keys() >= _rates(source)):
+        if is_counted and (passed_s >= TICK_S or now.keys() >= rates):
             break
     return found
-
-
-def _rates(source: MetricsSource) -> set[tuple[int, str]]:
-    """(broker id, reading) of the counts of traffic that follow from rates."""
-    return {
-        (node_id, name)
-        for node_id, node in source.nodes.items()
-        for name in node.rates
-        if name in _TRAFFIC
-    }
 
 
 def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:

@@ -50,19 +50,12 @@ Watch = Callable[[TaskChannel, Sampler[BrokerSample]], AbstractContextManager[No
 """A watcher of a running load, with the channel to its tasks and the sampler of the brokers."""
 
 
-def unwatched(
-    _channel: TaskChannel, _sampler: Sampler[BrokerSample]
-) -> AbstractContextManager[None]:
-    """The watcher that does nothing."""
-    return nullcontext()
-
-
 def offer_unscored(
     context: RunContext,
     topics: TopicSet,
     pattern: TrafficPattern,
     name: str,
-    watch: Watch = unwatched,
+    watch: Watch | None = None,
     since_s: Callable[[ClientWindow], float] = lambda window: window.start_s,
     climb: Climb | None = None,
 ) -> UnscoredLoad:
@@ -70,7 +63,7 @@ def offer_unscored(
 
     Args:
         name: name of this load, unique within the run.
-        watch: watches the load, and may end it.
+        watch: watches the load, and may end it; None for no watcher.
         since_s: returns the start of the windows, which end with the load [s since the epoch].
         climb: when producers begin; None where all begin at once.
 
@@ -110,7 +103,7 @@ def offer_unscored(
             with (
                 guards.watch(pattern, channel, lacking),
                 watching("overload", look, interval_s, channel.fail),
-                watch(channel, sampler),
+                watch(channel, sampler) if watch else nullcontext(),
             ):
                 yield
 

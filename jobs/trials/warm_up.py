@@ -33,7 +33,7 @@ from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.others_harm import knows_own_errors
 from jobs.trials.recovery import WriteBack
 from jobs.trials.series_proof import SeriesProof, is_enough
-from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
+from jobs.trials.unscored_load import Watch, offer_unscored
 from jobs.trials.watching import watching
 from metrics.judging.climbing import LATE_COLD_S, LATE_S, SETTLE_S
 from metrics.judging.thresholds import Validity
@@ -196,7 +196,7 @@ class FirstLoads:
         topics: TopicSet,
         pattern: TrafficPattern,
         name: str,
-        watch: Watch = unwatched,
+        watch: Watch | None = None,
         climbing: ClimbWatch | None = None,
     ) -> ClientWindow:
         """Offer a load, record the reading of its last seconds, and prove the series by it.

@@ -11,7 +11,7 @@ The readings of a run's trials over time, from the samples of their brokers and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -253,12 +253,16 @@ POINTS_MAX = 60_000
 alone, which reads the samples from the tables."""
 
 
+@dataclass
 class RunSeries:
-    """The readings of a run's trials over time, up to `POINTS_MAX`."""
+    """The readings of a run's trials over time, up to `POINTS_MAX`.
 
-    def __init__(self) -> None:
-        self._points: dict[int, list[SeriesPoint]] = {}
-        self._count = 0
+    Attributes:
+        points: trial number → what its brokers showed, in the order of the drawings.
+    """
+
+    points: dict[int, list[SeriesPoint]] = field(default_factory=dict)
+    _count: int = 0
 
     def add(
         self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
@@ -275,15 +279,10 @@ class RunSeries:
             *series_points(samples, brokers, client.start_s),
             *host_series_points(hosts, own_hosts, client.start_s),
         ]
-        self._points[trial.number] = points
+        self.points[trial.number] = points
         self._count += len(points) + len(client.latency_over_time)
 
     @property
     def is_complete(self) -> bool:
         """Whether the readings of all trials are here; false once there were too many."""
         return self._count <= POINTS_MAX
-
-    @property
-    def points(self) -> Mapping[int, Sequence[SeriesPoint]]:
-        """Trial number → what its brokers showed, in the order of the drawings."""
-        return self._points
