@@ -1,7 +1,7 @@
 """Clusters, workloads and goals, read from files and checked once into frozen objects."""
 
-from jobs.config.cluster import Cluster, TestbedOptions
-from jobs.config.goal import Goal, Search
+from jobs.config.cluster import Cluster
+from jobs.config.goal import Goal
 from jobs.config.loading import (
     Configuration,
     available,
@@ -12,16 +12,12 @@ from jobs.config.loading import (
     load_recorded,
     load_workload,
 )
-from jobs.config.security import Security
 from jobs.config.workload import Workload
 
 __all__ = [
     "Cluster",
     "Configuration",
     "Goal",
-    "Search",
-    "Security",
-    "TestbedOptions",
     "Workload",
     "available",
     "describe",

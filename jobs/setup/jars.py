@@ -25,6 +25,7 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -47,94 +48,77 @@ MANIFEST = "manifest.json"
 LOCK_TIMEOUT_S = 1200.0
 
 
-class JarCache:
-    """Jar sets by name, safe for threads, for processes, and after a crash at any moment.
+@dataclass(frozen=True)
+class JarSet:
+    """A set of jars in a cache, safe for threads, for processes, and after a crash at any moment.
 
-    Args:
+    Attributes:
         folder: folder of the sets; made at the first download.
+        name: name of the set and of its folder.
+        recipe: content of the set; a set with another recipe is downloaded again.
+        fetch: puts the jars into its first argument; its second argument is a folder for
+            temporary files, which is deleted afterwards.
+        pinned: jar → its known SHA-256; None for a set without known hashes.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    folder: Path
+    name: str
+    recipe: str
+    fetch: Callable[[Path, Path], None]
+    pinned: Mapping[str, str] | None = None
 
-    def jars(
-        self,
-        name: str,
-        recipe: str,
-        fetch: Callable[[Path, Path], None],
-        pinned: Mapping[str, str] | None = None,
-    ) -> list[Path]:
-        """The jars of a set, sorted by name; downloaded unless the set is complete.
-
-        Args:
-            name: name of the set and of its folder.
-            recipe: content of the set; a set with another recipe is downloaded again.
-            fetch: puts the jars into its first argument; its second argument is a folder for
-                temporary files, which is deleted afterwards.
-            pinned: jar → its known SHA-256; None for a set without known hashes.
+    def jars(self) -> list[Path]:
+        """The jars, sorted by name; downloaded unless the set is complete.
 
         Raises:
             ConfigError: the folder cannot be written, a jar has another hash, or `fetch` fails.
         """
-        found = self._find(name, recipe, pinned)
+        found = self.intact()
         if found is not None:
             return found
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(self._folder / f".{name}.lock", timeout=LOCK_TIMEOUT_S):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.folder / f".{self.name}.lock", timeout=LOCK_TIMEOUT_S):
                 # Another process may have downloaded it while this one waited.
-                found = self._find(name, recipe, pinned)
-                return self._download(name, recipe, fetch, pinned) if found is None else found
+                found = self.intact()
+                return self._download() if found is None else found
         except Timeout as error:
             raise ConfigError(
-                f"Another process has been downloading {name} into {self._folder} for more than "
-                f"{LOCK_TIMEOUT_S / 60:.0f} minutes. Stop it, then run the command again."
+                f"Another process has been downloading {self.name} into {self.folder} for more "
+                f"than {LOCK_TIMEOUT_S / 60:.0f} minutes. Stop it, then run the command again."
             ) from error
         except OSError as error:
             raise ConfigError(
-                f"The jars of {name} cannot be written to {self._folder} ({error}). "
+                f"The jars of {self.name} cannot be written to {self.folder} ({error}). "
                 "Name another cache folder in the environment variable REDLINE_CACHE."
             ) from error
 
-    def _find(self, name: str, recipe: str, pinned: Mapping[str, str] | None) -> list[Path] | None:
-        """The jars of an intact set with the pinned hashes; None otherwise."""
-        found = self.intact(name, recipe)
-        if found is None or pinned is None:
-            return found
-        manifest = json.loads((self._folder / name / MANIFEST).read_text())
-        return found if manifest["jars"] == pinned else None
-
-    def intact(self, name: str, recipe: str) -> list[Path] | None:
-        """The jars of a set that is complete and unchanged; None otherwise."""
-        folder = self._folder / name
+    def intact(self) -> list[Path] | None:
+        """The jars of a set that is complete, unchanged and as pinned; None otherwise."""
+        folder = self.folder / self.name
         try:
             manifest = json.loads((folder / MANIFEST).read_text())
-            if manifest["recipe"] != recipe or not manifest["jars"]:
+            if manifest["recipe"] != self.recipe or not manifest["jars"]:
                 return None
             jars = {folder / jar: digest for jar, digest in sorted(manifest["jars"].items())}
             whole = all(_digest(path) == digest for path, digest in jars.items())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # missing, truncated or invalid: the caller downloads it
-        return list(jars) if whole else None
+        is_known = self.pinned is None or manifest["jars"] == self.pinned
+        return list(jars) if whole and is_known else None
 
-    def _download(
-        self,
-        name: str,
-        recipe: str,
-        fetch: Callable[[Path, Path], None],
-        pinned: Mapping[str, str] | None,
-    ) -> list[Path]:
-        partial, work = self._folder / f".{name}.partial", self._folder / f".{name}.work"
-        final = self._folder / name
+    def _download(self) -> list[Path]:
+        partial, work = (self.folder / f".{self.name}.{each}" for each in ("partial", "work"))
+        final = self.folder / self.name
         for leftover in (partial, work):  # files of a killed process
             shutil.rmtree(leftover, ignore_errors=True)
         try:
             partial.mkdir()
-            fetch(partial, work)
+            self.fetch(partial, work)
             jars = {jar.name: _digest(jar) for jar in sorted(partial.glob("*.jar"))}
-            if pinned is not None:
-                _require_pinned(name, jars, pinned)
-            manifest = {"recipe": recipe, "jars": jars}
+            if self.pinned is not None:
+                _require_pinned(self.name, jars, self.pinned)
+            manifest = {"recipe": self.recipe, "jars": jars}
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
             if final.exists():
                 shutil.rmtree(final)
@@ -292,7 +276,7 @@ def _resolve(
     recipe = "; ".join(
         [" ".join(map(str, wanted)), f"without {' '.join(excluded)}", f"binding {with_binding}"]
     )
-    return JarCache(cache_dir() / "jars").jars(name, recipe, fetch, pins().get(name))
+    return JarSet(cache_dir() / "jars", name, recipe, fetch, pins().get(name)).jars()
 
 
 @functools.cache
@@ -356,7 +340,7 @@ def java_jar(name: str, source: str, class_path: Sequence[Path]) -> Path:
         _compile(path, classes, compiler, class_path)
         _pack(classes, target / f"{name}.jar")
 
-    return JarCache(cache_dir() / "jars").jars(folder, recipe, compile_it)[0]
+    return JarSet(cache_dir() / "jars", folder, recipe, compile_it).jars()[0]
 
 
 def _compile(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.setup.ivy import Coordinate, retrieve
-from jobs.setup.jars import EXPORTER_VERSION, JarCache, exporter_jar, java_jar
+from jobs.setup.jars import EXPORTER_VERSION, JarSet, exporter_jar, java_jar
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
 
@@ -117,7 +117,7 @@ def _downloaded(wanted: Coordinate) -> list[Path]:
         retrieve([wanted], target, work)
 
     name = f"{wanted.name}-{wanted.version}"
-    return JarCache(cache_dir() / "jars").jars(name, str(wanted), download)
+    return JarSet(cache_dir() / "jars", name, str(wanted), download).jars()
 
 
 def _listed(

@@ -18,7 +18,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup import ivy, jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError, spark_jar
-from jobs.setup.jars import MANIFEST, JarCache, java_jar
+from jobs.setup.jars import MANIFEST, JarSet, java_jar
 from jobs.setup.places import archive_path, read_options
 from jobs.setup.releases import DEFAULT_RELEASE, PAIRS, RELEASE, Metadata, metadata_of
 from jobs.spark import prepare
@@ -47,18 +47,18 @@ class Fetcher:
 def test_a_set_is_fetched_once_for_a_recipe_and_sorted(tmp_path: Path) -> None:
     fetch = Fetcher()
     for _ in range(2):
-        found = JarCache(tmp_path).jars("kafka-1", "recipe", fetch)
+        found = JarSet(tmp_path, "kafka-1", "recipe", fetch).jars()
         assert found == [tmp_path / "kafka-1" / "a.jar", tmp_path / "kafka-1" / "b.jar"]
     assert fetch.calls == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"kafka-1", ".kafka-1.lock"}
-    JarCache(tmp_path).jars("kafka-1", "another recipe", fetch)
+    JarSet(tmp_path, "kafka-1", "another recipe", fetch).jars()
     assert fetch.calls == 2
 
 
 def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
     known = {name: hashlib.sha256(text).hexdigest() for name, text in
              (("a.jar", b"aaa"), ("b.jar", b"bbb"))}  # fmt: skip
-    JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(), known)
+    JarSet(tmp_path, "kafka-1", "recipe", Fetcher(), known).jars()
     for pinned, words in (
         ({**known, "b.jar": "0" * 64}, f"b.jar of kafka-1 .* {known['b.jar']}; expected 0"),
         ({**known, "c.jar": "0" * 64}, r"c.jar of kafka-1 .* SHA-256 \(missing\)"),
@@ -66,10 +66,10 @@ def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
     ):
         fetch = Fetcher()
         with pytest.raises(ConfigError, match=words):
-            JarCache(tmp_path).jars("kafka-1", "recipe", fetch, pinned)
+            JarSet(tmp_path, "kafka-1", "recipe", fetch, pinned).jars()
         assert fetch.calls == 1, "a set in the cache is checked, too"
     fetch = Fetcher()
-    JarCache(tmp_path).jars("kafka-1", "recipe", fetch, known)
+    JarSet(tmp_path, "kafka-1", "recipe", fetch, known).jars()
     assert fetch.calls == 0
 
 
@@ -100,18 +100,18 @@ def test_the_jars_that_set_up_fetches_are_known() -> None:
 )
 def test_a_damaged_set_is_noticed_and_fetched_again(tmp_path: Path, damage: object) -> None:
     fetch = Fetcher()
-    JarCache(tmp_path).jars("kafka-1", "recipe", fetch)
+    JarSet(tmp_path, "kafka-1", "recipe", fetch).jars()
     assert callable(damage)
     damage(tmp_path / "kafka-1")
-    assert JarCache(tmp_path).intact("kafka-1", "recipe") is None
-    found = JarCache(tmp_path).jars("kafka-1", "recipe", fetch)
+    assert JarSet(tmp_path, "kafka-1", "recipe", fetch).intact() is None
+    found = JarSet(tmp_path, "kafka-1", "recipe", fetch).jars()
     assert [path.read_bytes() for path in found] == [b"aaa", b"bbb"]
     assert fetch.calls == 2
 
 
 def test_a_failed_fetch_leaves_no_complete_set(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError):
-        JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(UnreachableError("no network")))
+        JarSet(tmp_path, "kafka-1", "recipe", Fetcher(UnreachableError("no network"))).jars()
     assert {path.name for path in tmp_path.iterdir()} <= {".kafka-1.lock"}
 
 
@@ -119,7 +119,7 @@ def test_the_leftovers_of_a_killed_fetch_are_removed(tmp_path: Path) -> None:
     for name in (".kafka-1.partial", ".kafka-1.work"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half.jar").write_bytes(b"h")
-    found = JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher())
+    found = JarSet(tmp_path, "kafka-1", "recipe", Fetcher()).jars()
     assert [path.name for path in found] == ["a.jar", "b.jar"]
     manifest = json.loads((tmp_path / "kafka-1" / MANIFEST).read_text())
     assert sorted(manifest["jars"]) == ["a.jar", "b.jar"]
@@ -128,7 +128,7 @@ def test_the_leftovers_of_a_killed_fetch_are_removed(tmp_path: Path) -> None:
 def test_two_at_the_same_time_fetch_once(tmp_path: Path) -> None:
     fetch, found = Fetcher(), list[list[Path]]()
     threads = [
-        threading.Thread(target=lambda: found.append(JarCache(tmp_path).jars("k", "r", fetch)))
+        threading.Thread(target=lambda: found.append(JarSet(tmp_path, "k", "r", fetch).jars()))
         for _ in range(4)
     ]
     for thread in threads:
@@ -142,7 +142,7 @@ def test_two_at_the_same_time_fetch_once(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"Name another cache folder .* REDLINE_CACHE"):
-        JarCache(tmp_path / "file" / "jars").jars("kafka-1", "recipe", Fetcher())
+        JarSet(tmp_path / "file" / "jars", "kafka-1", "recipe", Fetcher()).jars()
 
 
 def test_the_binding_fits_the_slf4j_and_the_log4j_that_came() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from jobs.checks.finding import Finding, checked, ok, problem, problems_of, skipped, warning
-from jobs.config import Cluster, TestbedOptions
+from jobs.config.cluster import Cluster, TestbedOptions
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import (
     MIN_DISK_BYTES,
