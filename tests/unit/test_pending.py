@@ -56,13 +56,6 @@ def test_a_batch_that_no_longer_fits_is_the_first_of_the_next_request() -> None:
     assert list(pending.queues) == [2, 1]
 
 
-def test_all_batches_of_a_partition_are_taken_in_order() -> None:
-    pending = pending_of(1, 2, 1)
-    assert [batch.first for batch in pending.take_partition(1)] == [0, 20]
-    assert list(pending.take_partition(9)) == []
-    assert taken(pending) == [(2, 1)]
-
-
 def test_the_overdue_of_every_partition_are_taken() -> None:
     pending = pending_of(1, 2, 1, 2)
     assert sorted(batch.first for batch in pending.take_overdue(2.0)) == [0, 10]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -129,7 +128,12 @@ class KafkaPythonProducer:
         except kafka_errors.KafkaError as error:
             settled(type(error).__name__)
             return True
-        future.add_both(functools.partial(settled_by, future, settled))
+
+        def done(_outcome: object) -> None:
+            error = future.exception
+            settled(None if error is None else type(error).__name__)
+
+        future.add_both(done)
         return True
 
     @property
@@ -146,12 +150,6 @@ class KafkaPythonProducer:
     def close(self) -> None:
         """Close without waiting."""
         self._producer.close(timeout=0)
-
-
-def settled_by(future: object, settled: Settled, _outcome: object) -> None:
-    """Call `settled` with the outcome of a future that is done."""
-    error = getattr(future, "exception", None)
-    settled(None if error is None else type(error).__name__)
 
 
 class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types

@@ -15,7 +15,7 @@ import heapq
 import itertools
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka.errors import for_code
@@ -337,10 +337,8 @@ class Delivery:
                 self._retry_or_fail(producer, batch, error, LOST, now)
         if self._is_over:
             return
-        for partition in list(connection.pending.queues):
+        for partition in connection.waiting_partitions:
             self._mute(producer, partition, now)
-        if producer.waits_at is connection:
-            self._mute(producer, producer.partition, now)
         for muted in connection.waiting:
             self._reschedule(muted, now)
         connection.waiting = []
@@ -417,7 +415,14 @@ class Delivery:
                 dropped += len(muted.pending) - len(again)
                 muted.pending = deque(again)
                 self._reschedule(muted, max(now, muted.not_before_s))
-            self._end_last_transaction(producer, dropped, now)
+            transactions = producer.transactions
+            if transactions is None:
+                continue
+            transactions.unsettled -= dropped
+            transactions.wanted.intersection_update(transactions.partitions)
+            if transactions.is_open:  # commit what was sent, without the dropped batches
+                transactions.end(now)
+                self._advance_transaction(producer, now)
         if not self._is_answered:
             # A broker drops unread requests when a connection is closed. It answers in order, so
             # its answer to a last request shows that it has read all earlier ones.
@@ -576,14 +581,11 @@ class Delivery:
                 muted.turns = 0
                 self._reschedule(muted, max(now, muted.not_before_s))
 
-    def _migrate(self, moved: Set[int], now: float) -> None:
+    def _migrate(self, moved: frozenset[int], now: float) -> None:
         """Move the batches that wait for old leaders to the new ones, in order."""
         for producer in self.producers:
             for connection in producer.connections.values():
-                waiting = set(connection.pending.queues)
-                if producer.waits_at is connection:
-                    waiting.add(producer.partition)
-                for partition in waiting & moved:
+                for partition in moved.intersection(connection.waiting_partitions):
                     self._mute(producer, partition, now)
 
     def _resume(self, muted: MutedPartition, now: float) -> Produce | None:
@@ -876,8 +878,9 @@ class Delivery:
         batches: list[Batch] = []
         producer.waits_at = None
         for connection in producer.connections.values():
-            for partition in list(connection.pending.queues):
-                batches.extend(connection.pending.take_partition(partition))
+            for queue in connection.pending.queues.values():
+                batches.extend(queue)
+            connection.pending.queues.clear()
         for muted in producer.muted.values():
             self._to_send_again -= len(muted.again)
             batches.extend(muted.pending)
@@ -898,14 +901,3 @@ class Delivery:
             self._mute(producer, batch.partition, now).pending.append(batch)
         if had_open_batch and not producer.blocked:
             self._schedule(producer, producer.ready_s)
-
-    def _end_last_transaction(self, producer: Producer, dropped: int, now: float) -> None:
-        """Commit what was sent in the last transaction, without the dropped batches."""
-        transactions = producer.transactions
-        if transactions is None:
-            return
-        transactions.unsettled -= dropped
-        transactions.wanted.intersection_update(transactions.partitions)
-        if transactions.is_open:
-            transactions.end(now)
-            self._advance_transaction(producer, now)

@@ -204,15 +204,13 @@ class NetworkClient:
                 continue
             request = channel.control_requests.popleft()
             if request is None:
-                delivery.handle_metadata(connection, self._leaders_in(frame), now)
+                number = self._partitions.number
+                named = ((number(*each), at) for each, at in leaders_in(frame).items())
+                leaders = {each: at for each, at in named if each is not None}
+                delivery.handle_metadata(connection, leaders, now)
             else:
                 code, answer = coordinator_answer(frame, request)
                 delivery.handle_coordinator_response(connection, code, answer, now)
-
-    def _leaders_in(self, frame: memoryview) -> dict[int, int]:
-        """Partition → leader, from the answer to a metadata request."""
-        named = ((self._partitions.number(*each), at) for each, at in leaders_in(frame).items())
-        return {partition: leader for partition, leader in named if partition is not None}
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
         """Report the flush to the delivery; see `Owner`."""

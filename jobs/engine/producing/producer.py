@@ -79,10 +79,6 @@ class PendingBatches:
                 queues[partition] = queue
         return taken
 
-    def take_partition(self, partition: int) -> deque[Batch]:
-        """Take all batches of a partition."""
-        return self.queues.pop(partition, deque())
-
     def take_overdue(self, due_before_s: float) -> list[Batch]:
         """Take the batches whose first record was due before this time."""
         overdue = []
@@ -144,6 +140,12 @@ class Connection:
         """True when another request may be sent now."""
         is_usable = self.is_open and not self.is_congested and not self.has_successor
         return is_usable and len(self.in_flight) < self.max_in_flight
+
+    @property
+    def waiting_partitions(self) -> list[int]:
+        """Partitions with batches that were never sent and wait for room here."""
+        open_batch = [self.producer.partition] if self.producer.waits_at is self else []
+        return [*self.pending.queues, *open_batch]
 
     @property
     def awaits_answers(self) -> bool:
@@ -402,7 +404,7 @@ class MutedPartition:
         self.scheduled_s = 0.0
         self.turns = 0
         for connection in producer.connections.values():
-            self.pending.extend(connection.pending.take_partition(partition))
+            self.pending.extend(connection.pending.queues.pop(partition, ()))
             if producer.waits_at is connection and producer.partition == partition:
                 producer.waits_at = self
 
