@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 
 from jobs.config import load_workload
-from jobs.engine.clients.library_consumers import LibraryConsumers
-from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.group_member import await_settled, is_fair_share
-from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.plan import Partitions, TrialPlan
 from jobs.engine.task.window import BeginMissedError, EndMissedError, Window
 from metrics.common.errors import ConfigError
-from metrics.traffic.clients import ClientName, ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.task import TaskReport
 from tests.support import patterns
 from tests.support.processes import PATIENCE_S
@@ -148,21 +145,6 @@ def test_a_member_has_its_fair_share_only_when_all_have_joined() -> None:
         8,
     ]
     assert [owned for owned in range(31) if is_fair_share(owned, Partitions(("t",), 30), 3)] == [10]
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("wire", WireConsumers),
-        ("kafka-python", LibraryConsumers),
-        ("librdkafka", LibraryConsumers),
-    ],
-)
-def test_the_tasks_behind_those_with_producers_host_the_client_that_is_named(
-    name: ClientName, kind: type
-) -> None:
-    consumers = ConsumerOptions(groups=1, client=name)
-    assert isinstance(client_of(plan(consumers=consumers), 2), kind)
 
 
 def test_an_unknown_client_is_refused() -> None:

@@ -44,27 +44,19 @@ def _batch(records: int = 10, partition: int = 3) -> Batch:
     return Batch(partition, 0, records, POOL.section_of(0), 0.0)
 
 
-def test_sequences_count_records_of_each_partition() -> None:
-    state = ProducerIdState(9)
-    assert [state.stamp(_batch()) for _ in range(3)] == [(0, 0), (0, 10), (0, 20)]
+def test_sequences_count_records_of_each_partition_and_wrap_as_in_kafka() -> None:
+    state, first = ProducerIdState(9), _batch()
+    batches = [first, _batch(), _batch(), first]
+    assert [state.stamp(each) for each in batches] == [(0, 0), (0, 10), (0, 20), (0, 0)], (
+        "a batch keeps its stamp"
+    )
     assert state.stamp(_batch(partition=4)) == (0, 0)
-
-
-def test_a_batch_keeps_its_stamp() -> None:
-    state, batch = ProducerIdState(9), _batch()
-    first = state.stamp(batch)
-    state.stamp(_batch())
-    assert state.stamp(batch) == first
-
-
-def test_sequences_wrap_as_in_kafka() -> None:
-    state = ProducerIdState(9)
     state._next[3] = SEQUENCES - 4
     assert state.stamp(_batch()) == (0, SEQUENCES - 4)
     assert state.stamp(_batch()) == (0, 6)
 
 
-def test_the_next_expected_batch_is_known() -> None:
+def test_the_next_expected_batch_is_known_and_only_the_last_sequence_can_be_taken_back() -> None:
     state = ProducerIdState(9)
     first, second = _batch(), _batch()
     state.stamp(first)
@@ -72,13 +64,6 @@ def test_the_next_expected_batch_is_known() -> None:
     assert state.is_next(first) and not state.is_next(second)
     state.acknowledge(first)
     assert state.is_next(second)
-
-
-def test_only_the_last_sequence_can_be_taken_back() -> None:
-    state = ProducerIdState(9)
-    first, second = _batch(), _batch()
-    state.stamp(first)
-    state.stamp(second)
     assert not state.withdraw(first)
     assert state.withdraw(second)
     assert state.stamp(_batch()) == (0, 10)
