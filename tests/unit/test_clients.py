@@ -63,11 +63,8 @@ def _plan(**fields: Any) -> TrialPlan:
 
 
 def _run(trial: TrialPlan, *libraries: Shelf) -> LibraryLoop:
-    pattern, time_here = trial.pattern.producer, SimulatedTime()
-    loop = LibraryLoop(
-        trial, 0, libraries, records_of(pattern), pool_of(pattern),
-        clock=time_here.clock, sleep=time_here.sleep,
-    )  # fmt: skip
+    time_here = SimulatedTime()
+    loop = LibraryLoop(trial, 0, libraries, clock=time_here.clock, sleep=time_here.sleep)
     return loop.run(time_here.now_s + 0.02, 1.7e9)
 
 

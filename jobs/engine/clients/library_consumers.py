@@ -14,7 +14,8 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from jobs.engine.clients.library import LibraryConsumer, Read, ReadError
 from jobs.engine.consuming.group_member import await_settled
-from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position, consumer_report
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
@@ -199,7 +200,8 @@ class LibraryConsumers:
         self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(acknowledged()))
         shares = tuple(member.share(acknowledged()) for member in self._members)
         task = self._plan.tasks + self._task
-        return consumer_report(task, window, ConsumerReport(groups=shares), wall_offset_s)
+        consumed = ConsumerReport(groups=shares)
+        return window_report(task, window, wall_offset_s, consumed=consumed)
 
     def close(self) -> None:
         """Leave the groups; see `TaskClient.close`."""

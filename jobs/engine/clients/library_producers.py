@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from kafka.record.default_records import DefaultRecordBatch
 
-from jobs.engine.batches.pool import BatchPool, pool_of
+from jobs.engine.batches.pool import pool_of
 from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
 from jobs.engine.producing.account import Account, producer_report
 from jobs.engine.producing.batch import UNACKNOWLEDGED
@@ -109,8 +109,6 @@ class LibraryLoop:
         plan: TrialPlan,
         task: int,
         libraries: Sequence[LibraryProducer],
-        records: Sequence[Record],
-        pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
         driver: DriverChannel | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -121,7 +119,6 @@ class LibraryLoop:
         self._sleep = sleep
         self._slept_s = 0.0
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-        self._records, self._pool = records, pool
         self._hosted = dict(zip(plan.producers_of(task), libraries, strict=True))
         self._senders: list[LibrarySender] = []
         self.producers: list[Producer] = []
@@ -133,12 +130,13 @@ class LibraryLoop:
         self.account = Account(window, pattern.record_interval_s, self._hosted)
         self._wall_offset_s = wall_offset_s
         self._growth_end = GrowthEnd(self._driver, plan, start_s)
+        pool, records = pool_of(pattern), records_of(pattern)
         for index, library in self._hosted.items():
             times = growing_schedule(plan, index, start_s)
             _topic, partitions = plan.partitions.topic_of(index)
-            schedule = Producer(index, pattern, self._pool.section_of(index), partitions, times)
+            schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
             self.producers.append(schedule)
-            self._senders.append(LibrarySender(schedule, library, self._records))
+            self._senders.append(LibrarySender(schedule, library, records))
         self._turn_until(lambda: window.start_s)
         cpu_s, slept_s = time.process_time(), self._slept_s
         self._turn_until(lambda: window.end_s)
@@ -265,7 +263,7 @@ class LibraryProducers:
             transport.close()
         for index in plan.producers_of(self._task):
             self._libraries.append(self._make(plan, index))
-        self._records = records_of(plan.pattern.producer)
+        records_of(plan.pattern.producer)  # which the load finds in the cache
 
     def run(
         self,
@@ -275,8 +273,8 @@ class LibraryProducers:
         acknowledged: AcknowledgedOffsets,
     ) -> TaskReport:
         """Offer the load; see `TaskClient.run`."""
-        plan, task, pool = self._plan, self._task, pool_of(self._plan.pattern.producer)
-        loop = LibraryLoop(plan, task, self._libraries, self._records, pool, driver=driver)
+        plan, task = self._plan, self._task
+        loop = LibraryLoop(plan, task, self._libraries, driver=driver)
         loop.run(start_s, wall_offset_s)
         acknowledged.own_offsets = loop.account.offsets_total
         return producer_report(plan, task, loop.account, loop.producers, wall_offset_s)

@@ -1,15 +1,12 @@
-"""Ledger of what the members of one group in one task have read, of their lag, and their report."""
+"""Ledger of what the members of one group in one task have read, and of their lag."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Mapping
 
-from jobs.engine.network.socket_watch import kernel_buffers
 from jobs.engine.producing.account import TimeLog
 from jobs.engine.task.window import NOT_YET, Window
 from metrics.trial.consumption import LAG_INTERVAL_S, GroupCounts, GroupShare, ReadRange
-from metrics.trial.task import ConsumerReport, TaskReport
 
 SKIPPED = "SkippedRecords"
 """Error name of records that brokers deleted before they were read."""
@@ -139,22 +136,3 @@ class GroupLedger:
             counts.notes = (text,)
         read = tuple(each for each in read_ranges if each.records or each.length)
         return GroupShare(counts, self.latency.histogram, read)
-
-
-def consumer_report(
-    task: int, window: Window, consumed: ConsumerReport, wall_offset_s: float
-) -> TaskReport:
-    """The row of a task with consumers for a window.
-
-    Args:
-        wall_offset_s: what to add to the engine's clock for seconds since the epoch.
-    """
-    begin_s = window.start_s + wall_offset_s
-    return TaskReport(
-        task,
-        socket.gethostname(),
-        begin_s,
-        begin_s + window.duration_s,
-        consumed=consumed,
-        kernel_buffers=kernel_buffers(),
-    )

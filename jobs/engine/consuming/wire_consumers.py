@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
-from jobs.engine.consuming.ledger import GroupLedger, Position, consumer_report
+from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener, Waker
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.versions import FETCH
+from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets, opener_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
@@ -113,7 +114,7 @@ class WireConsumers:
         def report(shares: Iterable[GroupShare]) -> TaskReport:
             consumed = ConsumerReport(busy, tuple(shares), sockets)
             task = self._plan.tasks + self._task
-            return consumer_report(task, self._window, consumed, wall_offset_s)
+            return window_report(task, self._window, wall_offset_s, consumed=consumed)
 
         ledgers = self._ledgers
         while (following := self._window.following()) is not None:

@@ -18,8 +18,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -401,7 +401,11 @@ class _Opener:
         """Open a connection until a time on the monotonic clock [s]."""
         where = broker_words(broker_id, address)
         own = {**self._options, "client_id": client_id_of(name, self._options)}
-        with _kafka_connection(self._net, broker_id, own) as connection, ExitStack() as closing:
+        connection = KafkaConnection(self._net, node_id=broker_id, **own)
+        with ExitStack() as ending, ExitStack() as closing:
+            # The connection and its parts hold each other, and lost connections are opened again in
+            # loads, which run without Python's collector of such cycles.
+            ending.callback(vars(connection).clear)
             try:
                 sock = await dial(
                     self._net, self._resolved[address], self._socket_options, deadline_s
@@ -456,20 +460,6 @@ async def _probe(connection: Any) -> None:
         await connection.send_request(request)
     except kafka_errors.KafkaConnectionError as error:
         raise LoginRequiredError from error
-
-
-@contextmanager
-def _kafka_connection(net: Any, broker_id: int, options: Mapping[str, Any]) -> Iterator[Any]:
-    """A connection of kafka-python, which is of no use after the block.
-
-    It and its parts hold each other, and lost connections are opened again in loads, which run
-    without Python's collector of such cycles.
-    """
-    connection = KafkaConnection(net, node_id=broker_id, **options)
-    try:
-        yield connection
-    finally:
-        vars(connection).clear()
 
 
 def _take_over(net: Any, connection: Any, transport: Any, retire_share: float) -> Transport:

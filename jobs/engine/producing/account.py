@@ -22,7 +22,7 @@ from jobs.engine.task.window import Window
 from metrics.trial.adding import HIGHEST, Histogram, ProducerShares, SlicedTimes, slice_length_s
 from metrics.trial.counts import Counts
 from metrics.trial.sockets import SocketCounts
-from metrics.trial.task import ProducerReport, TaskReport
+from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport
 
 _CHUNK = 4_096
 _POINTS = 4
@@ -267,6 +267,23 @@ class Account:
             self.counts.control_records_by_partition[partition] += 1
 
 
+def window_report(
+    task: int,
+    window: Window,
+    wall_offset_s: float,
+    produced: ProducerReport | None = None,
+    consumed: ConsumerReport | None = None,
+) -> TaskReport:
+    """The row of a task for a window.
+
+    Args:
+        wall_offset_s: what to add to the engine's clock for seconds since the epoch.
+    """
+    begin_s = window.start_s + wall_offset_s
+    end_s, host, buffers = begin_s + window.duration_s, socket.gethostname(), kernel_buffers()
+    return TaskReport(task, host, begin_s, end_s, produced, consumed, kernel_buffers=buffers)
+
+
 def producer_report(
     plan: TrialPlan,
     task: int,
@@ -303,12 +320,4 @@ def producer_report(
         account.sockets,
         SlicedTimes(account.slice_s, account.latency.by_slice),
     )
-    begin_s = window.start_s + wall_offset_s
-    return TaskReport(
-        task,
-        socket.gethostname(),
-        begin_s,
-        begin_s + window.duration_s,
-        produced,
-        kernel_buffers=kernel_buffers(),
-    )
+    return window_report(task, window, wall_offset_s, produced)
