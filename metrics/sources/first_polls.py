@@ -325,29 +325,28 @@ def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tup
     if least_s <= interval_s:
         return ()
     if least_s == polls.interval_s:
-        scrapes = (
+        sentence = (
             f"samples are the scrapes of the Prometheus server, every {least_s:g} s, instead of "
             f"every {interval_s:g} s (workload.trial.sample_interval_s); what lasts for less time "
             f"does not show"
         )
-        return (scrapes,)
-    if least_s > _rounded_up(MARGIN * polls.poll_s):
-        spared = (
+    elif least_s > _rounded_up(MARGIN * polls.poll_s):
+        sentence = (
             f"the brokers have so many partitions that samples cost them CPU time: samples are "
             f"taken every {least_s:g} s instead of every {interval_s:g} s "
             f"(workload.trial.sample_interval_s)"
         )
         share = SAMPLES_SHARE_MAX * polls.spared_s / least_s
         if share > 2 * SAMPLES_SHARE_MAX:
-            spared += (
+            sentence += (
                 f", which still takes about {share:.0%} of a core of a broker; a longer window "
                 f"(workload.trial.measure_s) needs fewer"
             )
-        return (spared,)
-    sentence = (
-        f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "
-        f"workload.trial.sample_interval_s {interval_s:g}: samples are taken every {least_s:g} s; "
-        f"set it to {least_s:g} or more to choose the interval, or run the driver closer to the "
-        f"brokers"
-    )
+    else:
+        sentence = (
+            f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "
+            f"workload.trial.sample_interval_s {interval_s:g}: samples are taken every "
+            f"{least_s:g} s; set it to {least_s:g} or more to choose the interval, or run the "
+            f"driver closer to the brokers"
+        )
     return (sentence,)
