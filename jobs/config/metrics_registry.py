@@ -47,8 +47,7 @@ from metrics.common.extensions import SOURCES, ExtensibleName, load_extension
 from metrics.sources.access import JmxAccess
 from metrics.sources.client_only import ClientOnlySource, Replicas
 from metrics.sources.extension import SourceRequest, extension_source
-from metrics.sources.hosts.node_exporter import NodeExporters
-from metrics.sources.hosts.prometheus_server import ServedHosts
+from metrics.sources.hosts.node_exporter import NodeExporters, ServedHosts
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import HttpAccess, basic, bearer
 from metrics.sources.jmx import open_jmx

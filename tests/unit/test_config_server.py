@@ -14,7 +14,7 @@ import trustme
 from jobs.config import Cluster, load_cluster
 from jobs.config.metrics_registry import NodeExporter, Prometheus, SourceTarget
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts.prometheus_server import ServedHosts
+from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import bearer
 from metrics.sources.server.source import PrometheusServerSource
 from tests.support.exporter_pages import BrokerState, page

@@ -11,7 +11,7 @@ import pytest
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.prometheus_server import ServedHosts
+from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.sampler import Sampler
 from metrics.sources.server.api import ServerApi

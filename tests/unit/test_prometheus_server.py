@@ -18,7 +18,7 @@ from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.prometheus_server import ServedHosts
+from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import HttpAccess, ScrapeError, basic
 from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample

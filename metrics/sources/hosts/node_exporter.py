@@ -1,4 +1,5 @@
-"""Host metrics from Prometheus' node_exporter: a sample is one HTTP scrape of each host.
+"""Host metrics from Prometheus' node_exporter: a sample is one scrape of each host, by HTTP or by a
+Prometheus server.
 
 Its default collectors show all series that are read; their names are those of release 1.
 
@@ -19,6 +20,9 @@ from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.sample import parts_of
 from metrics.sources.scraper import Scrape, Scraper, Scrapers
+from metrics.sources.server.api import ServerApi
+from metrics.sources.server.broker_label import host_of
+from metrics.sources.server.feed import FeedSpec, FeedTarget, ServerFeed
 from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 
 BOOT_TIME_S = "boot_time_s"
@@ -248,6 +252,79 @@ class NodeExporters:
     def close(self) -> None:
         """See `HostSource.close`."""
         self._scrapers.close()
+
+
+class ServedHosts:
+    """Reads all hosts from one Prometheus server; a sample is one scrape that the server made.
+
+    Args:
+        api: the server.
+        spec: which of its series belong to the host of which broker; brokers may share a host.
+        clock: wall clock [s since the epoch].
+        pause: waits for some seconds.
+        log_disks: names of the disks that have log dirs; empty where they are not known.
+    """
+
+    def __init__(
+        self,
+        api: ServerApi,
+        spec: FeedSpec,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], object] | None = None,
+        log_disks: Collection[str] = (),
+    ) -> None:
+        self._log_disks = frozenset(log_disks)
+        self._feed = ServerFeed(api, spec, clock, pause)
+        self._hosts: list[str] = []
+        self.brokers: Mapping[str, tuple[int, ...]] = {}
+        self.machines: frozenset[str] = frozenset()
+
+    def open(self) -> ServedHosts:
+        """Find the hosts.
+
+        Raises:
+            ConfigError: the server does not answer, or does not show node_exporter of every host.
+        """
+        try:
+            self._feed.open(lambda name: bool(RULES.candidates_for(name)))
+            for target in self._feed.targets:
+                target.use(RULES)
+                self._require_readings(target)
+        except BaseException:
+            self.close()
+            raise
+        self._feed.read_known_series()
+        names = [host_of(target.value) for target in self._feed.targets]
+        self._hosts = readings.host_names(names, [target.value for target in self._feed.targets])
+        self.brokers = {
+            host: target.brokers
+            for host, target in zip(self._hosts, self._feed.targets, strict=True)
+        }
+        self.machines = frozenset(self.brokers)
+        return self
+
+    def _require_readings(self, target: FeedTarget) -> None:
+        label, values = self._feed.spec.label, target.pages[-1].scrape(RULES).values
+        if not host_values(values):
+            raise ConfigError(
+                f"the scrapes with {label.name}={target.value!r} have no series of node_exporter; "
+                f"expected those of the host of broker {target.brokers[0]}; correct "
+                f"{label.section}.selector"
+            )
+        if not_shown := log_disks_problem(values, self._log_disks):
+            raise ConfigError(f"node_exporter with {label.name}={target.value!r} {not_shown}")
+
+    def sample_all(self) -> Sequence[HostSample]:
+        """The scrapes of each host since the last call; see `ServerFeed.deliver`."""
+        return [
+            HostSample(host, each.at_s, host_values(each.values, self._log_disks), each.error)
+            for host, scrapes in zip(self._hosts, self._feed.deliver(), strict=True)
+            for each in scrapes
+        ]
+
+    def close(self) -> None:
+        """See `HostSource.close`."""
+        self._feed.close()
 
 
 def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
