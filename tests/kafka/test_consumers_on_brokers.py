@@ -7,7 +7,6 @@ import logging
 import socket
 import threading
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaConsumer
 
-from jobs.cluster.connect import connect
-from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.engine.consuming import group_member
 from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
-from jobs.trials.control_server import control_of
-from jobs.trials.load import Generator, Target
 from metrics.judging.indicators import CONSUMER_LAG
 from metrics.judging.thresholds import Thresholds
 from metrics.traffic.payload import Payload
@@ -35,6 +30,7 @@ from metrics.trial.task import ConsumerReport, TaskReport, merge
 from tests.support.engine_bench import Bench, bench_on, mismatches
 from tests.support.processes import becomes
 from tests.support.relay import relay_to
+from tests.support.small_load import small_topic
 from tests.support.threads_barrier import run_stage
 
 if TYPE_CHECKING:
@@ -249,19 +245,9 @@ def test_consumers_share_a_stage_of_spark_with_producers(
         "consumers.groups=2", "consumers.members=2",
     ]  # fmt: skip
     workload = load_workload("demo", [f"workload.{each}" for each in overrides])
-    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        addresses = admin.describe_cluster().addresses
-        pattern = workload.pattern(1_000, brokers=len(addresses), producers=4)
-        topic = topics.create(pattern)
-        try:
-            before = topics.end_offsets(topic)
-            target = Target(topic.names, topic.leaders, addresses, before)
-            generator = Generator(spark, 3, {}, control)
-            rows = generator.offer("t", target, pattern)
-            ends = topics.end_offsets(topic)
-        finally:
-            topics.delete(topic.names)
+    pattern = workload.pattern(1_000, brokers=len(kafka_testbed.broker_ids), producers=4)
+    with small_topic(kafka_testbed, pattern) as topic:
+        rows, ends = topic.offer(spark, pattern, slots=3), topic.ends()
     assert sorted((row.consumed is not None, row.produced is not None) for row in rows) == [
         (False, True), (True, False), (True, False)
     ]  # fmt: skip
@@ -269,7 +255,7 @@ def test_consumers_share_a_stage_of_spark_with_producers(
     assert sorted(client.counts.by_producer.acked) == [0, 1, 2, 3]
     assert [group.counts.members for group in client.groups] == [2, 2]
     assert {group.records_total for group in client.groups} == {client.counts.acked_total}
-    assert mismatches(client, before, ends) == []
+    assert mismatches(client, topic.before, ends) == []
 
 
 def slowed(bench: Bench, plan: TrialPlan, share: float | None) -> ClientWindow:

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,6 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import ConfigResourceType
 
-from jobs.cluster.connect import connect
-from jobs.cluster.topics import Topics
 from jobs.config import load
 from jobs.console.events import Event, PhaseStarted, RecordingReporter, TrialProgress, TrialStarted
 from jobs.runs.context_factory import RunOrder
@@ -35,7 +33,8 @@ from search.model import Verdict
 from tests.support.evidence import judged
 from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome
 from tests.support.patterns import plan, producer_pattern
-from tests.support.small_load import WORKLOAD
+from tests.support.processes import beside
+from tests.support.small_load import WORKLOAD, small_topic
 from tests.support.threads_barrier import run_stage
 
 if TYPE_CHECKING:
@@ -61,20 +60,9 @@ LIGHT = (
 )
 
 
-@contextmanager
-def event_after(after_s: float, event: Callable[[], None]) -> Iterator[None]:
+def event_after(after_s: float, event: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `event` this time after the start of the context [s]; the end waits for it."""
-
-    def call_later() -> None:
-        threading.Event().wait(after_s)
-        event()
-
-    thread = threading.Thread(target=call_later)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
+    return beside(lambda: (threading.Event().wait(after_s), event()))
 
 
 def pause(testbed: Testbed, broker: int) -> None:
@@ -108,25 +96,20 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
 def test_an_executor_with_a_wrong_clock_is_named(kafka_testbed: Testbed) -> None:
     pattern = WORKLOAD.pattern(1_000, producers=2)
     with (
-        connect(kafka_testbed.bootstrap_servers) as admin,
+        small_topic(kafka_testbed, pattern) as topic,
         ControlServer("127.0.0.1", "127.0.0.1") as server,
         server.channel(2) as channel,
     ):
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(pattern)
-        try:
-            trial = plan(
-                trial_id="clocks",
-                topics=topic.names,
-                pattern=pattern,
-                tasks=2,
-                leaders=topic.leaders,
-                brokers=admin.describe_cluster().addresses,
-                control=channel.address,
-            )
-            rows = run_stage(trial, clocks_ahead_s=[0.0, AHEAD_S])
-        finally:
-            topics.delete(topic.names)
+        trial = plan(
+            trial_id="clocks",
+            topics=topic.target.topics,
+            pattern=pattern,
+            tasks=2,
+            leaders=topic.target.leaders,
+            brokers=topic.target.brokers,
+            control=channel.address,
+        )
+        rows = run_stage(trial, clocks_ahead_s=[0.0, AHEAD_S])
     assert [row.error for row in rows] == [None, None]
     near, far = (row.clock for row in rows)
     assert near is not None and far is not None

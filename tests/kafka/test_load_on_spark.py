@@ -5,17 +5,13 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from jobs.cluster.connect import connect
-from jobs.cluster.topic_set import TopicSet
-from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import TaskChannel, control_of
@@ -23,7 +19,8 @@ from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
 from tests.support.late_channel import LateControl
-from tests.support.processes import becomes
+from tests.support.processes import becomes, beside
+from tests.support.small_load import small_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,17 +50,9 @@ def test_producers_spread_over_tasks_that_start_together(
     spark: SparkSession, kafka_testbed: Testbed, producers: int
 ) -> None:
     slots = 3
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(pattern(1))
-        try:
-            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
-            with control_of(spark) as control:
-                generator = Generator(spark, slots, {}, control)
-                rows = generator.offer("t", target, pattern(producers))
-            grown = sum(topics.end_offsets(topic).values())
-        finally:
-            topics.delete(topic.names)
+    with small_topic(kafka_testbed, pattern(1)) as topic:
+        rows = topic.offer(spark, pattern(producers), slots)
+        grown = topic.grown()
     assert len(rows) == min(producers, slots)
     hosted = [len(row.produced.counts.by_producer.acked) for row in rows if row.produced]
     assert max(hosted) - min(hosted) <= 1
@@ -75,26 +64,22 @@ def test_producers_spread_over_tasks_that_start_together(
     assert client.counts.offered_records == pytest.approx(producers * 200, rel=0.01)
 
 
+def end_after(window_s: float) -> Callable[[TaskChannel], AbstractContextManager[None]]:
+    """The driver ends the window after this time [s]."""
+
+    def end(channel: TaskChannel) -> None:
+        assert becomes(lambda: channel.start_s is not None, 60.0)
+        channel.end_after(window_s)
+
+    return lambda channel: beside(lambda: end(channel))
+
+
 def test_the_driver_ends_the_window_of_all_tasks_early(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    @contextmanager
-    def cut(channel: TaskChannel) -> Iterator[None]:
-        thread = threading.Thread(target=_end_after, args=(channel, 2.0))
-        thread.start()
-        yield
-        thread.join()
-
-    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(pattern(1))
-        try:
-            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
-            generator = Generator(spark, 2, {}, control)
-            rows = generator.offer("t", target, pattern(4, measure_s=60.0), cut)
-            grown = sum(topics.end_offsets(topic).values())
-        finally:
-            topics.delete(topic.names)
+    with small_topic(kafka_testbed, pattern(1)) as topic:
+        rows = topic.offer(spark, pattern(4, measure_s=60.0), during=end_after(2.0))
+        grown = topic.grown()
     client = merge(rows)
     assert client.duration_s == pytest.approx(2.0)
     assert client.counts.offered_records == pytest.approx(4 * 100 * 2.0, rel=0.01)
@@ -118,68 +103,44 @@ def test_a_task_that_learns_of_the_early_end_too_late_is_named(
         assert channel.start_s is not None
         return channel.start_s + load.phases.warmup_s + heard_s
 
-    @contextmanager
-    def cut(channel: TaskChannel) -> Iterator[None]:
-        thread = threading.Thread(target=_end_after, args=(channel, 1.0))
-        thread.start()
-        yield
-        thread.join()
-
-    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(load)
-        try:
-            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
-            late = LateControl(control, heard_at_s)
-            generator = Generator(spark, 2, {}, late)  # type: ignore[arg-type]
-            with pytest.raises((GeneratorError, StageFailedError), match=message):
-                # Spark 4 cancels later jobs of a group, too, so each case has a name of its own.
-                generator.offer(f"late-{heard_s}", target, load, cut)
-        finally:
-            topics.delete(topic.names)
-
-
-def _end_after(channel: TaskChannel, window_s: float) -> None:
-    assert becomes(lambda: channel.start_s is not None, 60.0)
-    channel.end_after(window_s)
+    with (
+        small_topic(kafka_testbed, load) as topic,
+        pytest.raises((GeneratorError, StageFailedError), match=message),
+    ):
+        # Spark 4 cancels later jobs of a group, too, so each case has a name of its own.
+        topic.offer(
+            spark,
+            load,
+            name=f"late-{heard_s}",
+            during=end_after(1.0),
+            through=lambda control: LateControl(control, heard_at_s),
+        )
 
 
 def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     killed_s: list[float] = []
+    with small_topic(kafka_testbed, pattern(1)) as topic:
 
-    @contextmanager
-    def kill(channel: TaskChannel) -> Iterator[None]:
-        thread = threading.Thread(target=_kill_a_task, args=(channel, killed_s))
-        thread.start()
-        yield
-        thread.join()
+        def stands_still() -> bool:
+            """True if no record arrives for three seconds."""
+            before = topic.ends()
+            threading.Event().wait(3.0)
+            return topic.ends() == before
 
-    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(pattern(1))
-        try:
-            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
-            generator = Generator(spark, 2, {}, control)
-            with pytest.raises(
-                StageFailedError, match=r"task \d on .* lost in the middle of the load"
-            ):
-                generator.offer("lost", target, pattern(4, measure_s=60.0), kill)
-            assert time.monotonic() - killed_s[0] < 10.0
-            # Followers still fetch earlier records, which readers see only after that.
-            assert becomes(lambda: _stands_still(topics, topic), 10.0)
-            assert sum(topics.end_offsets(topic).values()) > 0
-        finally:
-            topics.delete(topic.names)
+        with pytest.raises(StageFailedError, match=r"task \d on .* lost in the middle of the load"):
+            topic.offer(
+                spark,
+                pattern(4, measure_s=60.0),
+                name="lost",
+                during=lambda channel: beside(lambda: _kill_a_task(channel, killed_s)),
+            )
+        assert time.monotonic() - killed_s[0] < 10.0
+        # Followers still fetch earlier records, which readers see only after that.
+        assert becomes(stands_still, 10.0)
+        assert topic.grown() > 0
     assert spark.range(3).count() == 3
-
-
-def _stands_still(topics: Topics, topic: TopicSet) -> bool:
-    """True if no record arrives for three seconds."""
-    before = topics.end_offsets(topic)
-    threading.Event().wait(3.0)
-    return topics.end_offsets(topic) == before
 
 
 def _kill_a_task(channel: TaskChannel, killed_s: list[float]) -> None:

@@ -8,10 +8,10 @@ import socket
 import ssl
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from cryptography.x509 import load_pem_x509_certificates
 from pyspark.sql import SparkSession
 
 from jobs.cluster.connect import connect
-from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.config.security import Security
 from jobs.config.tokens import RenewedToken
@@ -42,8 +41,6 @@ from jobs.testbed.listeners import (
     key_and_certificates,
     unsecured_token,
 )
-from jobs.trials.control_server import control_of
-from jobs.trials.load import Generator, Target
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
@@ -51,6 +48,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from tests.support.engine_bench import Bench, bench_on
 from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.small_load import small_topic
 
 pytestmark = pytest.mark.together
 
@@ -178,16 +176,9 @@ def test_tasks_get_new_tokens_while_a_load_lasts(
     }.items()])  # fmt: skip
     pattern = workload.pattern(1_000, brokers=1, producers=2)
     where = {1: ("127.0.0.1", int(address(secured, "SASL_PLAINTEXT").partition(":")[2]))}
-    with connect(secured.bootstrap_servers, secured.client_security().client_kwargs()) as admin:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(pattern)
-        try:
-            target = Target(topic.names, topic.leaders, where, topics.end_offsets(topic))
-            with control_of(spark) as control:
-                window = merge(Generator(spark, 2, options, control).offer("t", target, pattern))
-            grown = sum(topics.end_offsets(topic).values())
-        finally:
-            topics.delete(topic.names)
+    with small_topic(secured, pattern, secured.client_security().client_kwargs()) as topic:
+        topic.target = replace(topic.target, brokers=where)
+        window, grown = merge(topic.offer(spark, pattern, options=options)), topic.grown()
     counts, (group,) = window.counts, window.groups
     assert counts.failed_total == counts.retried_records == 0, counts.retry_errors
     assert counts.acked_total == grown == group.records_total > 0

@@ -19,6 +19,7 @@ from kafka.errors import KafkaTimeoutError
 
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
+from tests.support.processes import beside
 
 RECORD_BYTES = 16_000
 """One record is one batch and one request, as each is sent alone."""
@@ -151,18 +152,6 @@ def forget_refused() -> None:
 
 
 @contextmanager
-def _beside(work: Callable[[], None], over: threading.Event) -> Iterator[None]:
-    """Run `work` on a thread within this context; its end sets `over`, and waits for the thread."""
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextmanager
 def reading(testbed: Testbed, group: str, *topics: str) -> Iterator[None]:
     """The only member of a consumer group, which reads these topics and commits its offsets."""
     over = threading.Event()
@@ -178,7 +167,7 @@ def reading(testbed: Testbed, group: str, *topics: str) -> Iterator[None]:
         finally:
             consumer.close()
 
-    with _beside(read, over):
+    with beside(read, over):
         yield
 
 
@@ -209,7 +198,7 @@ def backfill(
         finally:
             consumer.close()
 
-    with _beside(read, over):
+    with beside(read, over):
         yield
 
 
@@ -228,7 +217,7 @@ def new_topics(testbed: Testbed, every_s: float) -> Iterator[None]:
                     admin.delete_topic(last)
                 last = name
 
-    with _beside(create, over):
+    with beside(create, over):
         yield
 
 
@@ -241,7 +230,7 @@ def later(begun: threading.Event, action: Callable[[], object]) -> Iterator[None
         if _is_set_before(begun, over):
             action()
 
-    with _beside(act, over):
+    with beside(act, over):
         yield
 
 

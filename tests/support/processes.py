@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -65,3 +67,16 @@ def becomes(condition: Callable[[], bool], deadline_s: float = PATIENCE_S) -> bo
             return True
         time.sleep(0.01)
     return condition()
+
+
+@contextmanager
+def beside(work: Callable[[], object], over: threading.Event | None = None) -> Iterator[None]:
+    """Run `work` on a thread within this context; its end sets `over`, and waits for the thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        if over is not None:
+            over.set()
+        thread.join()

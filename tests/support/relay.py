@@ -8,9 +8,10 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 _CHUNK = 1 << 16
@@ -27,6 +28,7 @@ class Relay:
             accepts no more.
         answers_bytes_per_s: highest rate of answers on each connection; None for no limit [B/s].
         round_trip_s: time by which each answer is delayed [s].
+        before_answer: called with the number of the connection before each part of an answer.
     """
 
     listen_on: tuple[str, int]
@@ -35,6 +37,7 @@ class Relay:
     loss: Literal["swallow", "refuse"] = "swallow"
     answers_bytes_per_s: float | None = None
     round_trip_s: float = 0.0
+    before_answer: Callable[[int], None] = lambda _: None
     _passed_bytes: int = 0
     _listener: socket.socket | None = None
     _sockets: list[socket.socket] = field(default_factory=list)
@@ -77,8 +80,9 @@ class Relay:
                 far = socket.create_connection(self.forward_to)
             except OSError:
                 return  # closed
+            number = len(self._sockets) // 2
             self._sockets += [near, far]
-            answer = self._answer_late if self.round_trip_s else self._answer
+            answer = self._answer_late if self.round_trip_s else partial(self._answer, number)
             for pump, source, sink in ((self._ask, near, far), (answer, far, near)):
                 threading.Thread(target=pump, args=(source, sink), daemon=True).start()
 
@@ -103,10 +107,11 @@ class Relay:
                 data = b""
             under_way.put((time.monotonic() + self.round_trip_s, data))
 
-    def _answer(self, source: socket.socket, sink: socket.socket) -> None:
+    def _answer(self, number: int, source: socket.socket, sink: socket.socket) -> None:
         free_s = time.monotonic()
         with suppress(OSError):
             while data := source.recv(_CHUNK):
+                self.before_answer(number)
                 sink.sendall(data)
                 if self.answers_bytes_per_s is not None:
                     free_s = max(free_s, time.monotonic()) + len(data) / self.answers_bytes_per_s

@@ -1,18 +1,23 @@
-"""A small load on the testbed, offered through Spark."""
+"""Small loads on the testbed, offered through Spark."""
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from jobs.cluster.connect import connect
+from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.control_server import control_of
+from jobs.trials.control_server import ControlServer, control_of
 from jobs.trials.load import Generator, Target
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
-from metrics.trial.task import merge
+from metrics.trial.task import TaskReport, merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,18 +34,74 @@ WORKLOAD = load_workload(
 )
 
 
+class SmallTopic:
+    """The topics of a pattern on a testbed.
+
+    Attributes:
+        before: end offsets before the load.
+        target: where a load goes.
+    """
+
+    def __init__(self, topics: Topics, made: TopicSet, brokers: dict[int, tuple[str, int]]) -> None:
+        self._topics, self._made = topics, made
+        self.before = self.ends()
+        self.target = Target(made.names, made.leaders, brokers)
+
+    def ends(self) -> dict[int, int]:
+        """Partition → end offset."""
+        return self._topics.end_offsets(self._made)
+
+    def grown(self) -> int:
+        """Records of the load."""
+        return sum(self.ends().values()) - sum(self.before.values())
+
+    def offer(
+        self,
+        spark: SparkSession,
+        pattern: TrafficPattern,
+        slots: int = 2,
+        name: str = "t",
+        during: Callable[..., Any] = nullcontext,
+        options: Mapping[str, object] | None = None,
+        through: Callable[[ControlServer], Any] = lambda control: control,
+    ) -> list[TaskReport]:
+        """Offer a load.
+
+        Args:
+            during: watches the load, see `Generator.offer`.
+            options: connection options of the clients.
+            through: makes what the tasks take for the driver's control server.
+        """
+        target = self.target
+        if pattern.consumers.groups:
+            target = replace(target, end_offsets=self.before)
+        with control_of(spark) as control:
+            generator = Generator(spark, slots, options or {}, through(control))
+            return generator.offer(name, target, pattern, during)
+
+
+@contextmanager
+def small_topic(
+    testbed: Testbed, pattern: TrafficPattern, options: Mapping[str, Any] | None = None
+) -> Iterator[SmallTopic]:
+    """New topics of a pattern, within this context.
+
+    Args:
+        options: connection options of the user who creates them.
+    """
+    with connect(testbed.bootstrap_servers, options) as admin:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        made = topics.create(pattern)
+        try:
+            yield SmallTopic(topics, made, admin.describe_cluster().addresses)
+        finally:
+            topics.delete(made.names)
+
+
 def offer_small_load(
     spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, producers: int = 3
 ) -> ClientWindow:
     """Offer a load on a new topic, by default of three producers for five seconds."""
-    with connect(testbed.bootstrap_servers) as admin:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        pattern = workload.pattern(1_000, producers=producers)
-        topic = topics.create(pattern)
-        try:
-            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
-            with control_of(spark) as control:
-                generator = Generator(spark, 2, {}, control)
-                return merge(generator.offer("t", target, pattern))
-        finally:
-            topics.delete(topic.names)
+    pattern = workload.pattern(1_000, producers=producers)
+    with small_topic(testbed, pattern) as topic:
+        return merge(topic.offer(spark, pattern))
