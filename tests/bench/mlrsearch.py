@@ -8,6 +8,7 @@ as a hint, and judges loads by verdicts like the other methods.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from MLRsearch import (
     AbstractMeasurer,
@@ -55,14 +56,15 @@ class _Adapter(AbstractMeasurer):  # type: ignore[misc]
 def mlrsearch(trials: int) -> Contestant:
     """MLRsearch that judges a load by the majority of `trials` trials."""
 
-    def run(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
-        outcomes = []
-        for message_bytes in sizes:
-            outcomes.append(_search(simulated.cluster(message_bytes), trials))
-            simulated.cluster(message_bytes).recover()
-        return outcomes
+    return Contestant(f"MLRsearch, {trials} trials a load", partial(_run, trials))
 
-    return Contestant(f"MLRsearch, {trials} trials a load", run)
+
+def _run(trials: int, simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
+    outcomes = []
+    for message_bytes in sizes:
+        outcomes.append(_search(simulated.cluster(message_bytes), trials))
+        simulated.cluster(message_bytes).recover()
+    return outcomes
 
 
 def _search(cluster: SimulatedCluster, trials: int) -> SimulatedEnd:

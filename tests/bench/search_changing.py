@@ -8,10 +8,8 @@ if it has no note that the limit may have changed either.
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from search.guide import Guide
@@ -106,15 +104,6 @@ def changing_cases(scale: float = 1.0) -> tuple[ChangingCase, ...]:
         replace(each, searches=max(4, round(each.searches * scale / (4 if each.is_line else 1))))
         for each in cases
     )
-
-
-def compare_changing(of: Sequence[ChangingCase], processes: int = 1) -> Iterator[Found]:
-    """The result of each condition, as soon as it is measured."""
-    if processes == 1:
-        yield from map(found_of, of)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes, os.nice, (10,)) as pool:
-        yield from pool.imap(found_of, of)
 
 
 def found_of(case: ChangingCase) -> Found:

@@ -9,9 +9,14 @@ by 100 %.
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import TypeVar
 
 from search.bisect import Bisection
 from search.limits import Limits
@@ -28,10 +33,20 @@ from search.simulate import (
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 """Message sizes of a line [B], even in their logarithm."""
+_CHOSEN_ON = {
+    "no noise, no false alarms",
+    "2 % noise, 2 % false alarms",
+    "5 % noise",
+    "CPU is the limit, idle stays at 0.52",
+    "5 % of trials stall",
+}
+"""Scenarios on which constants of the search were chosen."""
 LIMITS = Limits(load_start_max=1024, load_cap=4096, resolution=0.05, invalid_repeats_max=3)
 RATE = ProducerRate(bytes_per_s=1e6)
 
 Run = Callable[[SimulatedLine, Sequence[int]], list[SimulatedEnd]]
+What = TypeVar("What")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -61,26 +76,95 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Row:
-    """The result of one method in one scenario; shares and means are over all points.
+    """The result of a method under a condition; shares and means are over all points.
 
     Attributes:
-        trials_mean, trials_p95: mean and 95th percentile of the trials per point.
-        seconds_mean: mean simulated time per point, with waits for recovery [s].
-        off_5, off_10: shares of points off by more than 5 % and 10 % [ratio].
+        is_held_out: True if the condition was not used to choose constants.
+        trials, trials_p95: mean and 95th percentile of the trials per point.
+        seconds: mean simulated time per point, with waits for recovery [s].
+        off_5, off_10: shares of points off by more than 5 % and 10 %, and more than one producer
+            [ratio].
         inside: share of brackets that contain the true limit [ratio].
-        confidence: mean stated confidence, or None.
+        stated: mean stated confidence; None if the method states none.
+        held: share of points whose interval contains the true limit [ratio].
+        too_high, too_low: shares of points whose interval is above and below it [ratio].
+        width: median width of an interval; None without intervals [ratio].
     """
 
-    scenario: str
-    contestant: str
+    name: str
+    method: str
+    is_held_out: bool
     points: int
-    trials_mean: float
+    trials: float
     trials_p95: int
-    seconds_mean: float
+    seconds: float
     off_5: float
     off_10: float
     inside: float
-    confidence: float | None
+    stated: float | None
+    held: float
+    too_high: float
+    too_low: float
+    width: float | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method under a condition.
+
+    Attributes:
+        is_held_out: True if the condition was not used to choose constants.
+        ends: measures its points; it can be pickled.
+    """
+
+    name: str
+    method: str
+    is_held_out: bool
+    ends: Callable[[], list[SimulatedEnd]]
+
+    def row(self) -> Row:
+        """Measure the case."""
+        ends = self.ends()
+        count = len(ends)
+        trials = sorted(end.trials for end in ends)
+        sure = [
+            end.result.confidence
+            for end in ends
+            if isinstance(end.result, Done) and end.result.confidence is not None
+        ]
+        found = [(end.result.interval, end.true_limit) for end in ends if end.result.interval]
+        return Row(
+            self.name,
+            self.method,
+            self.is_held_out,
+            count,
+            sum(trials) / count,
+            trials[min(count - 1, math.ceil(0.95 * count) - 1)],
+            sum(end.duration_s for end in ends) / count,
+            sum(end.is_off(0.05) for end in ends) / count,
+            sum(end.is_off(0.10) for end in ends) / count,
+            sum(end.holds_the_limit for end in ends) / count,
+            sum(sure) / len(sure) if sure else None,
+            sum(one.low <= limit <= one.high for one, limit in found) / count,
+            sum(limit < one.low for one, limit in found) / count,
+            sum(limit > one.high for one, limit in found) / count,
+            median(one.relative_width for one, _ in found) if found else None,
+        )
+
+
+def measured(
+    measure: Callable[[What], Found], of: Iterable[What], processes: int
+) -> Iterator[Found]:
+    """The result of each, as soon as it is measured.
+
+    Args:
+        processes: number of processes at low priority; 1 for this process.
+    """
+    if processes == 1:
+        yield from map(measure, of)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes, os.nice, (10,)) as pool:
+        yield from pool.imap(measure, of)
 
 
 _USUAL = ClusterSpec(capacity=1.0, reading_noise=0.005, noise=0.02, false_alarm=0.02)
@@ -141,36 +225,17 @@ def _guided(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd
 OURS = (Contestant("plain bisection", _bisect), Contestant("redline", _guided))
 
 
-def compare(
-    contestants: Iterable[Contestant] = OURS, conditions: Iterable[Scenario] | None = None
-) -> Iterator[Row]:
-    """A row per scenario and method, as soon as it is measured."""
-    for scenario in scenarios() if conditions is None else conditions:
-        for contestant in contestants:
-            outcomes: list[SimulatedEnd] = []
-            for seed in range(scenario.lines):
-                outcomes += contestant.run(draw_line(scenario, seed), SIZES)
-            yield row_of(scenario.name, contestant.name, outcomes)
-
-
-def row_of(scenario: str, contestant: str, outcomes: Sequence[SimulatedEnd]) -> Row:
-    """The summary of all points of a method in a scenario."""
-    count = len(outcomes)
-    trials = sorted(outcome.trials for outcome in outcomes)
-    sure = [
-        outcome.result.confidence
-        for outcome in outcomes
-        if isinstance(outcome.result, Done) and outcome.result.confidence is not None
+def line_cases(
+    contestants: Iterable[Contestant] = OURS, of: Iterable[Scenario] | None = None
+) -> list[Case]:
+    """Each method in each scenario."""
+    return [
+        Case(each.name, method.name, each.name not in _CHOSEN_ON, partial(_ends, method, each))
+        for each in (scenarios() if of is None else of)
+        for method in contestants
     ]
-    return Row(
-        scenario,
-        contestant,
-        count,
-        sum(trials) / count,
-        trials[min(count - 1, math.ceil(0.95 * count) - 1)],
-        sum(outcome.duration_s for outcome in outcomes) / count,
-        sum(outcome.off_by > 0.05 for outcome in outcomes) / count,
-        sum(outcome.off_by > 0.10 for outcome in outcomes) / count,
-        sum(outcome.holds_the_limit for outcome in outcomes) / count,
-        sum(sure) / len(sure) if sure else None,
-    )
+
+
+def _ends(method: Contestant, scenario: Scenario) -> list[SimulatedEnd]:
+    lines = (draw_line(scenario, seed) for seed in range(scenario.lines))
+    return [end for line in lines for end in method.run(line, SIZES)]

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from search.bisect import Bisection
 from search.guide import Guide
@@ -33,7 +34,7 @@ from search.simulate import (
     run_on,
     run_sizes_on,
 )
-from tests.bench.search_methods import RATE
+from tests.bench.search_methods import RATE, Case
 
 LIMITS_NP = (8.0, 900.0)
 """Range of the limits [producers], uniform in the logarithm."""
@@ -79,23 +80,6 @@ class Condition:
         return (self.delivers, self.start) not in _CHOSEN_ON
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of one method under one condition.
-
-    Attributes:
-        trials: mean number of trials per point.
-        off_10: share of points that are off [ratio].
-        inside: share of brackets that contain the true limit [ratio].
-    """
-
-    condition: Condition
-    method: str
-    trials: float
-    off_10: float
-    inside: float
-
-
 def conditions(scale: float = 1.0) -> tuple[Condition, ...]:
     """All conditions; `scale` is a factor on the number of points."""
     points = max(len(LINE_SIZES), round(1000 * scale))
@@ -116,23 +100,16 @@ def behavior_of(chance: random.Random, delivers: float) -> ClusterSpec:
     )
 
 
-def compare_overloads(of: Iterable[Condition]) -> Iterator[Result]:
-    """The results of bisection and of the search per condition, as soon as they are measured."""
-    for condition in of:
-        ours = guided_ends(condition, Guide(states_interval=False))
-        for method, ends in (("plain bisection", _bisect(condition)), ("redline", ours)):
-            yield _result(condition, method, ends)
+def overload_cases(of: Iterable[Condition], states_interval: bool = False) -> Iterator[Case]:
+    """Bisection and the search under each condition.
 
-
-def _result(condition: Condition, method: str, ends: Sequence[SimulatedEnd]) -> Result:
-    count = len(ends)
-    return Result(
-        condition,
-        method,
-        sum(one.trials for one in ends) / count,
-        sum(one.is_off(0.10) for one in ends) / count,
-        sum(one.holds_the_limit for one in ends) / count,
-    )
+    Args:
+        states_interval: whether the search states intervals, which takes time.
+    """
+    guide = Guide(states_interval=states_interval)
+    for each in of:
+        yield Case(each.name, "plain bisection", each.is_held_out, partial(_bisect, each))
+        yield Case(each.name, "redline", each.is_held_out, partial(_guided_ends, each, guide))
 
 
 def _bisect(condition: Condition) -> list[SimulatedEnd]:
@@ -144,7 +121,7 @@ def _bisect(condition: Condition) -> list[SimulatedEnd]:
     return ends
 
 
-def guided_ends(condition: Condition, guide: Guide) -> list[SimulatedEnd]:
+def _guided_ends(condition: Condition, guide: Guide) -> list[SimulatedEnd]:
     """The ends of the search for all points of a condition."""
     if condition.start != "line":
         return _points(condition, lambda limits: Guided(limits, guide))
@@ -164,7 +141,7 @@ def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[Si
         wrong = {"cold": None, "high": WRONG_BY, "low": 1 / WRONG_BY}[condition.start]
         start = START if wrong is None else max(1, round(capacity * wrong))
         behavior = behavior_of(chance, condition.delivers)
-        cluster = SimulatedCluster(_at(behavior, capacity), seed)
+        cluster = SimulatedCluster(replace(behavior, capacity=capacity), seed)
         ends.append(run_on(make(limits_from(start)), cluster, check_for_change=False))
     return ends
 
@@ -177,10 +154,6 @@ def _lines(condition: Condition) -> Iterator[SimulatedLine]:
         per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
         behavior = behavior_of(chance, condition.delivers)
         yield SimulatedLine(LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, behavior), seed)
-
-
-def _at(behavior: ClusterSpec, capacity: float) -> ClusterSpec:
-    return replace(behavior, capacity=capacity)
 
 
 def limits_from(start: int = START) -> Limits:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from search.simulate import (
     SimulatedEnd,
     run_on,
 )
+from tests.bench.search_methods import Case
 from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, limits_from
 
 FOLDER = Path(__file__).parents[1] / "data" / "ladders"
@@ -204,46 +205,27 @@ class RecordedCluster(SimulatedCluster):
         return read
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """The result of one method on one ladder.
-
-    Attributes:
-        trials: mean number of trials per search.
-        off_10: share of searches that are off by more than 10 % and by more than one producer
-            [ratio].
-        held: share of the intervals that contain the limit [ratio].
-    """
-
-    ladder: Ladder
-    start: str
-    method: str
-    trials: float
-    off_10: float
-    held: float
-
-
-def replay(
+def replay_cases(
     of: Iterable[Ladder], starts: Iterable[str] = STARTS, points: int = POINTS
-) -> Iterator[Replayed]:
-    """The results of bisection and of the search on each ladder, as soon as they are measured."""
-    for start in starts:
-        for ladder in of:
-            for method, make in (("plain bisection", Bisection), ("redline", Guided)):
-                ends = [_end(ladder, start, make, seed) for seed in range(points)]
-                yield Replayed(
-                    ladder,
-                    start,
-                    method,
-                    sum(end.trials for end in ends) / points,
-                    sum(end.is_off(0.10) for end in ends) / points,
-                    sum(_holds(end) for end in ends) / points,
-                )
+) -> list[Case]:
+    """Bisection and the search on each ladder, from each start."""
+    return [
+        Case(
+            f"{each.name}, {start}",
+            method,
+            each.is_held_out,
+            partial(_ends, each, start, make, points),
+        )
+        for start in starts
+        for each in of
+        for method, make in (("plain bisection", Bisection), ("redline", Guided))
+    ]
 
 
-def _holds(end: SimulatedEnd) -> bool:
-    interval = end.result.interval
-    return interval is not None and interval.low <= end.true_limit <= interval.high
+def _ends(
+    ladder: Ladder, start: str, make: type[Bisection] | type[Guided], points: int
+) -> list[SimulatedEnd]:
+    return [_end(ladder, start, make, seed) for seed in range(points)]
 
 
 def _end(

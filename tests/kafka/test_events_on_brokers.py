@@ -62,7 +62,12 @@ LIGHT = (
 
 def event_after(after_s: float, event: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `event` this time after the start of the context [s]; the end waits for it."""
-    return beside(lambda: (threading.Event().wait(after_s), event()))
+
+    def call_later() -> None:
+        threading.Event().wait(after_s)
+        event()
+
+    return beside(call_later)
 
 
 def pause(testbed: Testbed, broker: int) -> None:

@@ -34,8 +34,9 @@ from search.model import (
 )
 from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
 from search.simulate import ClusterSpec, SimulatedCluster
-from tests.bench.search_overloads import behavior_of, compare_overloads, conditions
-from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay
+from tests.bench.search_overloads import STARTS as OVERLOAD_STARTS
+from tests.bench.search_overloads import behavior_of, conditions, overload_cases
+from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay_cases
 from tests.support.evidence import broker, evidence
 from tests.support.rows import trial
 from tests.support.searching import (
@@ -299,18 +300,19 @@ def next_load(*history: Observation) -> Measure:
 
 def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition() -> None:
     """The figures of `make bench-search`, on fewer points."""
-    results = list(compare_overloads(conditions(0.05)))
+    results = [each.row() for each in overload_cases(conditions(0.05))]
     own = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
     assert len(own) == len(plain) == 20
-    assert sum(one.condition.is_held_out for one in own) == 10
+    assert sum(one.is_held_out for one in own) == 10
     for guided, bisection in zip(own, plain, strict=True):
-        assert guided.condition == bisection.condition
-        assert guided.trials < bisection.trials - 1.0, guided.condition.name
-        assert guided.off_10 <= 0.02, guided.condition.name
+        assert guided.name == bisection.name
+        assert guided.trials < bisection.trials - 1.0, guided.name
+        assert guided.off_10 <= 0.02, guided.name
     assert fmean(one.off_10 for one in own) <= 0.005
     for start, most in {"cold": 5.6, "high": 5.9, "low": 6.7, "line": 4.5}.items():
-        assert fmean(one.trials for one in own if one.condition.start == start) <= most, start
+        of_start = [one.trials for one in own if one.name.startswith(OVERLOAD_STARTS[start])]
+        assert fmean(of_start) <= most, start
 
 
 REPLAYS = {start: 40 if start == "cold" else 20 for start in STARTS}
@@ -319,14 +321,14 @@ REPLAYS = {start: 40 if start == "cold" else 20 for start in STARTS}
 
 @pytest.mark.parametrize("start", STARTS)
 def test_the_search_on_readings_of_real_brokers(start: str) -> None:
-    results = list(replay(ladders(), (start,), points=REPLAYS[start]))
+    results = [each.row() for each in replay_cases(ladders(), (start,), REPLAYS[start])]
     own = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
     assert len(own) == len(plain) == len(ladders()) >= 12
-    assert sum(one.ladder.is_held_out for one in own) >= len(own) / 2
+    assert sum(one.is_held_out for one in own) >= len(own) / 2
     for guided, bisection in zip(own, plain, strict=True):
-        assert guided.trials < bisection.trials, guided.ladder.name
-        assert guided.off_10 <= 0.05, guided.ladder.name
+        assert guided.trials < bisection.trials, guided.name
+        assert guided.off_10 <= 0.05, guided.name
     assert fmean(one.off_10 for one in own) <= 0.015
     assert fmean(one.held for one in own) >= 0.85
     assert fmean(one.trials for one in own) < fmean(one.trials for one in plain) - 1.0

@@ -19,7 +19,7 @@ from search.line import ProducerRate
 from search.model import Done, Observation, Verdict
 from search.signals import Signals
 from search.simulate import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine
-from tests.bench.search_methods import OURS, compare, scenarios
+from tests.bench.search_methods import OURS, line_cases, scenarios
 from tests.support.searching import run_on
 
 pytestmark = pytest.mark.computes
@@ -173,16 +173,16 @@ def test_the_goals_of_the_benchmark_hold() -> None:
     """The full table is `make bench-search`; here on fewer clusters, with room for chance."""
     usual, rough = scenarios()[1], scenarios()[2]
     conditions = [replace(usual, lines=30), replace(rough, lines=15)]
-    rows = {(row.scenario, row.contestant): row for row in compare(OURS, conditions)}
+    rows = {(each.name, each.method): each.row() for each in line_cases(OURS, conditions)}
     own = rows[usual.name, "redline"]
-    assert own.trials_mean <= 4.2  # 4.0 on many, and two standard errors of 240
+    assert own.trials <= 4.2  # 4.0 on many, and two standard errors of 240
     assert own.off_5 <= 0.06
     assert own.off_10 <= 0.005
-    assert own.confidence == pytest.approx(own.inside, abs=0.10)
+    assert own.stated == pytest.approx(own.inside, abs=0.10)
     ours_rough, bisection_rough = rows[rough.name, "redline"], rows[rough.name, "plain bisection"]
     assert ours_rough.off_10 < 0.5 * bisection_rough.off_10
     assert ours_rough.off_5 < 0.5 * bisection_rough.off_5
-    assert ours_rough.trials_mean < 5.0
+    assert ours_rough.trials < 5.0
 
 
 def test_clusters_without_readings_are_bisected_and_flukes_are_still_found() -> None:
