@@ -28,7 +28,7 @@ import click
 
 from metrics.units import format_size
 from metrics.windows.use import Resource
-from tests.support.commands import RunningCommand
+from tests.support.commands import RunningCommand, document_in
 
 SIZES = 3
 """Message sizes of each run."""
@@ -185,11 +185,11 @@ def measure(
         RunningCommand(*options, folder=folder or Path(name), **process) as command,
     ):
         command.wait(deadline_s=KINDS[kind].run_s)
-        found = list((folder or Path(name)).glob("out/*/summary.json"))
-        if not found:
+        try:
+            return points_of(document_in(folder or Path(name)), kind, value, repeat)
+        except ValueError:  # there is no summary
             click.echo(command.text[-2_000:], err=True)
             return []
-        return points_of(json.loads(found[0].read_text(encoding="utf-8")), kind, value, repeat)
 
 
 def table(points: Sequence[Point]) -> list[str]:

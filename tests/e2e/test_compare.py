@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import socket
@@ -11,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import RunningCommand, await_ends, listening_ports
+from tests.support.commands import (
+    RunningCommand,
+    await_ends,
+    document_in,
+    ended,
+    finished,
+    listening_ports,
+)
 
 pytestmark = pytest.mark.long
 
@@ -34,11 +40,8 @@ log = logging.getLogger(__name__)
 def compared(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, compare.json and output."""
     folder.mkdir(exist_ok=True)
-    with RunningCommand("compare", *ONE_BROKER, *options, folder=folder) as command:
-        code = command.wait(deadline_s=COMPARE_S)
-        text = command.text
-    (file,) = (folder / "out").glob("*/compare.json")
-    document = json.loads(file.read_text())
+    code, text = ended("compare", *ONE_BROKER, *options, folder=folder, deadline_s=COMPARE_S)
+    document = document_in(folder, "compare.json")
     assert document["exit_code"] == code, text
     for case in document["cases"]:
         log.warning("%s: %s %s", options, case["conclusion"], case["capacity"]["effect"])
@@ -121,17 +124,14 @@ def test_a_mix_is_compared_at_the_same_scale(tmp_path: Path) -> None:
         "--set=workload.trial.measure_s=4",
         "--yes",
     )
-    with RunningCommand(*options, folder=tmp_path) as command:
-        code = command.wait(deadline_s=COMPARE_S)
-    assert code == 0, command.text[-2_000:]
-    (file,) = (tmp_path / "out").glob("*/compare.json")
-    (case,) = json.loads(file.read_text())["cases"]
+    text = finished(*options, folder=tmp_path, deadline_s=COMPARE_S)
+    (case,) = document_in(tmp_path, "compare.json")["cases"]
     effect = case["capacity"]["effect"]
     log.warning("a mix: %s, at %s %% a broker", effect, case["load_per_broker"])
     assert 0.8 < effect["ratio"] < 1.25
     assert effect["count"] == 3
     assert case["load_per_broker"] > case["steady_load_per_broker"] > 1
-    assert "scale=" in command.text and "the mix: " in command.text
+    assert "scale=" in text and "the mix: " in text
 
 
 def test_an_interruption_leaves_no_process(tmp_path: Path) -> None:
@@ -147,5 +147,4 @@ def test_an_interruption_leaves_no_process(tmp_path: Path) -> None:
     for port in ports:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still in use"
-    (file,) = (tmp_path / "out").glob("*/compare.json")
-    assert json.loads(file.read_text())["status"] == "interrupted"
+    assert document_in(tmp_path, "compare.json")["status"] == "interrupted"

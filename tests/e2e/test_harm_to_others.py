@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import threading
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,9 +19,9 @@ from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from search.early_stop import FEWEST
-from tests.support.commands import RunningCommand
+from tests.support.commands import RunningCommand, document_in, finished
 from tests.support.neighbors import Neighbor, steady
-from tests.support.processes import becomes
+from tests.support.processes import becomes, beside
 from tests.support.search_impact import impact_of
 
 log = logging.getLogger(__name__)
@@ -41,26 +39,26 @@ LATE_S = 1.0
 """An early end is announced so long before, and looks are half a second apart [s]."""
 
 
+def options_on(testbed: Testbed) -> tuple[str, ...]:
+    return (
+        f"--cluster={cluster_file(testbed.folder)}", "--workload=calibrated", "--yes",
+        "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
+    )  # fmt: skip
+
+
 def test_an_overload_on_slow_isr_settings_ends_in_time(tmp_path: Path) -> None:
     """With `replica.lag.time.max.ms` at Kafka's default, only a sustained load needs its window."""
     overrides = {"replica.lag.time.max.ms": 30_000}
     bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign", overrides=overrides)
     with bed as testbed:
-        command = RunningCommand(
-            "find-limit", "--cluster", str(cluster_file(testbed.folder)),
-            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
-            "--set=workload.message_bytes=[1000]", "--set=workload.topic.replication_factor=2",
-            "--set=workload.trial.measure_s=45", "--set=cluster.warm_up_max_s=0",
-            "--set=goal.search.method=bisection",
+        finished(
+            "find-limit", *options_on(testbed), "--set=workload.topic.replication_factor=2",
+            "--set=workload.trial.measure_s=45", "--set=goal.search.method=bisection",
             # Bisection begins in the middle of 0 and its guess.
             f"--set=goal.search.load_start_max={2 * OVERLOAD}",
             "--set=goal.search.budget.trials=1", "--set=goal.search.check_for_change=false",
-            folder=tmp_path,
+            folder=tmp_path, deadline_s=RUN_S, code=3,
         )  # fmt: skip
-        with command:
-            code = command.wait(RUN_S)
-    log.warning("%s", command.text)
-    assert code == 3, command.text[-2_000:]
     log.warning("impact %s", impact_of(tmp_path / "out" / "tables"))
     (trial,) = DeltaTable(tmp_path / "out" / "tables" / "trials").to_pyarrow_table().to_pylist()
     assert trial["np"] == OVERLOAD
@@ -86,19 +84,12 @@ def test_a_load_that_holds_others_up_is_stopped(
         bed as testbed,
         Neighbor(testbed, steady(300.0), in_flight=1, record_bytes=200, batch_bytes=4_096),
     ):
-        command = RunningCommand(
-            "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(2 * LIMIT),
-            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
-            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
-            f"--set=goal.guards.{off}=null", *length, folder=tmp_path,
+        text = finished(
+            "traffic", *options_on(testbed), f"--np={2 * LIMIT}", f"--set=goal.guards.{off}=null",
+            *length, folder=tmp_path, deadline_s=RUN_S, code=5,
         )  # fmt: skip
-        with command:
-            code = command.wait(RUN_S)
-    log.warning("%s", command.text)
-    assert code == 5, command.text[-2_000:]
-    assert words in command.text
-    (summary,) = (tmp_path / "out").glob("*/summary.json")
-    assert json.loads(summary.read_text())["status"] == "stopped by a guard"
+    assert words in text
+    assert document_in(tmp_path)["status"] == "stopped by a guard"
 
 
 def _send_too_large(testbed: Testbed, over: threading.Event) -> None:
@@ -140,36 +131,27 @@ def test_harm_that_begins_under_a_load_stops_it(harms: str, words: str, tmp_path
     begins, over = threading.Event(), threading.Event()
     with bed as testbed, Neighbor(testbed, steady(100.0), record_bytes=200) as neighbor:
         command = RunningCommand(
-            "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(LIMIT // 4),
-            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
-            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
+            "traffic", *options_on(testbed), f"--np={LIMIT // 4}",
             "--set=workload.trial.measure_s=120", "--set=goal.guards.others_lag_s_max=5",
             folder=tmp_path,
         )  # fmt: skip
-        reads = partial(_read, testbed, neighbor.topic, begins, over)
-        reader = threading.Thread(target=reads if harms == "lag" else over.wait)
-        reader.start()
-        sender = threading.Thread(target=_send_too_large, args=(testbed, over))
-        try:
-            with command:
+        does = {
+            "lag": lambda: _read(testbed, neighbor.topic, begins, over),
+            "errors": lambda: begins.wait() and _send_too_large(testbed, over),
+        }
+        with beside(does[harms], over), command:
+            try:
                 assert becomes(lambda: _written(testbed.folder) >= 1_000_000, RUN_S), command.text
+            finally:
                 begins.set()
-                if harms == "errors":
-                    sender.start()
-                began_s = time.monotonic()
-                code = command.wait(RUN_S)
-        finally:
-            over.set()
-            for each in (reader, sender):
-                if each.ident is not None:
-                    each.join()
+            began_s = time.monotonic()
+            code = command.wait(RUN_S)
     log.warning(
         "stopped %.1f s after the harm began:\n%s", time.monotonic() - began_s, command.text
     )
     assert code == 5, command.text[-2_000:]
     assert words in command.text
-    (summary,) = (tmp_path / "out").glob("*/summary.json")
-    impact = json.loads(summary.read_text())["impact"]
+    impact = document_in(tmp_path)["impact"]
     assert words in " ".join(impact["guards"])
 
 
@@ -194,9 +176,7 @@ def test_an_operator_stops_a_load_by_a_topic(hangs: bool, tmp_path: Path) -> Non
     bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign")
     with bed as testbed, connect(testbed.bootstrap_servers) as admin:
         command = RunningCommand(
-            "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(LIMIT // 2),
-            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
-            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
+            "traffic", *options_on(testbed), f"--np={LIMIT // 2}",
             "--set=workload.trial.measure_s=120", folder=tmp_path,
         )  # fmt: skip
         with command:

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from jobs.cluster.connect import connect
 from jobs.config.loading import load_workload
-from tests.support.commands import RunningCommand
+from tests.support.commands import RunningCommand, finished
 from tests.support.kfake import Kfake
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -96,9 +96,7 @@ def test_a_topic_is_learnt_over_real_connections(brokers: list[str], tmp_path: P
     command = ("learn", "--cluster=prod.yaml", "--topics=ord.*", "--decode", "--scale-1=now")
     with beside(brokers):
         time.sleep(SENDING_S)
-        with RunningCommand(*command, "--out=mine.yaml", folder=tmp_path) as running:
-            assert running.wait(COMMAND_S) == 0, running.text
-            shown = running.text
+        shown = finished(*command, "--out=mine.yaml", folder=tmp_path, deadline_s=COMMAND_S)
         assert groups_of(brokers) == {GROUP}, "it joins no group"
     assert "joins no group, commits nothing" in shown
     assert "written: mine.learned.json" in shown

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
-from tests.support.commands import RunningCommand
+from tests.support.commands import RunningCommand, document_in
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -33,12 +31,6 @@ def testbed() -> Iterator[Testbed]:
         yield running
 
 
-def summary_of(folder: Path) -> dict[str, Any]:
-    (path,) = (folder / "out").glob("*/summary.json")
-    summary: dict[str, Any] = json.loads(path.read_text())
-    return summary
-
-
 def test_seventy_tasks_of_one_machine_share_a_load(testbed: Testbed, tmp_path: Path) -> None:
     arguments = ("traffic", "--np=140", "--slots=70", "--out=out", "--workload=demo", "--yes")
     cluster = f"--cluster={cluster_file(testbed.folder)}"
@@ -48,4 +40,4 @@ def test_seventy_tasks_of_one_machine_share_a_load(testbed: Testbed, tmp_path: P
     # A verdict follows from this machine; that all tasks took part does not.
     assert "task" not in finished, finished
     assert 'achieved="?' not in finished
-    assert summary_of(tmp_path)["environment"]["spark.slots"] == "70"
+    assert document_in(tmp_path)["environment"]["spark.slots"] == "70"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.config.source import parse_map
-from tests.support.commands import RunningCommand
+from tests.support.commands import document_in, finished
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -51,11 +51,8 @@ def test_the_limit_of_a_mix_is_within_5_percent_of_the_planted_one(
         "--set=goal.search.steady_s=0",
         "--yes",
     )
-    with RunningCommand(*options, folder=tmp_path) as command:
-        code = command.wait(deadline_s=RUN_S)
-    assert code == 0, command.text[-2_000:]
-    (file,) = tmp_path.glob("out/*/summary.json")
-    (boundary,) = json.loads(file.read_text(encoding="utf-8"))["boundaries"]
+    text = finished(*options, folder=tmp_path, deadline_s=RUN_S)
+    (boundary,) = document_in(tmp_path)["boundaries"]
     planted, found = boundary["scale_planted"], boundary["scale_sustained"]
     log.warning(
         "planted %.3f, found %.2f (%+.1f %%), estimate %s, %d trials, bound by %s",
@@ -69,4 +66,4 @@ def test_the_limit_of_a_mix_is_within_5_percent_of_the_planted_one(
     assert sum(each["mb_per_s"] for each in boundary["parts"]) == pytest.approx(
         boundary["mb_per_s"]
     )
-    assert f"{found:g} times the mix" in command.text
+    assert f"{found:g} times the mix" in text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import RunningCommand
+from tests.support.commands import ended
 
 SUITE = """
 description: a fixed load and a limit on one broker whose handlers wait a stated time
@@ -60,16 +60,9 @@ class Ended:
 
 def run_night(folder: Path, name: str, *settings: str) -> Ended:
     """Run a night with these settings of the testbed, and the tables of `folder`."""
-    with RunningCommand(
-        "nightly",
-        "--suite=suite.yaml",
-        f"--night={name}",
-        f"--junit={name}.xml",
-        *(f"--set=cluster.testbed.{each}" for each in settings),
-        folder=folder,
-    ) as command:
-        code = command.wait(deadline_s=NIGHT_S)
-        text = command.text
+    options = (f"--set=cluster.testbed.{each}" for each in settings)
+    names = ("--suite=suite.yaml", f"--night={name}", f"--junit={name}.xml")
+    code, text = ended("nightly", *names, *options, folder=folder, deadline_s=NIGHT_S)
     path = folder / "out" / f"suite-{name}" / "nightly.json"
     assert path.exists(), text
     return Ended(code, text, json.loads(path.read_text()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.commands import RunningCommand
+from tests.support.commands import document_in, finished
 from tests.support.kfake import Kfake
 
 log = logging.getLogger(__name__)
@@ -57,25 +56,15 @@ def cluster(brokers: Kfake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cluster file that `redline init` writes for these brokers."""
     folder = tmp_path_factory.mktemp("kfake")
     options = (f"--servers={brokers.bootstrap_servers}", "--protocol=PLAINTEXT", "--metrics=none")
-    code, text = finished(folder, "init", "kfake.yaml", *options)
-    assert code == 0, text
+    finished("init", "kfake.yaml", *options, folder=folder, deadline_s=COMMAND_S)
     return folder / "kfake.yaml"
-
-
-def finished(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and output of a command."""
-    with RunningCommand(*arguments, folder=folder) as command:
-        code = command.wait(deadline_s=COMMAND_S)
-        return code, command.text
 
 
 def answer(folder: Path, *arguments: str) -> dict[str, Any]:
     """The summary of a run that ended well, with its caveat as docs/clusters.md has it."""
-    code, text = finished(folder, *arguments, "--yes")
-    assert code == 0, text
+    text = finished(*arguments, "--yes", folder=folder, deadline_s=COMMAND_S)
     assert "unexpected" not in text and "Traceback" not in text
-    (file,) = (folder / "out").glob("*/summary.json")
-    summary: dict[str, Any] = json.loads(file.read_text())
+    summary: dict[str, Any] = document_in(folder)
     placed = PLACED.search(text)
     assert placed is not None, text
     log.warning("%s; caveat: %s", placed[0], summary["caveat"])

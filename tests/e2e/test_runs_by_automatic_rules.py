@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from deltalake import DeltaTable
 from jobs.config.source import parse_map, yaml_text
 from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.places import free_ports
-from tests.support.commands import RunningCommand
+from tests.support.commands import RunningCommand, document_in, finished
 from tests.support.exporters import Exporter
 from tests.support.finished_run import QUICK
 
@@ -78,10 +77,10 @@ def environment(row: dict[str, Any]) -> dict[str, str]:
 
 def test_doctor_lists_each_reading_with_its_series(exported: Exported, tmp_path: Path) -> None:
     options = ("--workload=calibrated", exported.cluster)
-    with RunningCommand("doctor", *options, folder=tmp_path) as command:
-        code, text = command.wait(RUN_S), command.text
-    assert code == 0, text
-    rows = {name: line for line in command.lines for name in READINGS if f"reading {name}" in line}
+    text = finished("doctor", *options, folder=tmp_path, deadline_s=RUN_S)
+    rows = {
+        name: line for line in text.splitlines() for name in READINGS if f"reading {name}" in line
+    }
     assert rows.keys() == set(READINGS), text
     assert IDLE in rows["handler_idle_ns"]
     assert "do not show" not in text
@@ -90,12 +89,9 @@ def test_doctor_lists_each_reading_with_its_series(exported: Exported, tmp_path:
 def test_a_search_with_an_exporter_without_rules_finds_the_planted_limit(
     exported: Exported, tmp_path: Path
 ) -> None:
-    with RunningCommand(*SEARCH, exported.cluster, folder=tmp_path) as command:
-        code, text = command.wait(RUN_S), command.text
-    assert code == 0, text
+    text = finished(*SEARCH, exported.cluster, folder=tmp_path, deadline_s=RUN_S)
     assert "Traceback" not in text
-    (path,) = (tmp_path / "out").glob("*/summary.json")
-    summary = json.loads(path.read_text())
+    summary = document_in(tmp_path)
     (point,) = summary["boundaries"]
     assert point["np_sustained"] <= 1.05 * point["np_planted"]
     assert point["np_overloaded"] >= 0.95 * point["np_planted"]

@@ -24,7 +24,7 @@ from jobs.testbed.launcher import cluster_text, start
 from jobs.testbed.listeners import SecurityFiles, key_and_certificates
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
-from tests.support.commands import ROOT, RunningCommand
+from tests.support.commands import ROOT, RunningCommand, finished
 from tests.support.notebook_kernel import execute
 from tests.support.processes import command_line_of, environments_of
 from tests.support.served_exporter import Exporter, serving
@@ -217,10 +217,11 @@ def test_the_report_of_an_unexpected_error_has_no_secret(tmp_path: Path) -> None
     environ = {"PYTHONPATH": str(ROOT), PASSWORD: secret, CACHE_VARIABLE: str(tmp_path / "cache")}
     program = (sys.executable, "-c", CRASH)
     arguments = ("cleanup", "--cluster", "brokers.yaml", "--yes")
-    with RunningCommand(*arguments, folder=tmp_path, program=program, environ=environ) as command:
-        assert command.wait(60.0) == 1, command.text
-    assert "planted beside 4 options" in command.text
+    text = finished(
+        *arguments, folder=tmp_path, program=program, environ=environ, deadline_s=60.0, code=1
+    )
+    assert "planted beside 4 options" in text
     (kept,) = tmp_path.rglob("last-error.txt")
     assert "client_kwargs" in kept.read_text(encoding="utf-8")
-    assert secret not in command.text
+    assert secret not in text
     assert [p for p in tmp_path.rglob("*") if p.is_file() and secret in p.read_text()] == []

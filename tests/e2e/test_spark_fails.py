@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
-from tests.support.commands import COMMAND, RunningCommand
+from tests.support.commands import COMMAND, RunningCommand, document_in, finished
 from tests.support.processes import becomes, command_line_of
 from tests.support.spark_submission import records_written
 
@@ -57,12 +56,6 @@ def await_load(testbed: Testbed) -> None:
     assert becomes(lambda: records_written(testbed) > before, PART_S)
 
 
-def summary_in(folder: Path) -> dict[str, Any]:
-    (path,) = (folder / "out").glob("*/summary.json")
-    summary: dict[str, Any] = json.loads(path.read_text())
-    return summary
-
-
 def require_no_topics(testbed: Testbed) -> None:
     testbed.check()
     with connect(testbed.bootstrap_servers, {}) as admin:
@@ -83,7 +76,7 @@ def test_a_worker_that_the_kernel_kills_affects_only_its_trial(
         assert "INVALID" not in command.await_line("trial-finished trial=2 ", PART_S)
         assert command.wait(PART_S) == 0, command.text
         assert "Traceback" not in command.text
-    assert summary_in(tmp_path)["status"] == "done"
+    assert document_in(tmp_path)["status"] == "done"
     require_no_topics(testbed)
 
 
@@ -101,7 +94,7 @@ def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
         assert "unexpected" not in command.text, command.text
         reports = [line for line in command.lines if "Spark's driver ended during" in line]
         assert reports and "error" in reports[-1], command.text
-    summary = summary_in(tmp_path)
+    summary = document_in(tmp_path)
     assert (summary["status"], summary["exit_code"]) == ("failed", 2)
     assert "Spark's driver ended" in summary["error"]
     tables = TableStore(spark, str(tmp_path / "out" / "tables"))
@@ -117,8 +110,7 @@ def test_the_message_of_workers_with_too_few_open_files_has_the_needed_number(
     testbed: Testbed, tmp_path: Path
 ) -> None:
     arguments = options(testbed, "--np=1200", "--trials=1", "--set=workload.trial.measure_s=4")
-    with RunningCommand(*arguments, folder=tmp_path, program=FEW_FILES) as command:
-        assert command.wait(PART_S) == 2, command.text
-        assert "600 connections need 856 open files, and this host allows 700" in command.text
-        assert "Traceback" not in command.text
+    text = finished(*arguments, folder=tmp_path, program=FEW_FILES, deadline_s=PART_S, code=2)
+    assert "600 connections need 856 open files, and this host allows 700" in text
+    assert "Traceback" not in text
     require_no_topics(testbed)

@@ -23,7 +23,7 @@ from jobs.testbed.spark import submit_properties
 from metrics.columns import row_of
 from metrics.reporting.summary import load_summary
 from tests.bench.planted import NEAR, measure
-from tests.support.commands import ROOT, RunningCommand
+from tests.support.commands import ROOT, document_in, ended
 from tests.support.notebook_checks import check, parameters
 from tests.support.notebook_kernel import execute
 from tests.support.rows import trial
@@ -107,10 +107,8 @@ class Installed:
         """Run a command to its end; its exit code and output."""
         program, *arguments = words
         variables = {**self.variables, **(environ or {})}
-        with RunningCommand(
-            *arguments, folder=self.folder, program=(program,), environ=variables
-        ) as command:
-            return command.wait(JOB_S), command.text
+        place: dict[str, Any] = {"program": (program,), "environ": variables}
+        return ended(*arguments, folder=self.folder, deadline_s=JOB_S, **place)
 
     def packages(self) -> dict[str, str]:
         """Package → installed version."""
@@ -264,8 +262,7 @@ def test_a_session_that_is_there_already_is_used(there: Installed, brokers: Brok
     job = (*ONE_TRIAL, f"--cluster={brokers.cluster}", "--out=session")
     code, text = there.run(str(there.python), str(script), "with", *job)
     assert code == 0 and "code 0, alive 3" in text, text
-    (path,) = (there.folder / "session").glob("*/summary.json")
-    environment = json.loads(path.read_text())["environment"]
+    environment = document_in(there.folder, out="session")["environment"]
     assert environment["spark.master"] == "local[3]"
     assert environment["spark.version"] == there.environment.spark
 

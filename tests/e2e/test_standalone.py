@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -19,7 +18,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import SPARK_MASTER_ID
 from metrics.tables.store import TableStore
-from tests.support.commands import await_ends
+from tests.support.commands import await_ends, document_in
 from tests.support.processes import becomes
 from tests.support.spark_submission import (
     Submitter,
@@ -89,7 +88,7 @@ def test_the_wheel_finds_the_limit_on_executors_without_the_project(
     with submitter.submit("find_limit", *QUICK) as command:
         assert command.wait(RUN_S) == 0, command.text
         assert "Traceback" not in command.text
-    summary = summary_of(submitter.folder)
+    summary = document_in(submitter.folder)
     (point,) = summary["boundaries"]
     assert point["np_sustained"] > 0 and point["gave_up"] is None
     trials = TableStore(spark, str(submitter.folder / "out" / "tables")).trials(summary["run_id"])
@@ -178,7 +177,7 @@ def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
         assert command.wait(RUN_S) == 143, command.text
         assert "error: terminated; " in command.text
         assert "Traceback" not in command.text
-    summary = summary_of(submitter.folder)
+    summary = document_in(submitter.folder)
     assert (summary["status"], summary["exit_code"]) == ("terminated", 143)
     tables = TableStore(spark, str(submitter.folder / "out" / "tables"))
     assert [each.trial for each in tables.trials(summary["run_id"]).collect()] == [1]
@@ -197,12 +196,6 @@ def last_growth_s(testbed: Testbed) -> float:
             written, last_grown_s = now_written, looked_s
         assert looked_s - began_s < 60, "executors still send"
     return last_grown_s
-
-
-def summary_of(folder: Path) -> dict[str, Any]:
-    (path,) = (folder / "out").glob("*/summary.json")
-    summary: dict[str, Any] = json.loads(path.read_text())
-    return summary
 
 
 def executor_ids(testbed: Testbed, worker: int, application: str) -> set[str]:

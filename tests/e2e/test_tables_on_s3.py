@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from jobs.spark.compatibility import SINGLE_DRIVER
 from jobs.testbed.launcher import cluster_file, start
-from tests.support.commands import ROOT, RunningCommand
+from tests.support.commands import ROOT, ended
 from tests.support.s3_server import BUCKET, S3Server, s3_server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -63,8 +63,7 @@ def run(folder: Path, server: S3Server, settings: dict[str, str], cluster: str) 
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(conf),
     }
-    with RunningCommand(*OPTIONS, cluster, folder=folder, environ=environment) as command:
-        return command.wait(RUN_S), command.text
+    return ended(*OPTIONS, cluster, folder=folder, deadline_s=RUN_S, environ=environment)
 
 
 def objects(server: S3Server, table: str) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -20,7 +19,7 @@ from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.jvm import FORMAT_CLASS, SERVER_CLASS
 from jobs.testbed.places import free_ports
-from tests.support.commands import COMMAND, ROOT
+from tests.support.commands import COMMAND, ROOT, document_in
 from tests.support.processes import becomes
 
 log = logging.getLogger(__name__)
@@ -107,8 +106,7 @@ def test_a_search_of_untuned_brokers_has_an_answer(cluster: Path, tmp_path: Path
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
-    (file,) = (tmp_path / "out").glob("*/summary.json")
-    (found,) = json.loads(file.read_text())["boundaries"]
+    (found,) = document_in(tmp_path)["boundaries"]
     assert found["answer_kind"] in ("limit", "lower bound")
     assert found["answer_mb_per_s"] > 0
     log.warning("%s", ended.stdout)

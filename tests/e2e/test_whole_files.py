@@ -12,7 +12,7 @@ import pytest
 
 from jobs.runs.run_lock import FILE
 from metrics.tables.store import TableStore
-from tests.support.commands import RunningCommand
+from tests.support.commands import finished
 from tests.support.whole_file_volume import whole_file_volume
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def test_a_run_writes_its_files_and_tables_there(tmp_path: Path, spark: SparkSes
         ):
             file.write("more")
         out = volume / "out"
-        with RunningCommand(*OPTIONS, "--out", str(out), folder=tmp_path) as command:
-            code = command.wait(RUN_S)
-            text = command.text
-        assert code == 0, text
+        text = finished(*OPTIONS, "--out", str(out), folder=tmp_path, deadline_s=RUN_S)
         assert "Traceback" not in text
         (summary,) = out.glob("*/summary.json")
         document = json.loads(summary.read_text())

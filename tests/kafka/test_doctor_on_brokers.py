@@ -33,7 +33,7 @@ from jobs.testbed.places import free_ports
 from jobs.trials.context import Session
 from jobs.trials.control_server import control_of
 from metrics.common.errors import ConfigError
-from tests.support.commands import RunningCommand
+from tests.support.commands import finished
 from tests.support.engine_bench import bench_on
 
 if TYPE_CHECKING:
@@ -171,10 +171,9 @@ def refused(cluster_file: Path, folder: Path) -> str:
     """The output of a run that is refused with doctor's message, before Spark starts."""
     options = ("--cluster", str(cluster_file), "--workload", "demo", "--yes", "--no-lock",
                "--set", "workload.topic.replication_factor=1")  # fmt: skip
-    with RunningCommand("find-limit", *options, folder=folder) as command:
-        assert command.wait(60.0) == 2, command.text
-        assert "starting Spark" not in command.text
-        return command.text
+    text = finished("find-limit", *options, folder=folder, deadline_s=60.0, code=2)
+    assert "starting Spark" not in text
+    return text
 
 
 def grant(superuser: KafkaAdmin, resource: ResourceType, operation: ACLOperation) -> None:

@@ -33,7 +33,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
 from metrics.trial.evidence import Evidence, Judgement
 from search.model import Verdict
-from tests.support.commands import ROOT, RunningCommand
+from tests.support.commands import ROOT, document_in, finished
 from tests.support.copy_turns import watched
 from tests.support.engine_bench import end_offsets_of
 from tests.support.java_traffic import JavaTraffic, java_traffic
@@ -204,11 +204,8 @@ def test_originals_get_the_verdict_of_the_copy_below_and_above_its_limit(
     copied.original.pause()
     known = (f"--set={each}" for each in KNOWN)
     options = ("find-limit", f"--cluster={copied.cluster}", f"--workload={copied.workload}", *known)
-    with RunningCommand(*options, *SEARCH, folder=tmp_path) as command:
-        code = command.wait(deadline_s=SEARCH_S)
-    assert code == 0, command.text[-2_000:]
-    (file,) = tmp_path.glob("out/*/summary.json")
-    (point,) = json.loads(file.read_text(encoding="utf-8"))["boundaries"]
+    finished(*options, *SEARCH, folder=tmp_path, deadline_s=SEARCH_S)
+    (point,) = document_in(tmp_path)["boundaries"]
     scale = point["scale_estimate"] or point["scale_sustained"]
     log.warning(
         "scale %.2f sustained, %.3f estimated, %d trials, bound by %s",

@@ -31,7 +31,7 @@ from jobs.cluster.opening import OpenCluster
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.common.errors import ConfigError, TryLaterError
-from tests.support.commands import RunningCommand
+from tests.support.commands import RunningCommand, document_in, finished
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
 pytestmark = pytest.mark.together
@@ -214,10 +214,7 @@ def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
     options = (*job.split(), f"--cluster={cluster_file(kafka_testbed.folder)}", "--yes")
     with lock_of(kafka_testbed, "redline run first of a@b since then") as lock:
         take(lock)
-        with RunningCommand(*options, folder=tmp_path) as command:
-            code = command.wait(60.0)
-            text = command.text
-    assert code == 75, text
+        text = finished(*options, folder=tmp_path, deadline_s=60.0, code=75)
     assert "redline run first of a@b since then (from 127.0.0.1) holds its lock" in text
     assert "starting Spark" not in text
     (summary,) = (tmp_path / "out").glob("*/*.json")
@@ -250,8 +247,7 @@ def test_a_run_that_loses_the_lock_to_another_ends_and_its_trial_is_invalid(
     assert "INVALID" in finished
     assert "redline run second of a@b" in text
     assert "took the cluster's lock after the brokers had lost" in text
-    (path,) = (tmp_path / "out").glob("*/summary.json")
-    assert json.loads(path.read_text())["status"] == "stopped by a guard"
+    assert document_in(tmp_path)["status"] == "stopped by a guard"
 
 
 # --- logins, permissions, and a coordinator that restarts ------------------------

@@ -31,7 +31,7 @@ from metrics.sources.server.feed import FeedSpec
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import MetricsSource, poll_interval_of
 from metrics.windows.broker import BrokerWindow, broker_windows
-from tests.support.commands import RunningCommand
+from tests.support.commands import document_in, finished
 from tests.support.exporter_pages import RULES
 from tests.support.exporters import Exporter
 from tests.support.neighbors import Neighbor, steady
@@ -203,16 +203,12 @@ def found(
         "metrics:\n"
         f"  prometheus: {{server: '{server.url}', selector: '{SELECTOR}', broker_label: {LABEL}}}\n"
     )
-    with RunningCommand(*SEARCH, "--cluster=served.yaml", folder=folder) as command:
-        code = command.wait(deadline_s=800.0)
-        text = command.text
-    assert code == 0, text
+    finished(*SEARCH, "--cluster=served.yaml", folder=folder, deadline_s=800.0)
     return folder
 
 
 def test_find_limit_with_the_server_alone_finds_the_planted_limit(found: Path) -> None:
-    (file,) = (found / "out").glob("*/summary.json")
-    summary = json.loads(file.read_text())
+    summary = document_in(found)
     (point,) = summary["boundaries"]
     log.warning(
         "planted %.1f, found %s, estimate %.1f, %s trials; %s",

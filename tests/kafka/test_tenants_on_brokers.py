@@ -27,8 +27,8 @@ from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
-from tests.support.commands import RunningCommand
 from tests.support.java_traffic import kafka_tools_jars
+from tests.support.commands import ended
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 log = logging.getLogger(__name__)
@@ -94,10 +94,9 @@ def documented(beginning: str) -> list[str]:
 
 
 def ran(job: str, *options: str, folder: Path, seconds: float = 240.0) -> tuple[int, str]:
-    with RunningCommand(job, *options, folder=folder) as command:
-        code = command.wait(seconds)
-    log.warning("%s ended with %d:\n%s", job, code, command.text)
-    return code, " ".join(command.text.split())
+    code, text = ended(job, *options, folder=folder, deadline_s=seconds)
+    log.warning("%s ended with %d:\n%s", job, code, text)
+    return code, " ".join(text.split())
 
 
 def written(testbed: Testbed, folder: Path, *lines: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import click
 import psutil
@@ -143,3 +145,29 @@ def listening_ports(processes: list[psutil.Process]) -> set[int]:
             continue
         ports |= {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
     return ports
+
+
+def ended(*arguments: str, folder: Path, deadline_s: float, **process: Any) -> tuple[int, str]:
+    """Run a command to its end; its exit code and output.
+
+    Args:
+        process: `program` and `environ`, see `RunningCommand`.
+    """
+    with RunningCommand(*arguments, folder=folder, **process) as command:
+        return command.wait(deadline_s), command.text
+
+
+def finished(
+    *arguments: str, folder: Path, deadline_s: float, code: int = 0, **process: Any
+) -> str:
+    """Run a command to its end, check its exit code, and return its output, see `ended`."""
+    found, text = ended(*arguments, folder=folder, deadline_s=deadline_s, **process)
+    assert found == code, text
+    return text
+
+
+def document_in(folder: Path, name: str = "summary.json", out: str = "out") -> dict[str, Any]:
+    """The only document of this name below a folder with one run."""
+    (path,) = (folder / out).glob(f"*/{name}")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
