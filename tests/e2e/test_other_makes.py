@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.commands import document_in, finished
+from tests.support.commands import document_in, ended, finished
 from tests.support.kfake import Kfake
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,9 @@ def answer(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_doctor_knows_brokers_of_another_make(cluster: Path, tmp_path: Path) -> None:
-    code, text = finished(tmp_path, "doctor", f"--cluster={cluster}", *LOAD)
+    code, text = ended(
+        "doctor", f"--cluster={cluster}", *LOAD, folder=tmp_path, deadline_s=COMMAND_S
+    )
     log.warning("%s", text)
     assert code == 0, text
     assert "unexpected" not in text and "Traceback" not in text
