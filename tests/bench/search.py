@@ -15,7 +15,7 @@ from tests.bench.search_overloads import conditions, overload_cases
 from tests.bench.search_recorded import POINTS, ladders, replay_cases
 
 _HEAD = (
-    f"  {'':52}{'':26}{'points':>7}{'trials':>8}{'p95':>5}{'seconds':>9}{'off >5 %':>10}"
+    f"  {'':56}{'':26}{'points':>7}{'trials':>8}{'p95':>5}{'seconds':>9}{'off >5 %':>10}"
     f"{'>10 %':>8}{'inside':>8}{'stated':>8}{'held':>8}{'too high':>10}{'too low':>9}{'width':>8}"
 )
 _CHANGING_HEAD = (
@@ -32,7 +32,7 @@ def line_of(row: Row) -> str:
         else f"{row.held:8.1%}{row.too_high:10.1%}{row.too_low:9.1%}{row.width:8.1%}"
     )
     return (
-        f"  {row.name + ('*' if row.is_held_out else ''):52}{row.method:26}{row.points:7}"
+        f"  {row.name + ('*' if row.is_held_out else ''):55} {row.method:26}{row.points:7}"
         f"{row.trials:8.2f}{row.trials_p95:5}{row.seconds:9.0f}{row.off_5:10.1%}{row.off_10:8.2%}"
         f"{row.inside:8.0%}{stated:>8}{interval}"
     )
