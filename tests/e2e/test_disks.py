@@ -4,26 +4,22 @@ its files.
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.cluster.connect import connect
-from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
-from tests.support.commands import RunningCommand
-from tests.support.processes import becomes
+from tests.support.commands import RunningCommand, document_in
+from tests.support.processes import becomes, beside
 from tests.support.small_disks import small_disk
-from tests.support.spark_submission import records_written
+from tests.support.spark_submission import records_written, require_no_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,20 +36,23 @@ FREE_AT_LEAST_BYTES = 800_000_000
 """Smallest free space at the end of the run [B]."""
 
 
-def test_a_run_stops_before_another_process_has_filled_the_brokers_disk(tmp_path: Path) -> None:
-    options = (
-        "--workload", "1kB", "--np", "1", "--trials", "1", "--yes",
-        "--set", "workload.topic.replication_factor=1",
-        "--set", "workload.trial.measure_s=120",
-        "--set", f"goal.guards.disk_free_bytes_min={KEPT_BYTES}",
-        "--set", "goal.guards.disk_used_share_max=1",
-        "--set", "cluster.warm_up_max_s=0",
+def traffic(testbed: Testbed, folder: Path, *options: str) -> RunningCommand:
+    return RunningCommand(
+        "traffic", f"--cluster={cluster_file(testbed.folder)}", "--workload=1kB", "--yes",
+        "--set=workload.topic.replication_factor=1", "--set=cluster.warm_up_max_s=0", *options,
+        folder=folder,
     )  # fmt: skip
+
+
+def test_a_run_stops_before_another_process_has_filled_the_brokers_disk(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", DISK_KB) as disk,
         start("default", brokers=1, root=disk, name="filling") as testbed,
-        RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
-                       folder=tmp_path) as command,
+        traffic(
+            testbed, tmp_path, "--np=1", "--trials=1", "--set=workload.trial.measure_s=120",
+            f"--set=goal.guards.disk_free_bytes_min={KEPT_BYTES}",
+            "--set=goal.guards.disk_used_share_max=1",
+        ) as command,
     ):  # fmt: skip
         command.await_line("trial-started trial=1 ", 120.0)
         with filled_by_another_process(disk):
@@ -62,35 +61,28 @@ def test_a_run_stops_before_another_process_has_filled_the_brokers_disk(tmp_path
         assert "stopped by a guard: the volume of" in command.text
         assert "a second and has room for" in command.text, "the guard reports it in advance"
         assert "Traceback" not in command.text
-        testbed.check()
-        with connect(testbed.bootstrap_servers, {}) as admin:
-            assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+        require_no_topics(testbed)
 
 
 LOG_DIR_KB = 700_000
-UNWATCHED = ("--set", "goal.guards.disk_free_bytes_min=0")
-"""Without the share of 0.9, the default outside testbeds, no guard watches the disks."""
+UNWATCHED = (
+    "--set=goal.guards.disk_free_bytes_min=0",
+    "--set=goal.guards.disk_used_share_max=null",
+)
 
 
 def test_a_log_dir_that_is_full_to_the_last_byte_ends_in_a_sentence(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     """One of two log dirs of a broker goes offline during a trial, and stays offline."""
-    options = (
-        "--workload", "1kB", "--np", "2", "--trials", "2", "--yes", *UNWATCHED,
-        "--set", "goal.guards.disk_used_share_max=null",
-        "--set", "workload.topic.replication_factor=1",
-        "--set", "workload.trial.measure_s=60",
-        "--set", "cluster.warm_up_max_s=0",
-    )  # fmt: skip
+    options = ("--np=2", "--trials=2", "--set=workload.trial.measure_s=60", *UNWATCHED)
     with (
         small_disk(tmp_path / "disk", LOG_DIR_KB) as disk,
         start("default", brokers=1, root=tmp_path / "brokers", name="full",
               overrides={"log_dirs": 2}) as testbed,
     ):  # fmt: skip
         move_log_dir(testbed, disk)
-        with RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
-                            folder=tmp_path) as command:  # fmt: skip
+        with traffic(testbed, tmp_path, *options) as command:
             command.await_line("trial-started trial=1 ", 120.0)
             assert becomes(lambda: records_written(testbed) > 0, 60.0)
             fill(disk / "of-another-process")
@@ -102,10 +94,8 @@ def test_a_log_dir_that_is_full_to_the_last_byte_ends_in_a_sentence(
         sentence = "data/2 of broker 1 is offline: its disk is full or fails"
         assert sentence in command.text
         testbed.check()
-    summary = json.loads(next((tmp_path / "out").glob("*/summary.json")).read_text())
-    (trial, *_) = (
-        TableStore(spark, str(tmp_path / "out" / "tables")).trials(summary["run_id"]).collect()
-    )
+    run_id = document_in(tmp_path)["run_id"]
+    (trial, *_) = TableStore(spark, str(tmp_path / "out" / "tables")).trials(run_id).collect()
     assert trial.verdict == "INVALID", trial.reasons
 
 
@@ -119,15 +109,9 @@ def test_a_full_disk_under_out_keeps_the_trials_and_is_reported_once(
         small_disk(tmp_path / "disk", OUT_KB) as disk,
         start("default", brokers=1, root=tmp_path / "brokers", name="out") as testbed,
     ):
-        options = (
-            "--workload", "1kB", "--np", "2", "--trials", "3", "--yes", "--out", str(disk / "out"),
-            "--set", "workload.topic.replication_factor=1",
-            "--set", "workload.trial.warmup_s=1",
-            "--set", "workload.trial.measure_s=6",
-            "--set", "cluster.warm_up_max_s=0",
-        )  # fmt: skip
-        with RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
-                            folder=tmp_path) as command:  # fmt: skip
+        load = ("--set=workload.trial.warmup_s=1", "--set=workload.trial.measure_s=6")
+        options = ("--np=2", "--trials=3", f"--out={disk / 'out'}", *load)
+        with traffic(testbed, tmp_path, *options) as command:
             command.await_line("trial-started trial=2 ", 300.0)  # the first trial is durable then
             fill(disk / "of-another-process")
             assert command.wait(300.0) == 2, command.text
@@ -138,9 +122,7 @@ def test_a_full_disk_under_out_keeps_the_trials_and_is_reported_once(
         store = TableStore(spark, str(disk / "out" / "tables"))
         (run_id,) = {row.run_id for row in store.read("runs").collect()}
         assert [row.trial for row in store.trials(run_id).collect()] == [1]
-        testbed.check()
-        with connect(testbed.bootstrap_servers, {}) as admin:
-            assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+        require_no_topics(testbed)
 
 
 def fill(file: Path) -> None:
@@ -167,8 +149,7 @@ def offline(testbed: Testbed) -> bool:
     return "Stopping serving logs in dir" in log.read_text(errors="replace")
 
 
-@contextmanager
-def filled_by_another_process(disk: Path) -> Iterator[None]:
+def filled_by_another_process(disk: Path) -> AbstractContextManager[None]:
     over = threading.Event()
 
     def fill() -> None:
@@ -179,10 +160,4 @@ def filled_by_another_process(disk: Path) -> Iterator[None]:
                 file.flush()
                 over.wait(max(0.0, PIECE_EVERY_S - (time.monotonic() - began_s)))
 
-    writer = threading.Thread(target=fill)
-    writer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        writer.join()
+    return beside(fill, over)

@@ -92,8 +92,9 @@ def test_a_load_that_holds_others_up_is_stopped(
     assert document_in(tmp_path)["status"] == "stopped by a guard"
 
 
-def _send_too_large(testbed: Testbed, over: threading.Event) -> None:
-    """Send records that are larger than their topic takes, thirty a second."""
+def _send_too_large(testbed: Testbed, begins: threading.Event, over: threading.Event) -> None:
+    """Once the event is set, send records that are larger than their topic takes, 30 a second."""
+    begins.wait()
     with connect(testbed.bootstrap_servers) as admin:
         admin.create_topic("audit", {0: [1]}, {"max.message.bytes": "1000"})
     producer = KafkaProducer(
@@ -137,7 +138,7 @@ def test_harm_that_begins_under_a_load_stops_it(harms: str, words: str, tmp_path
         )  # fmt: skip
         does = {
             "lag": lambda: _read(testbed, neighbor.topic, begins, over),
-            "errors": lambda: begins.wait() and _send_too_large(testbed, over),
+            "errors": lambda: _send_too_large(testbed, begins, over),
         }
         with beside(does[harms], over), command:
             try:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from jobs.cluster.connect import connect
-from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.common.errors import TryLaterError
@@ -23,7 +21,7 @@ from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand, await_ends
 from tests.support.killed_command import STEPS
 from tests.support.processes import becomes
-from tests.support.spark_submission import records_written
+from tests.support.spark_submission import records_written, require_no_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,8 +187,7 @@ def check_whole(run: Killed, kept: list[int], bare: set[int]) -> None:
     repeated = run.store.read("samples", run.run_id).groupBy("trial", "broker_id", "at").count()
     assert repeated.where("count > 1").count() == 0
     assert (run.folder / "out" / run.run_id / "report.html").exists()
-    with connect(run.testbed.bootstrap_servers, {}) as admin:
-        assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+    require_no_topics(run.testbed)
 
 
 def _kill_in_load(command: RunningCommand, testbed: Testbed, after: str) -> None:

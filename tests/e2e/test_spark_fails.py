@@ -1,4 +1,4 @@
-"""Failures of Spark during a run: a killed worker, a killed driver, and too few open files."""
+"""Spark during a run: a killed worker, a killed driver, too few open files, and many tasks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from jobs.cluster.connect import connect
-from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand, document_in, finished
 from tests.support.processes import becomes, command_line_of
-from tests.support.spark_submission import records_written
+from tests.support.spark_submission import records_written, require_no_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,12 +52,6 @@ def child(command: RunningCommand, word: str) -> psutil.Process:
 def await_load(testbed: Testbed) -> None:
     before = records_written(testbed)
     assert becomes(lambda: records_written(testbed) > before, PART_S)
-
-
-def require_no_topics(testbed: Testbed) -> None:
-    testbed.check()
-    with connect(testbed.bootstrap_servers, {}) as admin:
-        assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
 
 
 def test_a_worker_that_the_kernel_kills_affects_only_its_trial(
@@ -114,3 +106,17 @@ def test_the_message_of_workers_with_too_few_open_files_has_the_needed_number(
     assert "600 connections need 856 open files, and this host allows 700" in text
     assert "Traceback" not in text
     require_no_topics(testbed)
+
+
+def test_seventy_tasks_of_one_machine_share_a_load(testbed: Testbed, tmp_path: Path) -> None:
+    small = (
+        "--np=140", "--slots=70", "--set=workload.producer.rate_bytes_per_s=10000",
+        "--set=workload.trial.measure_s=5",
+    )  # fmt: skip
+    with RunningCommand(*options(testbed, *small), folder=tmp_path) as command:
+        finished = command.await_line("trial-finished trial=1 ", PART_S)
+        command.wait(PART_S)
+    # A verdict follows from this machine; that all tasks took part does not.
+    assert "task" not in finished, finished
+    assert 'achieved="?' not in finished
+    assert document_in(tmp_path)["environment"]["spark.slots"] == "70"

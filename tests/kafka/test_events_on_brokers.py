@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from search.model import Verdict
 from tests.support.evidence import judged
 from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome
 from tests.support.patterns import plan, producer_pattern
-from tests.support.processes import beside
+from tests.support.processes import after
 from tests.support.small_load import WORKLOAD, small_topic
 from tests.support.threads_barrier import run_stage
 
@@ -60,16 +60,6 @@ LIGHT = (
 )
 
 
-def event_after(after_s: float, event: Callable[[], None]) -> AbstractContextManager[None]:
-    """Call `event` this time after the start of the context [s]; the end waits for it."""
-
-    def call_later() -> None:
-        threading.Event().wait(after_s)
-        event()
-
-    return beside(call_later)
-
-
 def pause(testbed: Testbed, broker: int) -> None:
     """Stop a broker's process for a second."""
     testbed.kill_broker(broker, signal.SIGSTOP)
@@ -87,7 +77,7 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
 
     with brokers.topic(REPLICAS, {}) as topic:
         calm = trial_of(2.0, topic)
-        with event_after(3.0, lambda: pause(kafka_testbed, 2)):
+        with after(3.0, lambda: pause(kafka_testbed, 2)):
             paused = trial_of(5.0, topic)
     still = {each.broker_id: each.standstill_s for each in calm.evidence.brokers}
     assert all(each is not None and each < PAUSE_S / 2 for each in still.values()), still

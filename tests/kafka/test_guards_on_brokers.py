@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from search.model import Verdict
 from tests.bench.engine import Alone
 from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import pattern, plan, producer_pattern
-from tests.support.processes import becomes
+from tests.support.processes import after, becomes, beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,18 +124,12 @@ def fall_behind_under_load(
     began_s: list[float] = []
 
     def add_replica() -> None:
-        deadline_s = time.monotonic() + 60.0
-        while channel.start_s is None and time.monotonic() < deadline_s:
-            time.sleep(0.02)
+        becomes(lambda: channel.start_s is not None, 60.0)
         began_s.append(time.monotonic())
         admin.client.alter_partition_reassignments({TopicPartition(topic, 0): [1, 2]})
 
-    thread = threading.Thread(target=add_replica)
-    thread.start()
-    try:
+    with beside(add_replica):
         yield began_s
-    finally:
-        thread.join()
 
 
 def test_brokers_report_their_disks(kafka_testbed: Testbed) -> None:
@@ -173,22 +166,11 @@ def causes(seen: TrialOutcome) -> set[tuple[str, int | None]]:
     return {(reason.indicator, reason.broker_id) for reason in seen.judgement.reasons}
 
 
-@pytest.mark.long
-def test_a_quota_makes_a_trial_invalid(brokers: LoadedBrokers) -> None:
-    with (
-        brokers.topic(REPLICAS, {}) as topic,
-        brokers.quota("producer_byte_rate", 30_000.0, f"redline-{topic}-0"),
-    ):
-        assert "throttled" in {rule for rule, _ in causes(short_trial(brokers, topic))}
-
-
 def test_leaders_that_move_make_a_trial_invalid(brokers: LoadedBrokers) -> None:
     with brokers.topic(REPLICAS, {}) as topic:
         turned = {0: [2, 1], 1: [2, 1]}
-        mover = threading.Timer(2.5, brokers.move_leaders, (topic, turned))
-        mover.start()
-        seen = short_trial(brokers, topic)
-        mover.join()
+        with after(2.5, lambda: brokers.move_leaders(topic, turned)):
+            seen = short_trial(brokers, topic)
     assert ("leaders_moved", 1) in causes(seen)
 
 
@@ -197,10 +179,8 @@ def test_partitions_of_others_that_get_leaders_do_not_matter(
 ) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin, brokers.topic(REPLICAS, {}) as topic:
         name = f"others-{topic}"
-        creates = threading.Timer(2.5, admin.create_topic, (name, {0: [1], 1: [2], 2: [3]}, {}))
-        creates.start()
-        seen = short_trial(brokers, topic)
-        creates.join()
+        with after(2.5, lambda: admin.create_topic(name, {0: [1], 1: [2], 2: [3]}, {})):
+            seen = short_trial(brokers, topic)
         assert name in admin.topic_names()
         admin.delete_topic(name)
     assert "leaders_moved" not in {each.indicator for each in seen.judgement.reasons}
@@ -239,17 +219,15 @@ def test_brokers_come_to_rest_after_a_load(
     brokers: LoadedBrokers, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     with brokers.topic(REPLICAS, {}) as topic, loaded(kafka_testbed, spark._jvm) as looking:
-        load = threading.Thread(target=brokers.trial, args=(topic, REPLICAS, MUCH, 2, 3.0, 0.0))
-        load.start()
-        earlier, busy, deadline_s = looking.source.sample_all(), False, time.monotonic() + 60.0
-        while not busy and time.monotonic() < deadline_s:
-            later = looking.source.sample_all()
-            windows = windows_between(looking.source, earlier, later)
-            busy = any(why_not_idle(window, Baseline()) for window in windows)
-            earlier = later
         reported: list[str] = []
-        recovery = wait_until_at_rest(looking.source, report=reported.append)
-        load.join()
+        with beside(lambda: brokers.trial(topic, REPLICAS, MUCH, 2, 3.0, 0.0)):
+            earlier, busy, deadline_s = looking.source.sample_all(), False, time.monotonic() + 60.0
+            while not busy and time.monotonic() < deadline_s:
+                later = looking.source.sample_all()
+                windows = windows_between(looking.source, earlier, later)
+                busy = any(why_not_idle(window, Baseline()) for window in windows)
+                earlier = later
+            recovery = wait_until_at_rest(looking.source, report=reported.append)
     assert busy and reported, "the brokers were busy at first"
     assert recovery.not_idle == ()
     assert recovery.since_s is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,7 +26,7 @@ from jobs.trials.guards import Guards
 from metrics.common.errors import ConfigError, GuardStopError
 from tests.bench.engine import Alone
 from tests.support.patterns import pattern, plan, producer_pattern
-from tests.support.processes import PATIENCE_S, becomes
+from tests.support.processes import PATIENCE_S, becomes, beside
 
 pytestmark = pytest.mark.together
 
@@ -130,11 +129,8 @@ def test_a_running_load_ends_when_the_owner_tightens(
             if becomes(lambda: channel.written > 0):
                 written(kafka_testbed, topic, b'{"load_bytes_per_s_max": 1000}')
 
-        with guards.watch(trial.pattern, channel):
-            owner = threading.Thread(target=tighten)
-            owner.start()
+        with guards.watch(trial.pattern, channel), beside(tighten):
             row = run_task(trial, Alone())
-            owner.join()
     topics.delete(made.names)
     assert row.error is not None and "the driver has ended" in row.error, "it lasted for 120 s"
     with pytest.raises(GuardStopError, match=f"load_bytes_per_s_max of the .* topic {topic}"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +15,7 @@ from metrics.trial.task import TaskReport
 from search.model import Verdict
 from tests.support.loaded_brokers import Load, LoadedBrokers, Route, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
+from tests.support.processes import after
 from tests.support.relay import relay_to
 
 if TYPE_CHECKING:
@@ -123,16 +123,11 @@ def test_a_leader_that_waits_for_its_follower_is_not_unreachable(
     ):
 
         def pausing(work: Load) -> list[TaskReport]:
-            pauses = [
-                threading.Timer(5.0, running.kill_broker, (2, signal.SIGSTOP)),
-                threading.Timer(11.0, running.kill_broker, (2, signal.SIGCONT)),
-            ]
-            for each in pauses:
-                each.start()
-            rows = work()
-            for each in pauses:
-                each.join()
-            return rows
+            with (
+                after(5.0, lambda: running.kill_broker(2, signal.SIGSTOP)),
+                after(11.0, lambda: running.kill_broker(2, signal.SIGCONT)),
+            ):
+                return work()
 
         route = Route(under_load.addresses, pausing)
         seen = under_load.trial(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import psutil
@@ -80,3 +80,13 @@ def beside(work: Callable[[], object], over: threading.Event | None = None) -> I
         if over is not None:
             over.set()
         thread.join()
+
+
+def after(seconds: float, event: Callable[[], object]) -> AbstractContextManager[None]:
+    """Call `event` this time after the start of the context [s]; the end waits for it."""
+
+    def call_later() -> None:
+        threading.Event().wait(seconds)
+        event()
+
+    return beside(call_later)

@@ -157,3 +157,10 @@ def barrier_stages(event_log: Path) -> BarrierStages:
             if key in attempts and event["Task End Reason"]["Reason"] == "Success":
                 executors.setdefault(key, set()).add(event["Task Info"]["Executor ID"])
     return BarrierStages(tuple(attempts), executors)
+
+
+def require_no_topics(testbed: Testbed) -> None:
+    """Check that the brokers run and have no topic of a run."""
+    testbed.check()
+    with connect(testbed.bootstrap_servers, {}) as admin:
+        assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
