@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from metrics.windows.broker import broker_window
 from tests.bench.engine import Alone
 from tests.bench.fresh_topic import fresh_topic
 from tests.bench.likeness import BrokerLoad, differences, load_of, median_of
+from tests.bench.sampling import bare_jvm
 from tests.support.patterns import pattern, plan, producer_pattern
 
 RATES_BYTES_PER_S = (50_000, 400_000, 2_000_000)
@@ -206,6 +206,20 @@ class Comparison:
             return row, sampler.stop()
 
 
+@contextmanager
+def comparison_on(testbed: Testbed, jvm: Any, **seconds: float) -> Iterator[Comparison]:
+    """Comparisons on this testbed, with metrics read by a JVM.
+
+    Args:
+        seconds: `warm_s` and `measure_s` of `Comparison`.
+    """
+    with (
+        connect(testbed.bootstrap_servers) as admin,
+        closing(open_jmx(testbed.jmx_endpoints, jvm)) as source,
+    ):
+        yield Comparison(testbed, admin, source, **seconds)
+
+
 def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool:
     """True if the window has the pattern; the last try must have it."""
     counts = row.produced.counts if row.produced else Counts()
@@ -261,28 +275,20 @@ def markdown_of(table: Table) -> str:
 @click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
 def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path) -> None:
     """Compare the brokers' metrics for `wire` and librdkafka with the same offered pattern."""
-    from pyspark.java_gateway import launch_gateway
-
     with make_reporter() as reporter:
         reporter.report(PhaseStarted(f"starting {brokers} brokers"))
-        # Spark's JVM is the JMX client; its output is discarded.
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        gateway: Any = launch_gateway(popen_kwargs=quiet)  # type: ignore[no-untyped-call]
         found = []
         with (
+            bare_jvm() as (jvm, _),
             start(profile, brokers=brokers, name="fidelity") as testbed,
-            connect(testbed.bootstrap_servers) as admin,
+            comparison_on(testbed, jvm, measure_s=seconds) as comparison,
         ):
-            source = open_jmx(testbed.jmx_endpoints, gateway.jvm)
-            comparison = Comparison(testbed, admin, source, measure_s=seconds)
             reporter.report(PhaseStarted("warming up"))
             comparison.warm_up()
             reporter.report(PhaseStarted(f"comparing {len(CASES)} patterns"))
             for case in CASES:
                 reporter.report(PhaseProgress(str(case)))
                 found.append(comparison.compare(case, rounds))
-            source.close()
-        gateway.shutdown()
         table = table_of(found)
         reporter.report(table)
         out.mkdir(parents=True, exist_ok=True)

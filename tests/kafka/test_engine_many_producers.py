@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs.cluster.connect import connect
-from jobs.cluster.topic_plan import assignment
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.trial.task import merge
-from tests.support.engine_bench import end_offsets_of
-from tests.support.patterns import plan
+from tests.support.engine_bench import bench_on
 from tests.support.process_tasks import run_in_processes
 
 pytestmark = pytest.mark.long
@@ -46,26 +42,19 @@ def test_each_of_thousands_of_producers_keeps_its_rate(
 ) -> None:
     testbed: Testbed = request.getfixturevalue(brokers)
     measure_s = 240.0 / rate_records_per_s
-    with connect(testbed.bootstrap_servers) as admin:
-        topic = f"many-{uuid.uuid4().hex[:8]}"
-        assigned = assignment(testbed.broker_ids, 10, 1)
-        admin.create_topic(topic, assigned, {"flush.messages": "1000000"})
-        trial = plan(
-            trial_id="many",
-            topics=(topic,),
+    with bench_on(testbed, partitions=10, config={"flush.messages": "1000000"}) as bench:
+        trial = bench.plan(
             rate_records_per_s=rate_records_per_s,
+            message_bytes=100,
             pool_bytes=1_000_000,
             producers=producers,
             tasks=TASKS,
-            leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
-            brokers=admin.describe_cluster().addresses,
             warmup_s=20.0,  # cold brokers stall, and acknowledge waiting records later
             measure_s=measure_s,
             connect_timeout_s=240.0,
         )
         runs = run_in_processes(trial, timeout_s=measure_s + 270)
-        ends = end_offsets_of(admin, topic, assigned)
-        admin.delete_topic(topic)
+        ends = bench.end_offsets()
     assert [run.row.error for run in runs] == [None, None]
     client = merge([run.row for run in runs])
     memory = sum(run.memory_bytes for run in runs) / producers

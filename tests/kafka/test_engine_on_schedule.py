@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.cluster.connect import connect
-from jobs.cluster.topic_plan import assignment
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from metrics.traffic.payload import Payload
 from metrics.trial.task import merge
-from tests.support.engine_bench import end_offsets_of
-from tests.support.patterns import plan
+from tests.support.engine_bench import bench_on
 from tests.support.process_tasks import run_in_processes
 
 pytestmark = [
@@ -65,29 +62,22 @@ def testbed(tmp_path: Path) -> Iterator[Testbed]:
 def test_a_busy_task_keeps_its_schedule(
     testbed: Testbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with connect(testbed.bootstrap_servers) as admin:
-        assigned = assignment(testbed.broker_ids, 10, 1)
-        mb_per_s = 50.0
-        for window_s in (5.0, 5.0, MEASURE_S):
-            topic = f"schedule-{uuid.uuid4().hex[:8]}"
-            admin.create_topic(topic, assigned, {"retention.bytes": "100000000"})
-            trial = plan(
-                trial_id=topic,
-                topics=(topic,),
+    mb_per_s = 50.0
+    for window_s in (5.0, 5.0, MEASURE_S):
+        with bench_on(testbed, partitions=10, config={"retention.bytes": "100000000"}) as bench:
+            trial = bench.plan(
                 message_bytes=MESSAGE_BYTES,
                 rate_records_per_s=mb_per_s * 1e6 / MESSAGE_BYTES / PRODUCERS,
+                pool_bytes=Payload().pool_bytes,
                 producers=PRODUCERS,
-                leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
-                brokers=admin.describe_cluster().addresses,
                 warmup_s=5.0,
                 measure_s=window_s,
             )
             (run,) = run_in_processes(trial, timeout_s=window_s + 60)
-            admin.delete_topic(topic)
-            assert run.row.error is None
-            counts = merge([run.row]).counts
-            load = f"{mb_per_s:.0f} MB/s, loop busy {counts.loop_busy:.0%}"
-            mb_per_s *= BUSY / counts.loop_busy
+        assert run.row.error is None
+        counts = merge([run.row]).counts
+        load = f"{mb_per_s:.0f} MB/s, loop busy {counts.loop_busy:.0%}"
+        mb_per_s *= BUSY / counts.loop_busy
     assert run.row.produced is not None
     late = run.row.produced.lateness_us
     late_ms = late.quantile(99.9) / 1e3
@@ -106,29 +96,23 @@ def test_two_hundred_producers_keep_their_schedule_for_ten_minutes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Batches of 11 kB, each in a request of its own: brokers on one core keep up with these."""
-    topic = f"schedule-{uuid.uuid4().hex[:8]}"
     bounded = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
     with (
         brokers_on_another_core(2, tmp_path) as testbed,
-        connect(testbed.bootstrap_servers) as admin,
+        bench_on(testbed, partitions=10, config=bounded) as bench,
     ):
-        assigned = assignment(testbed.broker_ids, 10, 1)
-        admin.create_topic(topic, assigned, bounded)
-        trial = plan(
-            trial_id=topic,
-            topics=(topic,),
+        trial = bench.plan(
             message_bytes=MESSAGE_BYTES,
             rate_records_per_s=100.0,
             linger_ms=100,
             batch_size=16_384,
             producers=200,
-            leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
-            brokers=admin.describe_cluster().addresses,
+            pool_bytes=Payload().pool_bytes,
             warmup_s=20.0,
             measure_s=TEN_MINUTES_S,
         )
         (run,) = run_in_processes(trial, timeout_s=TEN_MINUTES_S + 60)
-        ends = end_offsets_of(admin, topic, assigned)
+        ends = bench.end_offsets()
     client = merge([run.row])
     counts = client.counts
     assert run.row.error is None

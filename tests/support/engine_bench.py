@@ -52,6 +52,10 @@ def mismatches(
 class Bench:
     """A topic on the testbed, and trials with producers and consumers of it.
 
+    Args:
+        partitions: partitions that each broker leads.
+        config: properties of the topic.
+
     Attributes:
         before: end offsets before the last plan.
     """
@@ -63,12 +67,14 @@ class Bench:
         replicas: int = 1,
         options: Mapping[str, Any] | None = None,
         name: str = "engine",
+        partitions: int = PARTITIONS_PER_BROKER,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         self.options = options or {}
         self.admin = admin
         self.topic = f"{name}-{uuid.uuid4().hex[:8]}"
-        self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, replicas)
-        admin.create_topic(self.topic, self.assigned, {})
+        self.assigned = assignment(testbed.broker_ids, partitions, replicas)
+        admin.create_topic(self.topic, self.assigned, config or {})
         self.brokers = admin.describe_cluster().addresses
         self._bootstrap = list(testbed.bootstrap_servers)
         self.before = self.end_offsets()
