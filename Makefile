@@ -17,7 +17,7 @@ ONLY ?= metrics.judging
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-decisions bench-experiments bench-sampling bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-decisions bench-experiments bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,10 +82,6 @@ dist: $(READY) ## Build the wheel that executors get, the source archive and a b
 bench: $(DEV_READY) ## Compare the project's clients with other clients, Kafka's included, in MB per CPU-second
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.clients
-
-bench-sampling: $(DEV_READY) ## Measure the cost of sampling 3 and 100 brokers every second
-	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m tests.bench.sampling
 
 bench-scale: $(DEV_READY) ## Measure the cost of 10, 100 and 1,000 simulated brokers for the driver
 	@$(BIN)/python -m jobs.setup.preflight

@@ -29,7 +29,7 @@ from jobs.testbed.places import free_ports
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.source import Endpoint, JmxEndpoint
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.exporters import HOST, Exporter
 
 BROKERS = (1, 2)

@@ -42,7 +42,7 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.trial import Trial
 from tests.bench import executors
 from tests.bench.cpu import cpu_s
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.fake_cluster import TOPIC, SimulatedCluster
 from tests.support.patterns import pattern
 from tests.support.simulated_exporters import simulated_exporters

@@ -24,7 +24,7 @@ from search.guided import Guided
 from search.limits import Limits
 from search.lines import run_search
 from search.model import Done, Observation, Verdict
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from metrics.sources.beans import POLL_MS, Role, beans_for, readings_of
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.first_polls import FirstPolls, least_interval_s
 from metrics.traffic.pattern import SAMPLES_MIN
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.simulated_jmx import VERSION, beans_of_a_broker, delayed_jmx
 
 pytestmark = pytest.mark.together

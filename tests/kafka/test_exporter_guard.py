@@ -17,7 +17,7 @@ from jobs.testbed.places import accepts
 from metrics.sources.http_access import ClosedError
 from metrics.sources.scraper import Scraper
 from metrics.sources.source import Endpoint
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.jmx_nodes import free_port
 from tests.support.processes import becomes
 

@@ -16,7 +16,7 @@ from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_
 from metrics.judging.slices import EDGE_S, behind
 from metrics.windows.use import Resource
 from search.model import Verdict
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 from tests.support.neighbors import Neighbor, steady
 from tests.support.patterns import producer_pattern

@@ -11,7 +11,7 @@ from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.first_polls import take_first_polls
 from metrics.sources.source import SAMPLE_PARTITION_S, SAMPLES_SHARE_MAX
 from tests.bench.cpu import cpu_s
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.simulated_jmx import simulated_jmx
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from jobs.testbed.listeners import PASSWORD_OF_STORES, write_jmx_tls
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.jmx_nodes import JmxNode, free_port
 
 pytestmark = pytest.mark.together

@@ -14,7 +14,7 @@ from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.simulated_jmx import VERSION, beans_of_a_broker, simulated_jmx
 

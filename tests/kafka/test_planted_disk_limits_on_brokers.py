@@ -39,7 +39,7 @@ from search.guided import Guided
 from search.limits import Limits
 from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.host_sampling import HostSampling
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 

@@ -31,7 +31,7 @@ from metrics.sources.source import Endpoint, MetricsSource, brokers_of
 from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
-from tests.bench.sampling import bare_jvm
+from tests.support.bare_jvm import bare_jvm
 from tests.support.evidence import evidence, goal
 from tests.support.exporters import RULES, Exporter
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,13 +24,12 @@ from metrics.sources.beans import (
 from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import JmxEndpoint, MetricsSource, brokers_of, controllers_of
+from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import broker_windows
 from metrics.windows.spans import seconds_between
 from search.model import Verdict
-from tests.bench.sampling import line_of, measure
 from tests.support.evidence import goal
 from tests.support.jmx_nodes import free_port
 from tests.support.small_load import offer_small_load
@@ -163,23 +161,6 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
             idle.append(grown / 1e9 / seconds_between(first, last))
         # A wait of up to 0.3 s counts on either side of each edge.
         assert idle[0] == pytest.approx(idle[1], abs=0.03 + 2 * 0.3 / seconds_between(first, last))
-
-
-@pytest.mark.together
-def test_brokers_are_sampled_under_many_names_for_the_benchmark(
-    spark: SparkSession, kafka_testbed: Testbed
-) -> None:
-    brokers = [
-        JmxEndpoint.parse(broker, address)
-        for broker, address in sorted(kafka_testbed.jmx_endpoints.items())
-    ]
-    cost = measure(spark._jvm, os.getpid(), brokers, names=7, duration_s=2.0, settle_s=1.0)
-    assert (cost.names, cost.expected, cost.failed) == (7, 14, 0)
-    assert 0 < cost.taken <= 14
-    assert cost.beans >= 40
-    assert cost.driver_share > 0
-    assert cost.spread_s >= 0
-    assert f"{cost.taken}" in line_of(cost)
 
 
 @pytest.mark.together

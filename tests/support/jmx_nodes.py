@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.bare_jvm import java_gateway
 from tests.support.processes import becomes, thread_states
 
 _BEANS = Path(__file__).with_name("Beans.java").read_text(encoding="utf-8")
@@ -42,8 +43,6 @@ class JmxNode:
         access: Sequence[str] = OPEN,
         leaders: int | Callable[[Any], Any] = 10,
     ) -> None:
-        from tests.bench.sampling import java_gateway  # it needs PySpark
-
         self.address = f"127.0.0.1:{port}"
         prefix = "-Dcom.sun.management.jmxremote"
         self._gateway, self._process = java_gateway(

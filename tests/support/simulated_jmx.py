@@ -13,6 +13,7 @@ from pathlib import Path
 
 from metrics.sources.beans import PARTITIONS, PROBE, Kind, Role, beans_for
 from metrics.sources.source import JmxEndpoint
+from tests.support.bare_jvm import bare_jvm
 from tests.support.relay import Relay
 
 VERSION = "4.2.0"
@@ -110,8 +111,6 @@ def simulated_jmx(
     Args:
         others: partitions of others on each broker, with beans of their own.
     """
-    from tests.bench.sampling import bare_jvm  # it needs PySpark
-
     beans = "\n".join("\t".join(each) for each in beans_of_a_broker(others))
     options = ("-Xmx1g", "-Xss256k", "-Djava.rmi.server.hostname=127.0.0.1", *options)
     with bare_jvm(*options) as (jvm, pid):
