@@ -25,7 +25,6 @@ from jobs.testbed.model import HOST
 from jobs.testbed.places import NodeFiles
 from tests.bench.commits import checkout
 from tests.bench.contest import CLIENTS, Contest, Ends, Entry, Way
-from tests.bench.fresh_topic import fresh_topic
 from tests.bench.log_batches import batches_between
 from tests.bench.meter import BenchError, Repeat
 from tests.bench.rows import (
@@ -42,6 +41,7 @@ from tests.bench.rows import (
 from tests.bench.task import Task
 from tests.bench.variants import Variants, variants
 from tests.support.java_traffic import kafka_tools_jars
+from tests.support.fresh_topic import fresh_topic
 
 PARTITIONS = 30
 PREFILL_BYTES = 800_000_000

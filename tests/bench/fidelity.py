@@ -32,9 +32,9 @@ from metrics.trial.counts import Counts
 from metrics.trial.task import TaskReport
 from metrics.windows.broker import broker_window
 from tests.bench.engine import Alone
-from tests.bench.fresh_topic import fresh_topic
 from tests.bench.likeness import BrokerLoad, differences, load_of, median_of
 from tests.support.bare_jvm import bare_jvm
+from tests.support.fresh_topic import fresh_topic
 from tests.support.patterns import pattern, plan, producer_pattern
 
 RATES_BYTES_PER_S = (50_000, 400_000, 2_000_000)

@@ -10,7 +10,7 @@ are logged as the table of docs/trust.md:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,8 @@ from metrics.judging.attribution_votes import (
 from metrics.judging.verdict import judge
 from metrics.planning.planted import PlantedRates
 from metrics.sources.hosts.proc import LocalHost
+from metrics.sources.hosts.source import HostSample
+from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Judgement
 from metrics.units import format_size
@@ -40,7 +42,6 @@ from search.limits import Limits
 from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
 from tests.support.bare_jvm import bare_jvm
-from tests.support.host_sampling import HostSampling
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,23 @@ pytestmark = [
     pytest.mark.timeout(280),
     pytest.mark.skipif(LACKING is not None, reason=LACKING or ""),
 ]
+
+
+class HostSampling:
+    """A source of metrics that samples this machine, too, at each poll of the brokers."""
+
+    def __init__(self, source: Any, sample: Callable[[], HostSample]) -> None:
+        self._source, self._sample = source, sample
+        self.samples: list[HostSample] = []
+
+    def sample_all(self) -> Sequence[BrokerSample]:
+        """The samples of the brokers; that of the machine is kept."""
+        self.samples.append(self._sample())
+        found: Sequence[BrokerSample] = self._source.sample_all()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
 
 
 @pytest.fixture(scope="module")

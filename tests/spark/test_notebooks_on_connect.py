@@ -6,23 +6,50 @@ tests/e2e/test_notebooks.py uses the tables of a run of this version, with a Spa
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.testbed.places import free_ports
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import read_summary
 from metrics.tables.store import TableStore
+from tests.support.frames import LIMIT, OLDER
 from tests.support.notebook_checks import NAMES, add_sweep, check, parameters
 from tests.support.notebook_kernel import Executed, execute
-from tests.support.older_tables import LIMIT, OLDER
-from tests.support.spark_connect import connect_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("spark")]
+
+
+HOST = "127.0.0.1"
+
+
+@contextmanager
+def connect_server(spark: SparkSession) -> Iterator[str]:
+    """Serve Spark Connect within this context, and yield the address for SPARK_REMOTE.
+
+    It is the service of `start-connect-server.sh`, from the jar in the pip package. Clients get
+    their own sessions with the server's jars and SQL extensions, including Delta's.
+    """
+    context: Any = spark.sparkContext
+    jvm = context._jvm
+    (port,) = free_ports(1)
+    settings = jvm.org.apache.spark.SparkEnv.get().conf()
+    settings.set("spark.connect.grpc.binding.address", HOST)
+    settings.set("spark.connect.grpc.binding.port", f"{port}")
+    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    service.start(context._jsc.sc())
+    try:
+        yield f"sc://{HOST}:{port}"
+    finally:
+        nothing = jvm.scala.Option.empty()
+        service.stop(nothing, nothing)
 
 
 @pytest.fixture(scope="module")

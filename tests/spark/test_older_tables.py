@@ -33,9 +33,8 @@ from metrics.windows.series import SERIES
 from search.model import Verdict
 from tests.support import frames
 from tests.support.evidence import client, sample
-from tests.support.frames import assert_rows
+from tests.support.frames import LIMIT, NIGHT, OLDER, TRAFFIC, assert_rows
 from tests.support.nights import case_row
-from tests.support.older_tables import LIMIT, NIGHT, OLDER, TRAFFIC
 from tests.support.rows import BOUNDARY, trial
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from metrics.tables.store import TableStore
 from metrics.tables.views import latest_boundaries
 from metrics.traffic.axes import SCALE
 from metrics.traffic.mix import mix_of
-from tests.support.delta_files import stored_rows
 from tests.support.evidence import client
+from tests.support.frames import stored_rows
 from tests.support.headroom import headroom_row
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, traffic, trial

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from metrics.tables.store import TableStore
+from tests.support.table_exchange import TRIALS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_500)]
 
-RUNS, TRIALS = 8, 3
+RUNS = 8
 PROCESS_S = 1_200.0
 """Deadline for one of eight processes on two busy cores [s]."""
 
@@ -46,11 +47,11 @@ def test_simultaneous_runs_lose_and_duplicate_no_rows(spark: SparkSession, tmp_p
                         ("boundaries", 1)):  # fmt: skip
         assert counts[table] == dict.fromkeys(names, rows), table
     for name in names:
-        assert [row.trial for row in store.trials(name).collect()] == [1, 2, 3]
+        assert [row.trial for row in store.trials(name).collect()] == [*range(1, TRIALS + 1)]
 
 
 def begun(stack: ExitStack, base: str, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.support.table_writer", base, name, str(TRIALS)]
+    command = [sys.executable, "-m", "tests.support.table_writer", base, name]
     process = stack.enter_context(
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True)

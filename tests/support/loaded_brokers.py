@@ -38,6 +38,7 @@ from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
 from tests.support.engine_bench import end_offsets_of
+from tests.support.fresh_topic import fresh_topic
 from tests.support.patterns import plan
 from tests.support.threads_barrier import run_stage
 
@@ -90,23 +91,10 @@ class LoadedBrokers:
         """Broker id → (host, port)."""
         return dict(self._addresses)
 
-    @contextmanager
-    def topic(self, replicas: Replicas, config: Mapping[str, str]) -> Iterator[str]:
+    def topic(self, replicas: Replicas, config: Mapping[str, str]) -> AbstractContextManager[str]:
         """A topic that exists within this context."""
-        name = f"loaded-{uuid.uuid4().hex[:8]}"
-        self._admin.create_topic(name, replicas, config)
-        try:
-            for broker in self._addresses:
-                self._await_known(name, broker)
-            yield name
-        finally:
-            self._admin.delete_topic(name)
-
-    def _await_known(self, topic: str, broker: int) -> None:
-        deadline_s = time.monotonic() + 30.0
-        while self._admin.partitions_seen_by(broker, [topic])[topic] is None:
-            assert time.monotonic() < deadline_s, f"broker {broker} does not know {topic}"
-            time.sleep(0.05)
+        assigned = {partition: tuple(ids) for partition, ids in replicas.items()}
+        return fresh_topic(self._admin, f"loaded-{uuid.uuid4().hex[:8]}", assigned, config)
 
     def trial(
         self,

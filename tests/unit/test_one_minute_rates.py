@@ -21,8 +21,8 @@ from metrics.sources.rules import ONE_MINUTE_RATE, ROUNDING
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import broker_window
 from metrics.windows.spans import Span, find_contradiction
-from tests.support.simulated_meter import ALPHA as JAVAS_ALPHA
-from tests.support.simulated_meter import SimulatedMeter
+from tests.support.rate_pages import ALPHA as JAVAS_ALPHA
+from tests.support.rate_pages import SimulatedMeter
 
 STEP_S = 0.1
 Printed = Callable[[float], str]

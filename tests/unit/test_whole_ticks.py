@@ -29,7 +29,7 @@ from metrics.trial.evidence import ClusterFacts
 from metrics.trial.others import ClientTraffic
 from search.model import Verdict
 from tests.support.evidence import broker, evidence
-from tests.support.simulated_meter import SimulatedMeter
+from tests.support.rate_pages import SimulatedMeter
 
 STEP_S = 0.1
 NOTHING = Sent(0.0, 0.0, None)
