@@ -20,14 +20,20 @@ from kafka.admin import ConfigResourceType
 
 from jobs.config.loading import load_workload
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile
 from metrics.traffic.clients import ProducerPattern
 from metrics.trial.task import TaskReport
 from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support import planted_waits
-from tests.support.loaded_brokers import Load, LoadedBrokers, Replicas, Route, TrialOutcome, loaded
+from tests.support.loaded_brokers import (
+    Load,
+    LoadedBrokers,
+    Replicas,
+    Route,
+    TrialOutcome,
+    loaded_testbed,
+)
 from tests.support.patterns import producer_pattern
 from tests.support.rate_limited_link import rate_limited_link
 
@@ -94,7 +100,6 @@ USUAL = {
 class Bench:
     """Running brokers in which every bottleneck can be planted."""
 
-    running: Testbed
     brokers: LoadedBrokers
     jvm: Any
     waits: Path
@@ -146,7 +151,7 @@ def collections(run_share: float, *ids: int) -> Plant:
         with ExitStack() as threads:
             threads.callback(ended.set)
             for each in ids:
-                address = bench.running.jmx_endpoints[each]
+                address = bench.brokers.testbed.jmx_endpoints[each]
                 thread = threading.Thread(
                     target=_collect, args=(bench.jvm, address, run_share, ended)
                 )
@@ -193,7 +198,7 @@ def slow_followers(*ids: int) -> Plant:
     @contextmanager
     def plant(bench: Bench) -> Iterator[Route | None]:
         def paused(work: Load) -> list[TaskReport]:
-            thread = threading.Thread(target=_pause, args=(bench.running, ids))
+            thread = threading.Thread(target=_pause, args=(bench.brokers.testbed, ids))
             thread.start()
             rows = work()
             thread.join()
@@ -441,21 +446,17 @@ def bench(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         **planted_waits.properties(folder),
     }
     jars = planted_waits.jars(load_profile("default").kafka_version)
-    with (
-        start("default", brokers=len(ALL), overrides=overrides, name="bound", jars=jars) as running,
-        loaded(running, spark_for_all._jvm) as brokers,
-    ):
-        yield Bench(running, brokers, spark_for_all._jvm, folder)
+    options: dict[str, Any] = {"overrides": overrides, "name": "bound", "jars": jars}
+    with loaded_testbed("default", spark_for_all._jvm, brokers=len(ALL), **options) as brokers:
+        yield Bench(brokers, spark_for_all._jvm, folder)
 
 
 @pytest.fixture(scope="module")
 def waiting(spark_for_all: SparkSession) -> Iterator[Bench]:
     overrides: dict[str, object] = {"produce_handler_ms": WAITS_MS, "num.io.threads": 1}
-    with (
-        start("calibrated", brokers=len(ALL), overrides=overrides, name="bound") as running,
-        loaded(running, spark_for_all._jvm) as brokers,
-    ):
-        yield Bench(running, brokers, spark_for_all._jvm, Path())
+    options: dict[str, Any] = {"overrides": overrides, "name": "bound"}
+    with loaded_testbed("calibrated", spark_for_all._jvm, brokers=len(ALL), **options) as brokers:
+        yield Bench(brokers, spark_for_all._jvm, Path())
 
 
 @pytest.fixture(scope="module")

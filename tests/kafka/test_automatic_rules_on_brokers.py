@@ -8,7 +8,6 @@ Metrics Reporter, and stand-alone exporters beside it.
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ from jobs.config.loading import load_workload
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec
-from jobs.testbed.places import default_root, free_ports
+from jobs.testbed.places import accepts, default_root, free_ports
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from metrics.judging.series_proof import HandlerPool, polls_of, prove, sent_by_broker
@@ -35,14 +34,13 @@ from metrics.sources.shortcomings import shortcomings
 from metrics.sources.source import Endpoint, MetricsSource
 from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.exporter_pages import RULES
+from tests.support.exporters import Exporter
 from tests.support.kafka_fixtures import QUIET
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 from tests.support.page_table import ROWS, cells_of, stated_rows
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import PATIENCE_S, becomes
 from tests.support.real_exporters import (
-    HOST,
     VERSIONS,
-    RealExporter,
     agents_option,
     reporter_jars,
     reporter_properties,
@@ -81,19 +79,19 @@ WAYS = (*AGENTS, *BESIDE, REPORTER)
 
 
 @pytest.fixture(scope="module")
-def exporters() -> dict[str, RealExporter]:
+def exporters() -> dict[str, Exporter]:
     """Way → its exporter."""
     ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
     made = {
-        way: RealExporter(RULES[rules], ports[way], release)
+        way: Exporter(rules, ports[way], RULES[rules], VERSIONS[release])
         for way, (rules, release) in (AGENTS | BESIDE).items()
     }
-    return {**made, REPORTER: RealExporter("", ports[REPORTER], 1)}
+    return {**made, REPORTER: Exporter("", ports[REPORTER])}
 
 
 @pytest.fixture(scope="module")
 def testbed(
-    exporters: dict[str, RealExporter], tmp_path_factory: pytest.TempPathFactory
+    exporters: dict[str, Exporter], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Testbed]:
     """One broker with all agents and the reporter, and the stand-alone exporters beside it."""
     folder = tmp_path_factory.mktemp("exporters")
@@ -116,27 +114,14 @@ def testbed(
         yield started
 
 
-def await_served(exporter: RealExporter) -> None:
-    """Wait until an exporter accepts connections."""
-    end_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            socket.create_connection((HOST, exporter.port), 1.0).close()
-        except OSError:
-            assert time.monotonic() < end_s, f"nothing listens on {exporter.address}"
-            time.sleep(0.05)
-        else:
-            return
-
-
 @pytest.fixture(scope="module")
 def sources(
-    testbed: Testbed, exporters: dict[str, RealExporter]
+    testbed: Testbed, exporters: dict[str, Exporter]
 ) -> Iterator[dict[str, PrometheusSource]]:
     """Way → a source that found the series on its page; a refused one is logged and left out."""
 
     def opened(way: str) -> PrometheusSource | None:
-        await_served(exporters[way])
+        assert becomes(lambda: accepts(exporters[way].port, 1.0)), f"{way} does not listen"
         endpoint = Endpoint.parse(BROKER, exporters[way].address)
         source = PrometheusSource([endpoint], None, DEADLINE_S, "4.1")
         try:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobs.config.loading import load_workload
-from jobs.testbed.launcher import start
 from metrics.planning.planted import HandlerTime, complete_handler_times
 from metrics.windows.broker import BrokerWindow
-from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.loaded_brokers import LoadedBrokers, loaded_testbed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,10 +36,8 @@ EDGE_IDLE = 0.02
 @pytest.fixture(scope="module")
 def calibrated(spark_for_all: SparkSession) -> Iterator[LoadedBrokers]:
     overrides: dict[str, object] = {"produce_handler_ms": STATED_MS}
-    with (
-        start("calibrated", brokers=len(STATED_MS), overrides=overrides, name="planted") as running,
-        loaded(running, spark_for_all._jvm) as brokers,
-    ):
+    options: dict[str, Any] = {"brokers": len(STATED_MS), "overrides": overrides}
+    with loaded_testbed("calibrated", spark_for_all._jvm, name="planted", **options) as brokers:
         yield brokers
 
 

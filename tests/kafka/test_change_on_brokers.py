@@ -18,14 +18,12 @@ from kafka.admin import ConfigResourceType
 
 from jobs.config.loading import load_workload
 from jobs.testbed.cpu_groups import cpu_groups, group_name
-from jobs.testbed.launcher import start
 from metrics.traffic.clients import ProducerPattern
 from search.guided import Guided
 from search.limits import Limits
 from search.lines import run_search
 from search.model import Done, Observation, Verdict
-from tests.support.bare_jvm import bare_jvm
-from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.loaded_brokers import LoadedBrokers, loaded_testbed
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +51,8 @@ CHANGES_AFTER = 4
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[LoadedBrokers]:
     overrides: dict[str, object] = {"produce_handler_ms": STATED_MS}
-    with (
-        bare_jvm() as (jvm, _),
-        start("calibrated", brokers=1, overrides=overrides, name="changing") as running,
-        loaded(running, jvm) as under_load,
-    ):
-        yield under_load
+    with loaded_testbed("calibrated", brokers=1, overrides=overrides, name="changing") as brokers:
+        yield brokers
 
 
 class Measurer:
@@ -129,16 +123,13 @@ def test_a_planted_limit_that_halves_in_the_middle_is_named_and_measured_again(
 
 @pytest.mark.skipif(cpu_groups() is None, reason="CPU-quota cgroups cannot be created here")
 def test_a_cpu_quota_that_is_lowered_in_the_middle_is_named_and_measured_again() -> None:
-    with (
-        bare_jvm() as (jvm, _),
-        start("cpu-quota", overrides={"cpus": 1.0}, name="throttled") as running,
-        loaded(running, jvm) as under_load,
-    ):
+    quota = {"cpus": 1.0}
+    with loaded_testbed("cpu-quota", overrides=quota, name="throttled") as under_load:
 
         def set_quota(cpus: float) -> None:
             groups = cpu_groups()
             assert groups is not None
-            groups.make(group_name(running.id, 1), cpus)
+            groups.make(group_name(under_load.testbed.id, 1), cpus)
 
         producer = load_workload("planted", SMALL_BATCHES).pattern(1000).producer
         measurer = Measurer(under_load, producer, lambda: set_quota(LOWERED))

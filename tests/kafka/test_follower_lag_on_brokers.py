@@ -6,18 +6,22 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
 import pytest
 
 from jobs.config.link import PlantedDisk
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
 from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
 from metrics.judging.slices import EDGE_S, behind
 from metrics.windows.use import Resource
 from search.model import Verdict
-from tests.support.bare_jvm import bare_jvm
-from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
+from tests.support.loaded_brokers import (
+    THRESHOLDS,
+    LoadedBrokers,
+    TrialOutcome,
+    loaded_testbed,
+)
 from tests.support.neighbors import Neighbor, steady
 from tests.support.patterns import producer_pattern
 
@@ -41,19 +45,11 @@ BESIDE = {"alone": 0, "others at RF 1": 1, "others at RF 3": 3}
 
 
 @pytest.fixture(scope="module")
-def testbed() -> Iterator[Testbed]:
+def brokers() -> Iterator[LoadedBrokers]:
     """Three brokers whose followers stay in the ISR for 30 s, as by default."""
-    overrides: dict[str, object] = {
-        "disk.write_rate": RATE,
-        "replica.lag.time.max.ms": 30_000,
-    }
-    with start("planted-disk", brokers=3, overrides=overrides, name="lagging") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def brokers(testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with bare_jvm() as (jvm, _), loaded(testbed, jvm) as under_load:
+    overrides = {"disk.write_rate": RATE, "replica.lag.time.max.ms": 30_000}
+    options: dict[str, Any] = {"overrides": overrides, "name": "lagging"}
+    with loaded_testbed("planted-disk", brokers=3, **options) as under_load:
         yield under_load
 
 
@@ -110,10 +106,10 @@ def beside(testbed: Testbed, replicas: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("case", BESIDE)
 def test_followers_that_keep_up_are_no_overload_beside_any_others(
-    case: str, brokers: LoadedBrokers, testbed: Testbed
+    case: str, brokers: LoadedBrokers
 ) -> None:
     properties = {} if BESIDE[case] else {"compression.type": "gzip"}
-    with beside(testbed, BESIDE[case]):
+    with beside(brokers.testbed, BESIDE[case]):
         found = outcome(brokers, 5.0, properties)
     lag = found.evidence.follower_lag
     assert lag is not None and lag.behind_s < EDGE_S
@@ -125,10 +121,10 @@ def test_followers_that_keep_up_are_no_overload_beside_any_others(
     ("case", "measure_s"), [*((case, 8.0) for case in BESIDE), ("alone", 55.0)]
 )
 def test_a_slow_follower_is_named_in_any_window_beside_any_others(
-    case: str, measure_s: float, brokers: LoadedBrokers, testbed: Testbed
+    case: str, measure_s: float, brokers: LoadedBrokers
 ) -> None:
-    with beside(testbed, BESIDE[case]):
-        found = outcome(brokers, measure_s, disk=slow_disk(testbed))
+    with beside(brokers.testbed, BESIDE[case]):
+        found = outcome(brokers, measure_s, disk=slow_disk(brokers.testbed))
     named = behind(found.evidence, THRESHOLDS.indicators)
     assert named is not None and named.broker_id == 2
     if BESIDE[case]:  # they did not write before, which makes the trial INVALID

@@ -12,12 +12,8 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.config.security import Security
-from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
-from jobs.testbed.known_properties import require_known
-from jobs.testbed.launcher import launch, make_spec
-from jobs.testbed.places import default_root
-from jobs.testbed.profile import adapt, load_profile
+from jobs.testbed.launcher import start
 from metrics.common.errors import ConfigError
 from tests.support.engine_bench import bench_on
 from tests.support.kerberos import SERVICE, kdc, missing_programs
@@ -49,11 +45,9 @@ def broker(realm: Any) -> Iterator[Testbed]:
         f"{LISTENER}.gssapi.sasl.jaas.config": login,
         "sasl.kerberos.service.name": "kafka",
     }
-    profile = adapt(load_profile("secured"), brokers=1, overrides=overrides)
-    require_known(profile.broker, profile.kafka_version)
     java = {BROKER: [f"-Djava.security.krb5.conf={realm.env['KRB5_CONFIG']}"]}
-    spec = make_spec(profile, "kerberos", kafka_jars(profile.kafka_version), node_jvm_options=java)
-    with launch(spec, default_root()) as testbed:
+    options: dict[str, Any] = {"overrides": overrides, "node_jvm_options": java}
+    with start("secured", brokers=1, name="kerberos", **options) as testbed:
         yield testbed
 
 

@@ -7,16 +7,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobs.config.loading import load_workload
-from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import launch, make_spec
-from jobs.testbed.places import default_root, free_ports
-from jobs.testbed.profile import adapt, load_profile
+from jobs.testbed.launcher import start
+from jobs.testbed.places import free_ports
 from metrics.planning.planted import HandlerTime
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sampler import Sampler
@@ -53,14 +51,9 @@ def exporter() -> Exporter:
 @pytest.fixture(scope="module")
 def testbed(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """One broker with an exporter that shows no counts of meters."""
-    profile = adapt(load_profile("calibrated"), brokers=1, overrides=QUIET)
-    spec = make_spec(
-        profile,
-        "one-minute-rates",
-        kafka_jars(profile.kafka_version),
-        node_jvm_options={BROKER: [exporter.java_option(tmp_path_factory.mktemp("rules"))]},
-    )
-    with launch(spec, default_root()) as started:
+    agent = {BROKER: [exporter.java_option(tmp_path_factory.mktemp("rules"))]}
+    options: dict[str, Any] = {"overrides": QUIET, "node_jvm_options": agent}
+    with start("calibrated", brokers=1, name="one-minute-rates", **options) as started:
         yield started
 
 

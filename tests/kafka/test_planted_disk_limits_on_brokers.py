@@ -18,8 +18,6 @@ import pytest
 
 from jobs.config.link import PlantedDisk
 from jobs.config.loading import load_workload
-from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
 from jobs.testbed.places import NodeFiles
 from jobs.testbed.planted_devices import plant_rate, planted_disk_problem
 from metrics.judging.attribution_votes import (
@@ -41,8 +39,7 @@ from search.guided import Guided
 from search.limits import Limits
 from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
-from tests.support.bare_jvm import bare_jvm
-from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
+from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome
 
 log = logging.getLogger(__name__)
 BROKERS = (1, 2)
@@ -79,15 +76,9 @@ class HostSampling:
 
 
 @pytest.fixture(scope="module")
-def testbed() -> Iterator[Testbed]:
-    with start("planted-disk", brokers=len(BROKERS), name="planted") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def brokers(testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with bare_jvm() as (jvm, _), loaded(testbed, jvm) as under_load:
-        folders = [NodeFiles(each).data for each in testbed.brokers.values()]
+def brokers() -> Iterator[LoadedBrokers]:
+    with loaded_testbed("planted-disk", brokers=len(BROKERS), name="planted") as under_load:
+        folders = [NodeFiles(each).data for each in under_load.testbed.brokers.values()]
         host = LocalHost().with_log_dirs(folders)
         under_load.source = HostSampling(under_load.source, host.sample)  # type: ignore[assignment]
         yield under_load
@@ -171,10 +162,10 @@ def _waits(found: TrialOutcome, windows: Sequence[HostWindow]) -> str:
 @pytest.mark.parametrize("factor", REPLICAS)
 @pytest.mark.parametrize("message_bytes", SIZES)
 def test_the_search_finds_the_limit_of_the_disks(
-    brokers: LoadedBrokers, testbed: Testbed, rate: str, factor: int, message_bytes: int
+    brokers: LoadedBrokers, rate: str, factor: int, message_bytes: int
 ) -> None:
     disk = PlantedDisk(rate)
-    for each in testbed.brokers.values():
+    for each in brokers.testbed.brokers.values():
         plant_rate(disk, NodeFiles(each).folder)
     pattern = load_workload("planted", [f"workload.topic.replication_factor={factor}"]).pattern(
         message_bytes

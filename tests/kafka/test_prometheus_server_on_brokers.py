@@ -15,11 +15,10 @@ from click.testing import CliRunner
 from jobs.config import load_workload
 from jobs.features.headroom.production import STEP_S
 from jobs.headroom import headroom
-from jobs.setup.jars import EXPORTER_VERSION, kafka_jars
+from jobs.setup.jars import EXPORTER_VERSION
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import launch, make_spec
-from jobs.testbed.places import default_root, free_ports
-from jobs.testbed.profile import adapt, load_profile
+from jobs.testbed.launcher import start
+from jobs.testbed.places import free_ports
 from metrics.planning.planted import HandlerTime
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.jmx import open_jmx
@@ -101,14 +100,10 @@ def testbed(
     exporters: dict[int, Exporter], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Testbed]:
     """Two brokers with a planted limit, each with an exporter of its own."""
-    profile, rules = load_profile("calibrated"), tmp_path_factory.mktemp("rules")
-    spec = make_spec(
-        adapt(profile, brokers=len(exporters)),
-        "prometheus-server",
-        kafka_jars(profile.kafka_version),
-        node_jvm_options={i: [each.java_option(rules)] for i, each in exporters.items()},
-    )
-    with launch(spec, default_root()) as started:
+    rules = tmp_path_factory.mktemp("rules")
+    agents = {i: [each.java_option(rules)] for i, each in exporters.items()}
+    name, brokers = "prometheus-server", len(exporters)
+    with start("calibrated", brokers=brokers, name=name, node_jvm_options=agents) as started:
         yield started
 
 

@@ -50,7 +50,7 @@ def blind(testbed: Testbed) -> Iterator[LoadedBrokers]:
     with connect(testbed.bootstrap_servers) as admin, connect(testbed.bootstrap_servers) as looking:
         source = ClientOnlySource(ids, partial(replicas_by_broker, looking), "4.1", lambda: None)
         source.open()
-        yield LoadedBrokers(admin, source)
+        yield LoadedBrokers(testbed, admin, source)
 
 
 def throttled(brokers: LoadedBrokers, pattern: ProducerPattern, **validity: float) -> set[str]:

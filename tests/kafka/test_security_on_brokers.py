@@ -46,7 +46,7 @@ from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
-from tests.support.engine_bench import Bench, bench_on
+from tests.support.engine_bench import bench_on
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.small_load import small_topic
 
@@ -237,12 +237,10 @@ def test_the_message_names_wrong_credentials(secured: Testbed, mechanism: str) -
 
 def test_a_producer_that_is_refused_names_the_broker_in_its_row(secured: Testbed) -> None:
     options = secured.client_security().client_kwargs()
-    with connect(secured.bootstrap_servers, options) as admin:
-        wrong = {**options, "sasl_plain_password": PASSWORD}
-        bench = Bench(secured, admin, options=wrong)
+    with bench_on(secured, options) as bench:
+        bench.options = {**options, "sasl_plain_password": PASSWORD}
         with pytest.raises(AssertionError, match=r"broker 1 at .*refuses the login by SCRAM"):
             bench.run()
-        admin.delete_topic(bench.topic)
 
 
 def test_the_message_names_an_untrusted_certificate(secured: Testbed) -> None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from jobs.testbed.launcher import start
 from metrics.judging import validity
 from metrics.trial.task import TaskReport
 from search.model import Verdict
-from tests.support.loaded_brokers import Load, LoadedBrokers, Route, TrialOutcome, loaded
+from tests.support.loaded_brokers import Load, LoadedBrokers, Route, TrialOutcome, loaded_testbed
 from tests.support.patterns import producer_pattern
 from tests.support.processes import after
 from tests.support.relay import relay_to
@@ -99,8 +98,9 @@ def test_a_broker_that_is_silent_because_it_is_busy_is_an_overload(
     times: dict[str, object] = {"produce_handler_ms": {1: 1.0, 2: 1_000.0}}
     monkeypatch.setattr(validity, "SILENT_S", 0.5)
     with (
-        start("calibrated", brokers=2, overrides=times, name="slow") as running,
-        loaded(running, spark._jvm) as under_load,
+        loaded_testbed(
+            "calibrated", spark._jvm, brokers=2, overrides=times, name="slow"
+        ) as under_load,
         under_load.topic(ON_TWO, {}) as topic,
     ):
         seen = under_load.trial(
@@ -117,15 +117,14 @@ def test_a_leader_that_waits_for_its_follower_is_not_unreachable(
 ) -> None:
     all_replicas = producer_pattern(1_000, 200.0, linger_ms=50.0, acks="all")
     with (
-        start("default", brokers=3, name="waiting") as running,
-        loaded(running, spark._jvm) as under_load,
+        loaded_testbed("default", spark._jvm, brokers=3, name="waiting") as under_load,
         under_load.topic(WITH_FOLLOWER, {}) as topic,
     ):
 
         def pausing(work: Load) -> list[TaskReport]:
             with (
-                after(5.0, lambda: running.kill_broker(2, signal.SIGSTOP)),
-                after(11.0, lambda: running.kill_broker(2, signal.SIGCONT)),
+                after(5.0, lambda: under_load.testbed.kill_broker(2, signal.SIGSTOP)),
+                after(11.0, lambda: under_load.testbed.kill_broker(2, signal.SIGCONT)),
             ):
                 return work()
 

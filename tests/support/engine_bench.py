@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
 
-from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
-from jobs.cluster.topic_plan import assignment
+from jobs.cluster.topic_plan import Assignment, assignment
 from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
@@ -24,12 +24,11 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence, Reason
 from metrics.trial.task import merge
 from tests.support import patterns
+from tests.support.fresh_topic import fresh_topic
 from tests.support.processes import PATIENCE_S
 from tests.support.threads_barrier import run_stage
 
 PARTITIONS_PER_BROKER = 2
-_KNOWN_S = 20.0
-"""Time until all brokers know a new topic [s]."""
 
 Variant = TypeVar("Variant")
 Found = TypeVar("Found")
@@ -52,29 +51,17 @@ def mismatches(
 class Bench:
     """A topic on the testbed, and trials with producers and consumers of it.
 
-    Args:
-        partitions: partitions that each broker leads.
-        config: properties of the topic.
-
     Attributes:
+        options: connection options of the clients.
         before: end offsets before the last plan.
     """
 
     def __init__(
-        self,
-        testbed: Testbed,
-        admin: KafkaAdmin,
-        replicas: int = 1,
-        options: Mapping[str, Any] | None = None,
-        name: str = "engine",
-        partitions: int = PARTITIONS_PER_BROKER,
-        config: Mapping[str, str] | None = None,
+        self, testbed: Testbed, admin: KafkaAdmin, topic: str, assigned: Assignment
     ) -> None:
-        self.options = options or {}
+        self.options: Mapping[str, Any] = {}
         self.admin = admin
-        self.topic = f"{name}-{uuid.uuid4().hex[:8]}"
-        self.assigned = assignment(testbed.broker_ids, partitions, replicas)
-        admin.create_topic(self.topic, self.assigned, config or {})
+        self.topic, self.assigned = topic, assigned
         self.brokers = admin.describe_cluster().addresses
         self._bootstrap = list(testbed.bootstrap_servers)
         self.before = self.end_offsets()
@@ -130,14 +117,8 @@ class Bench:
         return {p: end - self.before[p] for p, end in self.end_offsets().items()}
 
     def end_offsets(self) -> dict[int, int]:
-        """Partition → end offset; waits until the brokers know the topic."""
-        deadline_s = time.monotonic() + _KNOWN_S
-        while True:
-            try:
-                return end_offsets_of(self.admin, self.topic, self.assigned)
-            except AdminError:
-                if time.monotonic() > deadline_s:
-                    raise
+        """Partition → end offset."""
+        return end_offsets_of(self.admin, self.topic, self.assigned)
 
     def committed(self, plan: TrialPlan, group: int) -> dict[int, int]:
         """Partition → committed offset of the group."""
@@ -176,21 +157,28 @@ def bench_on(
     testbed: Testbed,
     options: Mapping[str, Any] | None = None,
     servers: Sequence[str] = (),
-    **more: Any,
+    *,
+    name: str = "engine",
+    replicas: int = 1,
+    partitions: int = PARTITIONS_PER_BROKER,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[Bench]:
     """A bench within this context, with a topic of its own.
 
     Args:
         options: connection options of its clients.
         servers: addresses of brokers, by default those of the testbed.
-        more: further arguments of `Bench`.
+        partitions: partitions that each broker leads.
+        config: properties of the topic.
     """
-    with connect(servers or testbed.bootstrap_servers, options) as admin:
-        made = Bench(testbed, admin, options=options, **more)
-        try:
-            yield made
-        finally:
-            admin.delete_topic(made.topic)
+    assigned = assignment(testbed.broker_ids, partitions, replicas)
+    with (
+        connect(servers or testbed.bootstrap_servers, options) as admin,
+        fresh_topic(admin, f"{name}-{uuid.uuid4().hex[:8]}", assigned, config or {}) as topic,
+    ):
+        made = Bench(testbed, admin, topic, assigned)
+        made.options = options or {}
+        yield made
 
 
 def benches_at_once(

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
 from jobs.trials.sampling import Ends
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
@@ -37,6 +38,7 @@ from metrics.trial.follower_lag import follower_lags
 from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
+from tests.support.bare_jvm import bare_jvm
 from tests.support.engine_bench import end_offsets_of
 from tests.support.fresh_topic import fresh_topic
 from tests.support.patterns import plan
@@ -81,7 +83,8 @@ class Route:
 class LoadedBrokers:
     """A testbed for single trials."""
 
-    def __init__(self, admin: KafkaAdmin, source: MetricsSource) -> None:
+    def __init__(self, testbed: Testbed, admin: KafkaAdmin, source: MetricsSource) -> None:
+        self.testbed = testbed
         self._admin = admin
         self.source = source
         self._addresses = admin.describe_cluster().addresses
@@ -255,4 +258,18 @@ def loaded(testbed: Testbed, jvm: Any) -> Iterator[LoadedBrokers]:
         connect(testbed.bootstrap_servers) as admin,
         closing(open_jmx(jmx, jvm, 10.0)) as source,
     ):
-        yield LoadedBrokers(admin, source)
+        yield LoadedBrokers(testbed, admin, source)
+
+
+@contextmanager
+def loaded_testbed(profile: str, jvm: Any = None, **options: Any) -> Iterator[LoadedBrokers]:
+    """A testbed of its own for single trials.
+
+    Args:
+        jvm: the JVM that reads the metrics; a bare one by default.
+        options: options of `start`.
+    """
+    with ExitStack() as stack:
+        if jvm is None:
+            jvm, _ = stack.enter_context(bare_jvm())
+        yield stack.enter_context(loaded(stack.enter_context(start(profile, **options)), jvm))

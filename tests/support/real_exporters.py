@@ -6,15 +6,14 @@ import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.setup.ivy import Coordinate, retrieve
 from jobs.setup.jars import EXPORTER_VERSION, JarSet, exporter_jar, java_jar
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
+from tests.support.exporters import HOST, Exporter
 
-HOST = "127.0.0.1"
 OLDER_VERSION = "0.20.0"
 """The newest exporter of release 0."""
 VERSIONS = {0: OLDER_VERSION, 1: EXPORTER_VERSION}
@@ -26,27 +25,7 @@ _NAME = "RedlineExporters"
 _SOURCE = Path(__file__).with_name("RedlineExporters.java").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class RealExporter:
-    """An exporter with a rule set.
-
-    Attributes:
-        text: its rules.
-        port: its port on `HOST`.
-        release: its major release.
-    """
-
-    text: str
-    port: int
-    release: int
-
-    @property
-    def address(self) -> str:
-        """`host:port`."""
-        return f"{HOST}:{self.port}"
-
-
-def agents_option(exporters: Mapping[str, RealExporter], folder: Path) -> str:
+def agents_option(exporters: Mapping[str, Exporter], folder: Path) -> str:
     """The JVM option that starts these exporters as agents of one broker.
 
     Args:
@@ -60,14 +39,14 @@ def agents_option(exporters: Mapping[str, RealExporter], folder: Path) -> str:
         for name in classes.namelist():
             agent.writestr(name, classes.read(name))
         agent.writestr("META-INF/MANIFEST.MF", f"Premain-Class: {_NAME}\n")
-    jars = {release: exporter_jar(version) for release, version in VERSIONS.items()}
+    jars = {each: exporter_jar(each) for each in VERSIONS.values()}
     listed = _listed(exporters, jars, folder / "agents", "")
     return f"-javaagent:{jar}={listed}"
 
 
 @contextmanager
 def standalone(
-    exporters: Mapping[str, RealExporter], jmx_endpoint: str, folder: Path
+    exporters: Mapping[str, Exporter], jmx_endpoint: str, folder: Path
 ) -> Iterator[None]:
     """Run these exporters in a process beside the broker, which read it over JMX.
 
@@ -75,7 +54,7 @@ def standalone(
         jmx_endpoint: `host:port` of the broker's JMX.
         folder: folder for their rules and their log.
     """
-    jars = {release: standalone_jar(version) for release, version in VERSIONS.items()}
+    jars = {each: standalone_jar(each) for each in VERSIONS.values()}
     url = f"service:jmx:rmi:///jndi/rmi://{jmx_endpoint}/jmxrmi"
     listed = _listed(exporters, jars, folder / "standalone", f"jmxUrl: {url}\n")
     command = [java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp"]
@@ -121,12 +100,12 @@ def _downloaded(wanted: Coordinate) -> list[Path]:
 
 
 def _listed(
-    exporters: Mapping[str, RealExporter], jars: Mapping[int, Path], folder: Path, begin: str
+    exporters: Mapping[str, Exporter], jars: Mapping[str, Path], folder: Path, begin: str
 ) -> Path:
     """The file that lists exporters, one a line, with the files of their rules beside it."""
     folder.mkdir()
     lines: Sequence[str] = [
-        f"{jars[each.release]}\t{each.address}\t{_rules(each, folder / f'{number}.yaml', begin)}"
+        f"{jars[each.version]}\t{each.address}\t{_rules(each, folder / f'{number}.yaml', begin)}"
         for number, each in enumerate(exporters.values())
     ]
     path = folder / "exporters.tsv"
@@ -134,6 +113,6 @@ def _listed(
     return path
 
 
-def _rules(exporter: RealExporter, path: Path, begin: str) -> Path:
+def _rules(exporter: Exporter, path: Path, begin: str) -> Path:
     path.write_text(begin + (exporter.text or "startDelaySeconds: 0\n"))
     return path
