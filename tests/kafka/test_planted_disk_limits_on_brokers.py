@@ -39,7 +39,7 @@ from search.guided import Guided
 from search.limits import Limits
 from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
-from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome
+from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded_testbed
 
 log = logging.getLogger(__name__)
 BROKERS = (1, 2)
