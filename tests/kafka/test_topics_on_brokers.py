@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, Partition
-from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
@@ -109,18 +108,6 @@ def test_a_leader_that_moved_is_elected_back(
         assert seen[0].leader == first
 
 
-def test_end_offsets_count_the_written_records(
-    kafka_testbed: Testbed, topics: Topics, topic: TopicSet
-) -> None:
-    assert topics.end_offsets(topic) == dict.fromkeys(range(30), 0)
-    producer = KafkaProducer(bootstrap_servers=list(kafka_testbed.bootstrap_servers), acks="all")
-    for number in range(100):
-        producer.send(topic.names[0], b"x" * 1_000, partition=number % 20)
-    producer.flush(timeout=30)
-    producer.close()
-    assert topics.end_offsets(topic) == {number: 5 if number < 20 else 0 for number in range(30)}
-
-
 def test_a_deleted_topic_is_unknown_to_every_broker(
     kafka_testbed: Testbed, admin: KafkaAdmin, topics: Topics, topic: TopicSet
 ) -> None:
@@ -162,15 +149,3 @@ def test_an_unwritable_topic_is_refused_and_not_created(
     assert part in str(caught.value)
     assert topics.made == ()
     assert not [name for name in admin.topic_names() if name.startswith("redline-test-")]
-
-
-def test_a_plain_broker_refuses_another_protocol_within_seconds(kafka_testbed: Testbed) -> None:
-    options = {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "PLAIN",
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": "hunter2",
-    }
-    with pytest.raises(ConfigError, match="its listener takes no login") as caught:
-        connect(kafka_testbed.bootstrap_servers[:1], options, timeout_s=3.0)
-    assert "hunter2" not in str(caught.value)

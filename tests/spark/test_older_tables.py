@@ -203,17 +203,6 @@ def test_the_values_of_a_row_are_in_the_right_fields(
             assert [asdict(each) for each in group.read_by_partition] == stored["read_by_partition"]
 
 
-def test_the_goals_of_a_trial_keep_their_own_verdicts(
-    older_trials: dict[str, list[Trial]], spark: SparkSession
-) -> None:
-    found = {
-        each.load: [judgement.verdict for judgement in each.judgements.values()]
-        for each in older_trials[LIMIT]
-    }
-    over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
-    assert found == {32: [over, fine], 23: [fine, fine], 45: [over, fine], 64: [over, over]}
-
-
 # --- adding -------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
@@ -21,26 +20,6 @@ from jobs.spark.session import (
 )
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_delta_appends_and_reads_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = str(tmp_path / "table")
-    schema = "np long, verdict string"
-    for row in [(1, "SUSTAINED"), (2, "OVERLOADED")]:
-        spark.createDataFrame([row], schema).write.format("delta").mode("append").save(table)
-    expected = spark.createDataFrame([(1, "SUSTAINED"), (2, "OVERLOADED")], schema)
-    actual = spark.read.format("delta").load(table)
-    assert_df_equality(actual, expected, ignore_row_order=True, ignore_nullable=True)
-    assert len(list((tmp_path / "table" / "_delta_log").glob("*.json"))) == 2
-
-
-def test_delta_ignores_an_append_that_it_has_seen(spark: SparkSession, tmp_path: Path) -> None:
-    table = str(tmp_path / "table")
-    frame = spark.createDataFrame([(1,)], "np long")
-    for _ in range(2):
-        options = {"txnAppId": "run-1", "txnVersion": "7"}
-        frame.write.format("delta").mode("append").options(**options).save(table)
-    assert spark.read.format("delta").load(table).count() == 1
 
 
 def test_a_barrier_stage_of_as_many_tasks_as_slots_runs(spark: SparkSession) -> None:

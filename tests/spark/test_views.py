@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from metrics.arrow_schema import ddl
 from metrics.columns import row_of, utc
 from metrics.common.errors import ConfigError
 from metrics.tables.boundary import BoundaryRow
@@ -292,15 +291,3 @@ def test_reasons_are_rows_of_each_goal_in_their_order(spark: SparkSession) -> No
         "trial bigint, goal string, goal_verdict string, place int, indicator string, "
         "broker_id bigint",
     )
-
-
-def test_views_accept_the_tables_of_an_older_version(spark: SparkSession) -> None:
-    older = table(spark, "trials", [row_of(trial(1, "r"))]).withColumn("resources", _null_of(spark))
-    assert resource_rows(older).count() == 0
-
-
-def _null_of(spark: SparkSession) -> Any:
-    from pyspark.sql import functions as sql
-
-    kind = spark.createDataFrame([], ddl(SCHEMAS["trials"])).schema["resources"].dataType
-    return sql.lit(None).cast(kind)
