@@ -1,4 +1,4 @@
-"""A sweep on real brokers: its cases, an interruption, and its answer."""
+"""Sweeps on real brokers: cases, an interruption, a volume, and an extension's measurement."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from metrics.common.errors import ConfigError
 from metrics.comparing.figures import Result
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
+from tests.support.added_packages import add_project
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 from tests.support.sweeps import load_answer, sweep_of, sweeping
 
@@ -140,3 +141,84 @@ def test_a_failover_in_a_sweep_has_a_duration_and_loses_no_record(
         assert row["failed_total"] == 0
         assert row["recovery_s"] is None, "a run does not wait for a killed broker"
         assert row["acked_total"] > 0
+
+
+GROUPS = "workload.consumers.groups"
+RECORDS = 4_000
+VOLUME = f"""
+asks: drain
+load: 8
+workload: 1kB
+set:
+  - cluster.warm_up_max_s=0
+  - workload.topic.replication_factor=1
+  - workload.trial.volume_bytes={RECORDS * 1_000}
+  - workload.trial.measure_s=3
+cases: [{{{GROUPS}: 2}}]
+"""
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("empty_tables")
+def test_a_volume_is_written_whole_and_then_read_whole(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
+) -> None:
+    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, VOLUME), tmp_path, RecordingReporter())
+    under_way.run()
+    assert under_way.outcome(None).exit_code == 0
+    (answer,) = under_way.results
+    assert answer.settings[GROUPS] == "2"
+
+    tables = TableStore(spark, str(tmp_path / "tables"))
+    wrote, read = tables.read("trials").orderBy("trial").collect()
+    assert wrote.offered_records == wrote.acked_total == RECORDS
+    assert wrote.end_offset_growth_records == RECORDS
+    # 8 producers of 0.25 MB/s take 2 s for the volume, and write nothing afterwards.
+    assert wrote.last_acked_s == pytest.approx(2.0, abs=0.9)
+    assert (read.offered_records, read.acked_total) == (0, 0)
+    assert read.end_offset_growth_records == 0
+    assert len(read.groups) == 2
+    for group in read.groups:
+        assert (group.records_total, group.unread_records) == (RECORDS, 0)
+        assert 0 < group.last_read_s < 3
+    assert answer.value == max(group.last_read_s for group in read.groups)
+
+    again = read_sweep(tables)
+    assert (again.asks, again.unit) == ("drain", "s")
+    assert [each.value for each in again.results] == [answer.value]
+
+
+BUSY = "goal.indicators.request_handler_idle_min"
+REST = f"""
+asks: time-to-rest
+load: 8
+workload: 1kB
+set:
+  - cluster.warm_up_max_s=0
+  - workload.topic.replication_factor=1
+  - workload.trial.warmup_s=1
+  - workload.trial.measure_s=3
+cases: [{{{BUSY}: 0.9999}}]
+"""
+"""No handler is that idle under a load, so that a small one counts as an overload."""
+
+
+@pytest.mark.long
+def test_the_time_to_rest_is_measured_and_read_back(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "rest")
+    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, REST), tmp_path, RecordingReporter())
+    under_way.run()
+    assert under_way.outcome(None).exit_code == 0, under_way.results
+    (answer,) = under_way.results
+    assert answer.value is not None and 0.0 <= answer.value < 60.0
+    tables = TableStore(spark, str(tmp_path / "tables"))
+    (row,) = tables.read("trials").collect()
+    assert (row.verdict, row.recovery_s) == ("OVERLOADED", answer.value)
+    (run,) = tables.run_rows(answer.run_id)
+    assert run.measurement == "time-to-rest"
+    again = read_sweep(tables)
+    assert (again.asks, again.unit, again.kind.word) == ("time-to-rest", "s", "time to rest")
+    assert [each.value for each in again.results] == [answer.value]
+    assert again.columns[-2:] == ("low idle", "bound by")

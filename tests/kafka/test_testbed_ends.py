@@ -1,4 +1,4 @@
-"""The ends of a testbed: none leaves a process, and a failed testbed keeps its logs."""
+"""The ends of a testbed: none leaves a process, a disk or a control group; failed ones keep logs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jobs.config.link import PlantedDisk
 from jobs.setup.jars import kafka_jars
+from jobs.testbed.cleanup import inheriting_processes
+from jobs.testbed.cpu_groups import CpuGroups, cpu_groups, group_name
 from jobs.testbed.detached import down, status
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, launch, make_spec, start
 from jobs.testbed.model import Spec, State, TestbedDiskError, TestbedLostError, TestbedStartError
-from jobs.testbed.places import read_state, write_state
+from jobs.testbed.places import NodeFiles, log_dirs, read_state, write_state
+from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
 from jobs.testbed.profile import adapt, load_profile
 from tests.support.processes import becomes, processes_with
 
@@ -198,3 +202,160 @@ def test_a_start_that_takes_too_long_names_the_missing_brokers(tmp_path: Path) -
     with pytest.raises(TestbedStartError, match=r"not ready after 0 s: .* (accept|formatted)"):
         launch(spec, tmp_path)
     assert processes_with(spec.id) == []
+
+
+RATE = "1MB/s"
+LACKING = planted_disk_problem(PlantedDisk(RATE))
+WAITING_BYTES = 60_000_000
+"""Bytes that wait in memory at the end, which the disk would take a minute to write."""
+
+
+def started(root: Path) -> tuple[Testbed, Path, list[str]]:
+    """A testbed of one broker, its data folder, and the numbers of its devices."""
+    overrides: dict[str, object] = {"disk.write_rate": RATE, "disk.dirty_bytes": 0, "log_dirs": 2}
+    testbed = start("planted-disk", brokers=1, overrides=overrides, root=root)
+    data = NodeFiles(testbed.brokers[1]).data
+    devices = devices_below(testbed.folder)
+    assert len(devices) == 2 and data.is_mount()
+    for folder in log_dirs(data, 2):
+        assert (folder / "meta.properties").exists()
+    assert f"{devices[0].number} 1000000\n" in RATE_FILE.read_text()
+    assert testbed.environment["disk.write_rate"] == RATE
+    (data / "waiting").write_bytes(bytes(WAITING_BYTES))
+    return testbed, data, [each.number for each in devices]
+
+
+def require_nothing_left(testbed: Testbed, data: Path, numbers: list[str]) -> None:
+    assert devices_below(testbed.folder) == []
+    assert str(data) not in Path("/proc/self/mounts").read_text()
+    limited = [line.split()[0] for line in RATE_FILE.read_text().splitlines()]
+    assert not set(limited) & set(numbers)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
+def test_a_stop_removes_the_disks_and_does_not_wait_for_them(tmp_path: Path) -> None:
+    testbed, data, numbers = started(tmp_path)
+    began_s = time.monotonic()
+    testbed.stop()
+    assert time.monotonic() - began_s < 0.8 * WAITING_BYTES / 1e6
+    require_nothing_left(testbed, data, numbers)
+    assert not testbed.folder.exists()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
+def test_disks_left_by_a_killed_supervisor_are_removed(tmp_path: Path) -> None:
+    testbed, data, numbers = started(tmp_path)
+    os.kill(testbed.supervisor_pid, signal.SIGKILL)
+    assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+    assert len(devices_below(testbed.folder)) == 2, "no process is left to remove them"
+    testbed.stop()
+    require_nothing_left(testbed, data, numbers)
+
+
+def test_a_broker_gets_its_share_and_its_group_is_removed(tmp_path: Path) -> None:
+    groups = cpu_groups()
+    cpus = 1.0 if groups is None else 0.5
+    with start(brokers=1, overrides={"cpus": cpus}, root=tmp_path) as testbed:
+        pid = testbed.pids[1]
+        controller = testbed.pids[testbed.controller.node_id]
+        if groups is None:
+            assert len(os.sched_getaffinity(pid)) == 1
+            return
+        group = groups.folder / group_name(testbed.id, 1)
+        assert str(pid) in (group / "cgroup.procs").read_text().split()
+        assert str(controller) not in (group / "cgroup.procs").read_text().split()
+        throttled = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+        assert int(throttled["nr_throttled"]) > 0, "a starting JVM takes more than half of a core"
+    assert not group.exists()
+
+
+@pytest.mark.long
+def test_groups_left_by_a_kill_are_removed_from_another_group(tmp_path: Path) -> None:
+    """A service that starts a testbed and a shell are in different control groups."""
+    groups = cpu_groups()
+    if groups is None:
+        pytest.skip("CPU-quota cgroups cannot be created here")
+    with another_group(groups) as service:
+        if cpu_groups() is None:
+            pytest.skip("a group of a group has no quota here, as on version 2 without a delegate")
+        testbed = start(brokers=1, overrides={"cpus": 1}, root=tmp_path)
+    group = service / group_name(testbed.id, 1)
+    try:
+        assert group.exists()
+        os.kill(testbed.supervisor_pid, signal.SIGKILL)
+        assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+        assert group.exists(), "no process is left to remove it"
+    finally:
+        testbed.stop()
+    assert not group.exists()
+    # The kernel needs a moment to remove ended processes from the group.
+    assert becomes(lambda: is_removed(service), GONE_S)
+
+
+def is_removed(group: Path) -> bool:
+    with suppress(OSError):
+        group.rmdir()
+    return not group.exists()
+
+
+@contextmanager
+def another_group(groups: CpuGroups) -> Iterator[Path]:
+    """Move this process to a new group within this context."""
+    service = groups.make(f"service-of-tests-{os.getpid()}", os.cpu_count() or 1)
+    (service / "cgroup.procs").write_text(f"{os.getpid()}")
+    try:
+        yield service
+    finally:
+        (groups.folder / "cgroup.procs").write_text(f"{os.getpid()}")
+        is_removed(service)  # except for a testbed's group within it
+
+
+APPLICATION = """
+import sys, time
+from pyspark import SparkContext
+context = SparkContext(sys.argv[1], "sleeper")
+context.parallelize([1], 1).foreach(lambda _: time.sleep(600))
+"""
+
+
+@contextmanager
+def application(testbed: Testbed) -> Iterator[None]:
+    """A Spark application whose task sleeps in Python on an executor."""
+    command = [sys.executable, "-c", APPLICATION, str(testbed.state.spark_master)]
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=env,
+        start_new_session=True,
+    ) as driver:
+        try:
+            # A master, a worker, an executor, its Python daemon and the daemon's child.
+            assert becomes(lambda: len(inheriting_processes(testbed.id)) >= 5, 150)
+            yield
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ending", ["stop", "kill -9 of the supervisor"])
+def test_executors_end_with_the_testbed(tmp_path: Path, ending: str) -> None:
+    testbed = start(brokers=1, spark_workers=1, root=tmp_path)
+    try:
+        with application(testbed):
+            if ending == "stop":
+                testbed.stop()
+                assert inheriting_processes(testbed.id) == []
+            else:
+                os.kill(testbed.supervisor_pid, signal.SIGKILL)
+                assert becomes(lambda: not inheriting_processes(testbed.id), GONE_S)
+            assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+    finally:
+        testbed.stop()
+    assert not testbed.folder.exists()
+    if ending != "stop":
+        (kept,) = (tmp_path / "failed").iterdir()
+        assert list(kept.glob("spark-worker-201/work/app-*/0/stderr"))

@@ -1,4 +1,4 @@
-"""Orders to a running testbed: kills and restarts of brokers, and commands on a kept testbed."""
+"""A ready testbed, the properties that it knows, and orders: kills, restarts and commands."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ import threading
 import time
 from pathlib import Path
 
+import click.testing
+import psutil
 import pytest
 from click.testing import CliRunner
 
+from jobs.cluster.admin import KafkaAdmin
+from jobs.compare import compare
 from jobs.setup.jars import kafka_jars
+from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed import commands
 from jobs.testbed.channel import Inbox, MessageChannel, channel_pair
 from jobs.testbed.cleanup import own_record
 from jobs.testbed.detached import find
+from jobs.testbed.handle import Testbed
+from jobs.testbed.known_properties import property_names, require_known
 from jobs.testbed.launcher import make_spec, start
-from jobs.testbed.model import HOST, State, Status, TestbedStateError
+from jobs.testbed.model import CONTROLLER_ID, HOST, State, Status, TestbedStateError
 from jobs.testbed.nodes import registered_brokers
 from jobs.testbed.places import accepts, free_ports
-from jobs.testbed.profile import adapt, load_profile
+from jobs.testbed.profile import adapt, load_profile, profile_names
 from jobs.testbed.supervisor import Supervisor
+from metrics.common.errors import ConfigError
+from tests.support.exporters import Exporter
 from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together
@@ -158,3 +167,61 @@ def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
     assert messages == [{"event": "ready"}]
     assert len(attempts) == 2
     assert processes_with(spec.id) == []
+
+
+def test_a_ready_testbed_has_its_documented_state(
+    kafka_testbed: Testbed, exporters: dict[int, Exporter], admin: KafkaAdmin
+) -> None:
+    assert kafka_testbed.broker_ids == (1, 2, 3)
+    assert set(kafka_testbed.jmx_endpoints) == {1, 2, 3}
+    assert set(kafka_testbed.pids) == {CONTROLLER_ID, 1, 2, 3}
+    cluster = admin.client.describe_cluster()
+    at = {f"{each['host']}:{each['port']}" for each in cluster["brokers"]}
+    assert at == set(kafka_testbed.bootstrap_servers)
+    for broker in kafka_testbed.brokers.values():
+        assert registered_brokers(broker.port, timeout_s=5) == {1, 2, 3}
+        assert kafka_testbed.jmx_endpoints[broker.node_id] == f"{HOST}:{broker.jmx_port}"
+        assert accepts(broker.jmx_port, timeout_s=5)
+        log = (Path(broker.directory) / "server.log").read_text()
+        assert f"Kafka version: {kafka_testbed.kafka_version}" in log
+    for node in (kafka_testbed.controller, *kafka_testbed.brokers.values()):
+        listening = {
+            connection.laddr.port: connection.laddr.ip
+            for connection in psutil.Process(kafka_testbed.pids[node.node_id]).net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening.pop(node.port) == listening.pop(node.jmx_port) == HOST, node.node_id
+        if node.node_id in exporters:
+            assert listening.pop(exporters[node.node_id].port) == HOST
+        # The JVM's attach port: the JVM refuses connections from other machines.
+        assert len(listening) == 1, node.node_id
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_the_profiles_have_only_properties_of_kafka(name: str) -> None:
+    profile = load_profile(name)
+    require_known({**profile.broker, **profile.controller}, profile.kafka_version)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        DEFAULT_RELEASE,
+        pytest.param("3.9.2", marks=pytest.mark.long),
+        pytest.param("4.3.1", marks=pytest.mark.long),
+    ],
+)
+def test_the_properties_of_a_version_are_known(version: str) -> None:
+    names = property_names(version)
+    assert {"num.io.threads", "log.dirs", "ssl.keystore.location"} <= set(names)
+    assert len(names) > 200
+    require_known(load_profile("disk-bound").broker, version)
+
+
+def test_a_mistyped_property_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match=r"num\.io\.thread \(did you mean num\.io\.threads\?\)"):
+        start("default", brokers=1, overrides={"num.io.thread": 2})
+    options = ["--a", "num.io.thread=2", "--b", "num.io.threads=1", "--dry-run"]
+    done = click.testing.CliRunner().invoke(compare, options)
+    assert isinstance(done.exception, ConfigError), done.output
+    assert "num.io.threads?" in str(done.exception)

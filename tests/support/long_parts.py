@@ -21,9 +21,9 @@ from tests.support.commands import ROOT
 
 REST = "rest"
 PARTS: dict[str, tuple[str, ...]] = {
-    "spark": ("spark/", "spark", "standalone", "eight_workers", "many_tasks", "_s3", "notebooks"),
+    "spark": ("spark/", "spark", "standalone", "eight_workers", "_s3", "notebooks"),
     "makes": (
-        "releases", "other_makes", "older_", "automatic_rules", "exporters", "prometheus",
+        "other_makes", "older_", "automatic_rules", "exporters", "prometheus",
         "one_minute_rates", "sources",
     ),
     "limits": (
