@@ -40,8 +40,8 @@ from tests.bench.rows import (
 )
 from tests.bench.task import Task
 from tests.bench.variants import Variants, variants
-from tests.support.java_traffic import kafka_tools_jars
 from tests.support.fresh_topic import fresh_topic
+from tests.support.java_traffic import kafka_tools_jars
 
 PARTITIONS = 30
 PREFILL_BYTES = 800_000_000

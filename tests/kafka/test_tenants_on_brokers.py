@@ -27,8 +27,8 @@ from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
-from tests.support.java_traffic import kafka_tools_jars
 from tests.support.commands import ended
+from tests.support.java_traffic import kafka_tools_jars
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The ends of a testbed: none leaves a process, a disk or a control group; failed ones keep logs."""
+"""The ends of a testbed: none leaves a process, a disk or a control group; logs may stay."""
 
 from __future__ import annotations
 
