@@ -32,9 +32,8 @@ from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import shortcomings
 from metrics.sources.source import Endpoint, MetricsSource
-from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.exporter_pages import RULES
-from tests.support.exporters import Exporter
+from tests.support.exporters import Exporter, window_of
 from tests.support.kafka_fixtures import QUIET
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 from tests.support.page_table import ROWS, cells_of, stated_rows
@@ -172,12 +171,6 @@ def looked(sources: Mapping[str, PrometheusSource], jmx: MetricsSource) -> Looks
     return {way: Look(sample(jmx), sample(source)) for way, source in sources.items()}
 
 
-def window(before: BrokerSample, after: BrokerSample) -> BrokerWindow:
-    length_s = after.at_s - before.at_s
-    (made,) = broker_windows([before, after], [BROKER], before.at_s, after.at_s, length_s)
-    return made
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_the_table_of_the_docs_is_what_is_read_of_a_real_page(
     way: str, sources: dict[str, PrometheusSource]
@@ -231,8 +224,8 @@ def test_idle_is_that_of_jmx_whatever_the_rules(
     sent = sent_by_broker(outcome.evidence.client.counts, (BROKER,) * len(ALL_ON_IT))
     apart = {}
     for way in sources:
-        by_jmx = window(first[way].by_jmx, last[way].by_jmx).handler_idle
-        by_page = window(first[way].by_page, last[way].by_page).handler_idle
+        by_jmx = window_of(first[way].by_jmx, last[way].by_jmx).handler_idle
+        by_page = window_of(first[way].by_page, last[way].by_page).handler_idle
         assert by_jmx is not None and by_page is not None
         apart[way] = by_page - by_jmx
         log.warning(

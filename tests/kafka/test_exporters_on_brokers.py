@@ -4,7 +4,7 @@ environment in a run's tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,22 +15,20 @@ from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, load
-from jobs.config.metrics_registry import load_rules
 from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
 from metrics.judging.verdict import judge
 from metrics.sources.jmx import open_jmx
-from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
-from metrics.sources.source import Endpoint, MetricsSource, NodeInfo, controllers_of
+from metrics.sources.source import MetricsSource, NodeInfo, controllers_of
 from metrics.tables.rows import difference
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.windows.broker import BrokerWindow, broker_windows
+from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.evidence import goal
-from tests.support.exporters import Exporter
+from tests.support.exporters import Exporter, sampled, window_of
 from tests.support.small_load import WORKLOAD, offer_small_load
 
 if TYPE_CHECKING:
@@ -48,32 +46,15 @@ def scraped(
 ) -> Iterator[dict[str, MetricsSource]]:
     """Rule set → an open source of the broker with this rule set."""
     with ExitStack() as stack:
-        opened: dict[str, MetricsSource] = {}
-        for broker, exporter in exporters.items():
-            endpoint = Endpoint.parse(broker, exporter.address)
-            source = PrometheusSource([endpoint], load_rules(exporter.rules), DEADLINE_S, "4.1")
-            stack.callback(source.close)
-            source.open()
-            opened[exporter.rules] = source
-        yield opened
+        yield {
+            each.rules: stack.enter_context(each.read(broker)) for broker, each in exporters.items()
+        }
 
 
 @pytest.fixture(scope="module")
 def opened(kafka_for_all: Testbed) -> Iterator[OpenCluster]:
     with connect(kafka_for_all.bootstrap_servers) as admin:
         yield OpenCluster(admin, admin.describe_cluster())
-
-
-def sampled(sources: Iterable[MetricsSource]) -> dict[int, BrokerSample]:
-    found = [each for source in sources for each in source.sample_all()]
-    assert [each.error for each in found] == [None] * len(found)
-    return {each.broker_id: each for each in found}
-
-
-def window(before: BrokerSample, after: BrokerSample) -> BrokerWindow:
-    length_s = after.at_s - before.at_s
-    (made,) = broker_windows([before, after], [before.broker_id], before.at_s, after.at_s, length_s)
-    return made
 
 
 @dataclass(frozen=True)
@@ -107,9 +88,9 @@ def seen(
     ):
         assert admin.name == "client-only"
         ways = ([jmx], list(scraped.values()), [admin])
-        before = [sampled(each) for each in ways]
+        before = [sampled(*each) for each in ways]
         client = offer_small_load(spark_for_all, kafka_for_all)
-        after = [sampled(each) for each in ways]
+        after = [sampled(*each) for each in ways]
         by_jmx, by_exporters, by_admin = zip(before, after, strict=True)
         return Seen(client, by_jmx, by_exporters, by_admin, admin.nodes)
 
@@ -127,7 +108,7 @@ def test_exporters_and_jmx_see_the_same_windows(
             assert by_exporter == by_jmx, name
             assert by_jmx > 0 or name == "isr_shrinks", name
         both = [
-            window(before[broker], after[broker]) for before, after in (seen.jmx, seen.exporters)
+            window_of(before[broker], after[broker]) for before, after in (seen.jmx, seen.exporters)
         ]
         # A wait of up to 0.3 s counts on either side of each edge, and a scrape reads its beans for
         # up to a second.
@@ -174,10 +155,8 @@ def test_series_that_are_found_on_a_page_are_those_of_the_rule_set(
     kafka_testbed: Testbed,
 ) -> None:
     for broker, exporter in exporters.items():
-        endpoint = Endpoint.parse(broker, exporter.address)
-        with closing(PrometheusSource([endpoint], None, DEADLINE_S, "4.1")) as found:
-            found.open()
-            by_page, by_rules = sampled([found])[broker], sampled([scraped[exporter.rules]])[broker]
+        with exporter.read(broker, has_rules=False) as found:
+            by_page, by_rules = sampled(found)[broker], sampled(scraped[exporter.rules])[broker]
         node, known = found.nodes[broker], scraped[exporter.rules].nodes[broker]
         assert (node.refused, node.roles, node.lacks) == ((), known.roles, known.lacks)
         assert set(by_page.values) == set(by_rules.values)
@@ -191,7 +170,7 @@ def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
     assert is_blind(seen.admin_nodes)
     assert shortcomings(seen.admin_nodes, 60.0) == (CLIENT_ONLY,)
     before, after = seen.admin
-    windows = tuple(window(before[broker], after[broker]) for broker in kafka_testbed.broker_ids)
+    windows = tuple(window_of(before[broker], after[broker]) for broker in kafka_testbed.broker_ids)
     assert [each.under_replicated_max for each in windows] == [0.0, 0.0, 0.0]
     found = Evidence(seen.client, windows)
     needs_metrics = judge(found, THRESHOLDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.places import free_ports
 from metrics.planning.planted import HandlerTime
-from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import Endpoint
 from metrics.windows.broker import broker_window
 from tests.support.commands import RunningCommand
 from tests.support.exporter_pages import RULES
@@ -67,9 +64,7 @@ def under_load(testbed: Testbed, spark_for_all: SparkSession) -> Iterator[Loaded
 def test_windows_of_whole_ticks_are_those_of_counts(
     share: float, exporter: Exporter, under_load: LoadedBrokers
 ) -> None:
-    endpoint = Endpoint.parse(BROKER, exporter.address)
-    with closing(PrometheusSource([endpoint], None, 20.0, "4.1")) as source:
-        source.open()
+    with exporter.read(BROKER, has_rules=False) as source:
         node = source.nodes[BROKER]
         assert {"handler_idle_ns", "bytes_in", "messages_in", "isr_shrinks"} <= {*node.rates}
         with under_load.topic(ON_IT, {}) as topic, Sampler(source, INTERVAL_S) as sampler:

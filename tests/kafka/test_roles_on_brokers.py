@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,23 +17,21 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.config.metrics_registry import load_rules
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.places import free_ports
 from metrics.judging.verdict import judge
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, Role, parse_version
 from metrics.sources.jmx import open_jmx
-from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import shortcomings
-from metrics.sources.source import Endpoint, MetricsSource, brokers_of
+from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.bare_jvm import bare_jvm
 from tests.support.evidence import evidence, goal
-from tests.support.exporters import RULES, Exporter
+from tests.support.exporters import RULES, Exporter, sampled, window_of
 
 CASES = [
     ("2.8.2", "zookeeper"),
@@ -98,17 +96,11 @@ def jvm() -> Iterator[Any]:
         yield view
 
 
-def sampled(source: MetricsSource) -> list[BrokerSample]:
-    samples = source.sample_all()
-    assert [each.error for each in samples] == [None] * len(samples)
-    return samples
-
-
 def watched(source: MetricsSource) -> tuple[list[BrokerSample], tuple[BrokerWindow, ...]]:
     """Samples of idle brokers, and the windows between them."""
-    samples = sampled(source)
+    samples = [*sampled(source).values()]
     time.sleep(REST_S)
-    samples += sampled(source)
+    samples += sampled(source).values()
     edges = min(s.at_s for s in samples), max(s.at_s for s in samples)
     return samples, broker_windows(samples, brokers_of(source), *edges, REST_S)
 
@@ -165,31 +157,9 @@ Looks = tuple[dict[int, BrokerSample], dict[int, BrokerSample]]
 """Samples by broker id, before and after the records."""
 
 
-def open_exporters(settled: Settled, stack: ExitStack) -> dict[int, MetricsSource]:
-    """Open a source for each broker's exporter."""
-    found: dict[int, MetricsSource] = {}
-    for broker, exporter in settled.exporters.items():
-        endpoint = Endpoint.parse(broker, exporter.address)
-        source = PrometheusSource([endpoint], load_rules(exporter.rules), DEADLINE_S)
-        found[broker] = stack.enter_context(closing(source))
-        source.open()
-    return found
-
-
-def look(sources: Iterable[MetricsSource]) -> dict[int, BrokerSample]:
-    return {each.broker_id: each for source in sources for each in sampled(source)}
-
-
 def growth(looks: Looks, broker: int) -> dict[str, float]:
     before, after = (each[broker].values for each in looks)
     return {name: after[name] - before[name] for name in COUNTED}
-
-
-def window(looks: Looks, broker: int) -> BrokerWindow:
-    both = [each[broker] for each in looks]
-    begin_s, end_s = (each.at_s for each in both)
-    (made,) = broker_windows(both, [broker], begin_s, end_s, end_s - begin_s)
-    return made
 
 
 @pytest.mark.long
@@ -197,13 +167,16 @@ def test_exporters_read_what_jmx_reads(settled: Settled, jvm: Any) -> None:
     servers, is_combined = settled.testbed.bootstrap_servers, settled.is_combined
     with ExitStack() as stack:
         jmx = stack.enter_context(closing(open_jmx(settled.testbed.jmx_endpoints, jvm, DEADLINE_S)))
-        scraped = open_exporters(settled, stack)
+        scraped = {
+            broker: stack.enter_context(each.read(broker, DEADLINE_S, version="unknown"))
+            for broker, each in settled.exporters.items()
+        }
         topics = Topics(stack.enter_context(connect(servers)), f"roles-{uuid.uuid4().hex[:8]}")
         topic = topics.create(load_workload("demo").pattern(1_000))
-        before = look([jmx]), look(scraped.values())
+        before = sampled(jmx), sampled(*scraped.values())
         send_records(servers, topic)
         time.sleep(REST_S)
-        after = look([jmx]), look(scraped.values())
+        after = sampled(jmx), sampled(*scraped.values())
         topics.delete(topics.made)
     by_jmx, by_exporters = zip(before, after, strict=True)
     assert sum(growth(by_jmx, broker)["messages_in"] for broker in scraped) == RECORDS
@@ -216,7 +189,9 @@ def test_exporters_read_what_jmx_reads(settled: Settled, jvm: Any) -> None:
         assert (node.controller_share is not None) == is_combined
         assert "network_wait_ns" not in node.lacks
         assert exporter.rules != "msk" or node.lacks == ()
-        expected, found = window(by_jmx, broker), window(by_exporters, broker)
+        expected, found = (
+            window_of(before[broker], after[broker]) for before, after in (by_jmx, by_exporters)
+        )
         print(  # noqa: T201 - the figures of this release
             f"\n{settled.version} {settled.metadata} {exporter.rules}: by the exporter and by JMX "
             f"idle {found.handler_idle} {expected.handler_idle}, "

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.config import load_workload
-from jobs.config.metrics_registry import load_rules
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Thresholds
@@ -26,10 +25,9 @@ from metrics.sources.beans import (
     readings_of,
 )
 from metrics.sources.jmx import open_jmx
-from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import Endpoint, MetricsSource, brokers_of, controllers_of
+from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows
@@ -230,13 +228,11 @@ def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
             "driver-jvm": open_jmx(kafka_testbed.jmx_endpoints, spark._jvm, 10.0),
             "jmxquery": open_jmx(kafka_testbed.jmx_endpoints, None, 10.0),
         }
-        for broker, exporter in exporters.items():
-            endpoint = Endpoint.parse(broker, exporter.address)
-            source = PrometheusSource([endpoint], load_rules(exporter.rules), 10.0, "4.1")
-            source.open()
-            opened[f"prometheus of {broker}"] = source
         for each in opened.values():
             stack.enter_context(closing(each))
+        for broker, exporter in exporters.items():
+            source = stack.enter_context(exporter.read(broker, 10.0))
+            opened[f"prometheus of {broker}"] = source
         samplers = {
             name: stack.enter_context(Sampler(each, INTERVAL_S)) for name, each in opened.items()
         }
