@@ -53,7 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BySharing
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each test the marker of its folder, and sort the tests.
 
-    Long tests run where the command names nothing else: `pytest tests/e2e/test_long_loads.py`.
+    Long tests run where the command names nothing else: `pytest tests/e2e/test_spark_fails.py`.
 
     In one process the cheap folders run first. In several processes the tests that share brokers
     run first, as they keep two processes for long; then come the expensive folders, and the cheap

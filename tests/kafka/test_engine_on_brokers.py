@@ -1,15 +1,23 @@
-"""The engine on real brokers: the log has each acknowledged record and no others."""
+"""The engine on real brokers: the log has each acknowledged record and no others, whole."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from itertools import product
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
+from kafka.record.default_records import DefaultRecordBatch
 
+from jobs.engine.batches.pool import CODECS, BatchPool
 from jobs.testbed.handle import Testbed
+from metrics.traffic.clients import ProducerPattern
+from metrics.traffic.payload import Payload
 from metrics.trial.client import ClientWindow
 from tests.support.engine_bench import Bench, benches_at_once
+from tests.support.patterns import producer_pattern
 from tests.support.processes import becomes
 
 ACKS, MESSAGE_BYTES = ("1", "all"), (1, 100, 10_000)
@@ -132,3 +140,75 @@ def test_an_unreachable_broker_is_a_row_without_an_exception(bench: Bench) -> No
     bench.brokers = dict.fromkeys(bench.brokers, ("127.0.0.1", 1))
     with pytest.raises(AssertionError, match=r"broker \d at 127.0.0.1:1"):
         bench.run()
+
+
+PAYLOAD = Payload(
+    "mixed",
+    compressibility=0.5,
+    sizes="uniform",
+    size_spread=0.8,
+    key_bytes=8,
+    key_count=50,
+    headers=1,
+    header_bytes=5,
+)
+FIELDS: dict[str, Any] = {
+    "message_bytes": 400,
+    "rate_records_per_s": 2_000.0,
+    "payload": PAYLOAD,
+    "acks": "all",
+}
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """The result of a trial: its account, partition → end offset, and the records."""
+
+    client: ClientWindow
+    ends: dict[int, int]
+    records: list[Any]
+
+
+@pytest.fixture(scope="module")
+def read_back(kafka_for_all: Testbed) -> dict[str, ReadBack]:
+    """Codec → the result of a trial with it."""
+
+    def write(bench: Bench, codec: str) -> ReadBack:
+        client = bench.run(producers=2, measure_s=2.0, compression=codec, **FIELDS)
+        return ReadBack(client, bench.end_offsets(), bench.read_back())
+
+    return benches_at_once(kafka_for_all, list(CODECS), write)
+
+
+def _pool_values(pattern: ProducerPattern) -> set[bytes]:
+    pool, values = BatchPool(pattern), set()
+    for section in pool.sections:
+        header, body = pool.take(section, section.full_records, 0)
+        values |= {record.value for record in DefaultRecordBatch(header + bytes(body))}
+    return values
+
+
+@pytest.mark.together
+@pytest.mark.parametrize("compression", CODECS)
+def test_a_consumer_reads_back_what_was_sent(
+    read_back: dict[str, ReadBack], compression: str
+) -> None:
+    client, records = read_back[compression].client, read_back[compression].records
+    assert client.counts.failed_total == 0
+    assert client.counts.acked_total == sum(read_back[compression].ends.values()) > 100
+    assert (client.counts.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)
+    assert len(records) == client.counts.acked_total
+    sent = _pool_values(producer_pattern(pool_bytes=200_000, compression=compression, **FIELDS))
+    assert {record.value for record in records} <= sent
+    assert {len(record.key) for record in records} == {8}
+    assert {len(value) for record in records for _, value in record.headers} == {5}
+    sizes = [len(r.key) + len(r.value) for r in records]
+    of_some = stdev(sizes) / math.sqrt(client.counts.acked_records)  # the window holds some of them
+    assert client.counts.acked_bytes / client.counts.acked_records == pytest.approx(
+        mean(sizes), abs=6 * of_some
+    )
+    offsets = {
+        p: sorted(r.offset for r in records if r.partition == p)
+        for p in read_back[compression].ends
+    }
+    assert all(found == list(range(len(found))) for found in offsets.values())

@@ -32,7 +32,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "faults": (
         "killed", "harm", "fails", "unreachable", "invalid", "loses", "kerberos", "security",
-        "secrets", "ends", "roles", "disk", "quota", "racks", "long_loads", "tenants", "guards",
+        "secrets", "ends", "roles", "disk", "quota", "racks", "tenants", "guards",
         "lag", "lock", "whole_files", "cron",
     ),
     "fidelity": (
