@@ -5,12 +5,23 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 
 from tests.bench.task import Task, say
 
 _SAY_BYTES = 16_777_216
 _FETCH_BYTES = 1_048_576
 _MESSAGES = 10_000
+
+
+def _read(task: Task, poll: Callable[[], int]) -> None:
+    """Poll bytes until the end of the task, and report them now and then."""
+    ends_s, read, reported = time.monotonic() + task.seconds_max, 0, 0
+    while read < task.bytes_max and time.monotonic() < ends_s:
+        read += poll()
+        if read - reported >= _SAY_BYTES:
+            say(read)
+            reported = read
 
 
 def librdkafka(task: Task) -> None:
@@ -32,12 +43,7 @@ def librdkafka(task: Task) -> None:
         }
     )
     consumer.subscribe([task.topic])
-    ends_s, read, reported = time.monotonic() + task.seconds_max, 0, 0
-    while read < task.bytes_max and time.monotonic() < ends_s:
-        read += sum(map(len, consumer.consume(_MESSAGES, 0.1)))
-        if read - reported >= _SAY_BYTES:
-            say(read)
-            reported = read
+    _read(task, lambda: sum(map(len, consumer.consume(_MESSAGES, 0.1))))
     consumer.close()
 
 
@@ -55,13 +61,12 @@ def kafka_python(task: Task) -> None:
         max_poll_records=_MESSAGES,
         **task.connection,
     )
-    ends_s, read, reported = time.monotonic() + task.seconds_max, 0, 0
-    while read < task.bytes_max and time.monotonic() < ends_s:
+
+    def poll() -> int:
         polled = consumer.poll(timeout_ms=100)
-        read += sum(len(record.value) for records in polled.values() for record in records)
-        if read - reported >= _SAY_BYTES:
-            say(read)
-            reported = read
+        return sum(len(record.value) for records in polled.values() for record in records)
+
+    _read(task, poll)
     consumer.close()
 
 

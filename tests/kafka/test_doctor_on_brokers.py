@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kafka.admin import (
-    ACL,
     ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
     ResourceType,
 )
 
 from jobs.checks.finding import Finding, Severity
-from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.config import load
 from jobs.config.source import parse_map, yaml_text
@@ -33,6 +28,7 @@ from jobs.testbed.places import free_ports
 from jobs.trials.context import Session
 from jobs.trials.control_server import control_of
 from metrics.common.errors import ConfigError
+from tests.support.acls import GUARDED, grant
 from tests.support.commands import finished
 from tests.support.engine_bench import bench_on
 
@@ -118,8 +114,6 @@ def test_each_problem_is_reported_and_the_other_checks_continue(cluster_file: Pa
 
 @pytest.mark.long
 def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Path) -> None:
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    overrides = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
     everything = (
         "workload.topic.replication_factor=1",
         "workload.consumers.groups=1",
@@ -128,7 +122,7 @@ def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Pat
         "workload.producer.transaction_duration_ms=1000",
     )
     with (
-        start("secured", brokers=1, overrides=overrides, name="acls") as testbed,
+        start("secured", brokers=1, overrides=GUARDED, name="acls") as testbed,
         connect([f"127.0.0.1:{testbed.brokers[1].port}"]) as superuser,
     ):
         file = written(testbed, tmp_path)
@@ -174,13 +168,3 @@ def refused(cluster_file: Path, folder: Path) -> str:
     text = finished("find-limit", *options, folder=folder, deadline_s=60.0, code=2)
     assert "starting Spark" not in text
     return text
-
-
-def grant(superuser: KafkaAdmin, resource: ResourceType, operation: ACLOperation) -> None:
-    pattern = (
-        ResourcePattern(resource, "kafka-cluster")
-        if resource is ResourceType.CLUSTER
-        else ResourcePattern(resource, "redline-", ACLResourcePatternType.PREFIXED)
-    )
-    allowed = ACL("User:redline", "*", operation, ACLPermissionType.ALLOW, pattern)
-    superuser.client.create_acls([allowed])

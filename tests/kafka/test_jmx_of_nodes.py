@@ -52,36 +52,26 @@ def test_a_hanging_node_is_missed_and_does_not_delay_the_others(jvm: Any) -> Non
             assert_recovers(source)
 
 
-def test_a_restarted_node_is_sampled_again(jvm: Any) -> None:
+def test_a_restarted_node_is_sampled_again_and_another_at_its_address_is_not(jvm: Any) -> None:
     port = free_port()
-    with JmxNode(1, port) as node:
-        source = open_jmx({1: node.address}, jvm, DEADLINE_S)
-        with closing(source):
-            assert source.sample_all()[0].error is None
-            node.kill()
-            (dead,) = source.sample_all()
-            assert dead.error is not None
-            with JmxNode(1, port):
-                back = assert_recovers(source)
-                assert back.values["leader_partitions"] == 10
-
-
-def test_another_node_at_the_same_address_is_no_sample(jvm: Any) -> None:
-    port = free_port()
-    with JmxNode(1, port) as node:
-        source = open_jmx({1: node.address}, jvm, 10.0)
-        with closing(source):
-            assert source.sample_all()[0].error is None
-            node.kill()
+    with JmxNode(1, port) as node, closing(open_jmx({1: node.address}, jvm, DEADLINE_S)) as source:
+        assert source.sample_all()[0].error is None
+        node.kill()
+        assert source.sample_all()[0].error is not None
+        with JmxNode(1, port) as again:
+            assert assert_recovers(source).values["leader_partitions"] == 10
+            again.kill()
             assert source.sample_all()[0].error is not None
-            with JmxNode(2, port):
-                (other,) = source.sample_all()
+        with JmxNode(2, port):
+            (other,) = source.sample_all()
     assert other.values == {}
     assert other.error is not None
     assert "leads to node 2, and the first one led to node 1" in other.error
 
 
-def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on(jvm: Any) -> None:
+def test_beans_that_are_registered_at_their_first_use_are_read_from_then_on(jvm: Any) -> None:
+    bean = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Produce,error="
+    errors = ("NONE", "MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS")
     with (
         JmxNode(1, free_port()) as node,
         closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
@@ -89,18 +79,9 @@ def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on(jvm: An
         assert "log_flush_ms_count" not in source.sample_all()[0].values
         node.add_meter("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs")
         (sample,) = source.sample_all()
-    assert sample.values["log_flush_ms_count"] > 0
-    assert sample.values["leader_partitions"] == 10
-
-
-def test_an_error_that_is_registered_beside_others_is_read_from_then_on(jvm: Any) -> None:
-    bean = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Produce,error="
-    errors = ("NONE", "MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS")
-    with (
-        JmxNode(1, free_port()) as node,
-        closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
-    ):
-        for number, error in enumerate(errors, 1):
+        assert sample.values["log_flush_ms_count"] > 0
+        assert sample.values["leader_partitions"] == 10
+        for number, error in enumerate(errors, 1):  # errors stand beside each other
             node.add_meter(f"{bean}{error}")
             (sample,) = source.sample_all()
             shown = {each for each in sample.values if each.startswith("produce_errors")}

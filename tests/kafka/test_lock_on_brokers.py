@@ -13,24 +13,20 @@ from pathlib import Path
 
 import pytest
 from kafka.admin import (
-    ACL,
     ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
     ResourceType,
 )
 from kafka.errors import InconsistentGroupProtocolError, KafkaError
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest
 
-from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import admin_client, connect
 from jobs.cluster.lock import ClusterLock, LockGroup, RunLocks, holder_of, holder_text, lock_group
 from jobs.cluster.opening import OpenCluster
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.common.errors import ConfigError, TryLaterError
+from tests.support.acls import GUARDED, grant
 from tests.support.commands import RunningCommand, document_in, finished
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
@@ -256,11 +252,7 @@ def test_a_run_that_loses_the_lock_to_another_ends_and_its_trial_is_invalid(
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Testbed]:
     """One broker behind TLS and a login, with ACLs, which delays the first member of a group."""
-    overrides = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "group.initial.rebalance.delay.ms": str(int(DELAY_S * 1000)),
-    }
+    overrides = GUARDED | {"group.initial.rebalance.delay.ms": str(int(DELAY_S * 1000))}
     with start("secured", brokers=1, overrides=overrides, name="lock") as testbed:
         yield testbed
 
@@ -280,7 +272,7 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
         opened = OpenCluster(admin, admin.describe_cluster(), security=security)
         with pytest.raises(ConfigError, match=r"ACL Read on groups .* prefix redline-.* --no-lock"):
             RunLocks("denied").take(opened, heard.append, stack)
-        grant_groups(superuser)
+        grant(superuser, ResourceType.GROUP, ACLOperation.READ)
 
         began_s = time.monotonic()
         lock = RunLocks("holder").take(opened, heard.append, stack)
@@ -296,10 +288,3 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
             RunLocks("second").take(opened, pytest.fail, stack).require()
         assert member_ids(guarded) == members, "it is the same membership"
         assert (lock.lost, heard) == (None, [])
-
-
-def grant_groups(superuser: KafkaAdmin) -> None:
-    """Grant Read on groups, with the prefix in docs/doctor.md."""
-    groups = ResourcePattern(ResourceType.GROUP, "redline-", ACLResourcePatternType.PREFIXED)
-    allowed = ACL("User:redline", "*", ACLOperation.READ, ACLPermissionType.ALLOW, groups)
-    superuser.client.create_acls([allowed])

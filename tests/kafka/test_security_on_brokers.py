@@ -243,13 +243,10 @@ def test_a_producer_that_is_refused_names_the_broker_in_its_row(secured: Testbed
             bench.run()
 
 
-def test_the_message_names_an_untrusted_certificate(secured: Testbed) -> None:
+def test_missing_certificates_are_named(secured: Testbed) -> None:
     options = secured.client_security().client_kwargs()
     del options["ssl_cafile"]
     assert "its certificate is not trusted" in refusal(address(secured, "SASL_SSL"), options)
-
-
-def test_a_client_without_its_certificate_is_refused_with_the_reason(secured: Testbed) -> None:
     options = secured.client_security("SSL").client_kwargs()
     del options["ssl_certfile"], options["ssl_keyfile"]
     assert "it requires a client's certificate" in refusal(address(secured, "SSL"), options)

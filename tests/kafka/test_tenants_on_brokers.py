@@ -27,6 +27,7 @@ from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
+from tests.support.acls import GUARDED
 from tests.support.commands import ended
 from tests.support.java_traffic import kafka_tools_jars
 
@@ -34,7 +35,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 log = logging.getLogger(__name__)
 
 DOCS = Path(__file__).parents[2] / "docs"
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SHORT = (
     "--workload", "demo", "--yes",
     "--set=workload.message_bytes=[1000]", "--set=workload.trial.measure_s=4",
@@ -48,8 +48,8 @@ SHORT = (
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Testbed]:
     """Two brokers with ACLs, behind TLS and a login; the plain listener is the owner's."""
-    overrides = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
-    with start("secured", brokers=2, overrides=overrides, name="tenants") as testbed:
+
+    with start("secured", brokers=2, overrides=GUARDED, name="tenants") as testbed:
         yield testbed
 
 
