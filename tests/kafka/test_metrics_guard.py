@@ -130,8 +130,9 @@ def test_a_certificate_for_another_host_or_an_expired_one_is_refused_with_its_re
         assert "jmx.check_hostname: false" in message
         assert leaders(node, jvm, replace(authorities.access, check_hostname=False)) == MEANT
     now = datetime.now(timezone.utc)
-    old = {"not_before": now - timedelta(days=10), "not_after": now - timedelta(days=5)}
-    with authorities.node(authorities.own.issue_cert(HERE, **old)) as node:
+    begun, ended = now - timedelta(days=10), now - timedelta(days=5)
+    leaf = authorities.own.issue_cert(HERE, not_before=begun, not_after=ended)
+    with authorities.node(leaf) as node:
         assert "a certificate that is not valid now" in refusal(node, jvm, authorities.access)
 
 
