@@ -27,6 +27,7 @@ from jobs.console.events import (
 )
 from metrics.common.errors import ConfigError
 from metrics.trial.trial import Trial
+from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 
 _MB = 1e6
@@ -105,9 +106,13 @@ class LiveMetrics:
         elif isinstance(event, PhaseStarted):
             self._only("redline_phase_info", event.text)
         elif isinstance(event, TrialStarted):
-            self._started(event)
+            self._gauges["redline_phase_info"].clear()
+            self._set("redline_trial_number", event.number)
+            self._set("redline_message_bytes", event.pattern.message_bytes)
+            self._only("redline_load", event.pattern.axis, value=event.pattern.on_axis)
+            self._set("redline_offered_bytes_per_second", event.pattern.mb_per_s * _MB)
         elif isinstance(event, TrialProgress):
-            self._progressed(event)
+            self._measured(event.achieved_mb_per_s, event.busiest)
         elif isinstance(event, TrialFinished):
             self._finished(event)
         elif isinstance(event, PointFinished):
@@ -122,29 +127,18 @@ class LiveMetrics:
         self._server.shutdown()
         self._server.server_close()
 
-    def _started(self, event: TrialStarted) -> None:
-        self._gauges["redline_phase_info"].clear()
-        self._set("redline_trial_number", event.number)
-        self._set("redline_message_bytes", event.pattern.message_bytes)
-        self._only("redline_load", event.pattern.axis, value=event.pattern.on_axis)
-        self._set("redline_offered_bytes_per_second", event.pattern.mb_per_s * _MB)
-
-    def _progressed(self, event: TrialProgress) -> None:
-        if event.achieved_mb_per_s is not None:
-            self._set("redline_achieved_bytes_per_second", event.achieved_mb_per_s * _MB)
-        busiest = event.busiest
+    def _measured(self, achieved_mb_per_s: float | None, busiest: BrokerWindow | None) -> None:
+        if achieved_mb_per_s is not None:
+            self._set("redline_achieved_bytes_per_second", achieved_mb_per_s * _MB)
         if busiest is not None and busiest.handler_idle is not None:
-            self._idle(busiest.broker_id, busiest.handler_idle)
+            name, broker = "redline_request_handler_idle_ratio", str(busiest.broker_id)
+            self._only(name, broker, value=busiest.handler_idle)
 
     def _finished(self, event: TrialFinished) -> None:
         trial: Trial = event.trial
         evidence = trial.evidence
         self._trials.labels(trial.verdict.value).inc()
-        if (achieved := evidence.client.achieved_mb_per_s) is not None:
-            self._set("redline_achieved_bytes_per_second", achieved * _MB)
-        busiest = evidence.busiest_broker
-        if busiest is not None and busiest.handler_idle is not None:
-            self._idle(busiest.broker_id, busiest.handler_idle)
+        self._measured(evidence.client.achieved_mb_per_s, evidence.busiest_broker)
         if evidence.isr_changed_share is not None:
             self._set("redline_isr_changed_ratio", evidence.isr_changed_share)
         latency = evidence.client.latency
@@ -169,9 +163,6 @@ class LiveMetrics:
             if mb_per_s is not None:
                 gauge = self._gauges[name].labels(str(boundary.message_bytes), boundary.goal)
                 gauge.set(mb_per_s * _MB)
-
-    def _idle(self, broker_id: int, idle: float) -> None:
-        self._only("redline_request_handler_idle_ratio", str(broker_id), value=idle)
 
     def _set(self, name: str, value: float) -> None:
         self._gauges[name].set(value)
