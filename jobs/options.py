@@ -44,14 +44,27 @@ def duration_s(text: str) -> float:
     return float(seconds)
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A value that is read from a text; a ValueError is shown as a wrong use of the option."""
+
+    def read(self, value: Any) -> Any:
+        """The value of the option."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value of the option; fails for a text that is none."""
+        try:
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Duration(Parsed):
     """A duration: a number of seconds, or a time with its unit such as 8h."""
 
     name = "time"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, value: Any) -> float:
         """The duration [s]; fails for a value that is no time, or not finite."""
         text = str(value).strip()
         try:
@@ -59,26 +72,22 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic in old
         except ValueError:
             return duration_s(text)
         if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is no finite time above 0.", param, ctx)
+            raise ValueError(f"{value!r} is no finite time above 0.")
         return seconds
 
 
-class Rate(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class Rate(Parsed):
     """A rate of all producers together: a payload such as 200 MB/s, or messages such as 50k/s."""
 
     name = "rate"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> OfferedRate:
+    def read(self, value: Any) -> OfferedRate:
         """The rate; fails for a value without the unit of a rate."""
         rate = offered_rate(str(value))
         if rate is None:
-            self.fail(
+            raise ValueError(
                 f"{value!r} is no rate; expected a payload such as 200MB/s (MB is 10^6 bytes), or "
-                "messages such as 50000/s or '50k msg/s'.",
-                param,
-                ctx,
+                "messages such as 50000/s or '50k msg/s'."
             )
         return rate
 
@@ -152,19 +161,17 @@ def _name_of(param: click.Parameter | None) -> str:
     return "FILE" if param is None else param.human_readable_name
 
 
-class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class RunId(Parsed):
     """The id of a run, a sweep or a comparison; it names the folder and the rows."""
 
     name = "id"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def read(self, value: Any) -> str:
         """The id; fails for a value that could be a path or part of a query."""
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}", str(value)) is None:
-            self.fail(
+            raise ValueError(
                 f"{value!r} is no id of a run; expected letters, digits, dots, dashes and "
-                "underscores, such as 20261122-210000-ab12.",
-                param,
-                ctx,
+                "underscores, such as 20261122-210000-ab12."
             )
         return str(value)
 
@@ -181,25 +188,23 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
 class RunPlace(RunId):
     """The id of a run in --out, or the path of its folder."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def read(self, value: Any) -> str:
         """The value itself; fails when it is neither an id nor a path."""
-        return str(value) if "/" in str(value) else super().convert(value, param, ctx)
+        return str(value) if "/" in str(value) else super().read(value)
 
 
-class Tables(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class Tables(Parsed):
     """The place of the Delta tables: a path that Spark reads, with a slash, or a schema's name."""
 
     name = "tables"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def read(self, value: Any) -> str:
         """The value itself; fails for a name that could mean a local folder or a schema."""
         name = str(value)
         if "/" not in name and "." not in name and Path(name).is_dir():
-            self.fail(
+            raise ValueError(
                 f"{name!r} is a folder here, and a name without a slash means a schema; write "
-                f"./{name} for the folder, or spark_catalog.{name} for the schema.",
-                param,
-                ctx,
+                f"./{name} for the folder, or spark_catalog.{name} for the schema."
             )
         return name
 
@@ -259,40 +264,34 @@ _YES = click.option(
 )
 
 
-class TimeOfDay(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class TimeOfDay(Parsed):
     """The next moment at which it is 06:00, or a date with a time, on the driver's clock."""
 
     name = "time"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, value: Any) -> float:
         """The moment [s since the epoch]; fails for another text, or a moment that has passed."""
         if isinstance(value, float):
             return value
         try:
             return next_time(str(value), time.time())
         except ValueError as error:
-            self.fail(
+            raise ValueError(
                 f"{value!r} is no time ahead ({error}); expected a time of day such as 06:00, or "
-                "a date with a time such as 2026-11-27T06:00.",
-                param,
-                ctx,
-            )
+                "a date with a time such as 2026-11-27T06:00."
+            ) from None
 
 
-class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class ListenAddress(Parsed):
     """A port of this machine, alone or after a host: 9464 or 0.0.0.0:9464."""
 
     name = "port"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
+    def read(self, value: Any) -> tuple[str, int]:
         """Host and port; fails for a value that is no port."""
         host, _, port = str(value).rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
-            self.fail(f"{value!r} is no port; expected one such as 9464 or 0.0.0.0:9464.")
+            raise ValueError(f"{value!r} is no port; expected one such as 9464 or 0.0.0.0:9464.")
         return host or "127.0.0.1", int(port)
 
 

@@ -29,111 +29,52 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 
 @click.command("plan")
-@click.option(
-    "--run",
-    "run_id",
-    metavar="RUN_ID|DIR",
-    type=RunPlace(),
-    help="A finished run of --out, or its folder, whose limits to plan with.",
-)
-@click.option(
-    "--limit",
-    "limit_mb_per_s",
-    type=Amount(min=0, min_open=True),
-    metavar="MB/S",
-    help="A known limit per broker, instead of --run.",
-)
-@click.option(
-    "--sweep",
-    "sweep_id",
-    metavar="SWEEP_ID|DIR",
-    type=RunPlace(),
-    help="A sweep of --out, or its folder; the answer is the smallest set-up that suffices.",
-)
-@click.option("--goal", metavar="NAME", help="The goal to plan by, where the run has several.")
-@click.option(
-    "--mb-per-s",
-    type=Amount(min=0, min_open=True),
-    help="Today's payload from producers, all brokers together.",
-)
-@click.option(
-    "--gb-per-day",
-    type=Amount(min=0, min_open=True),
-    help="The same as payload per day, in 10⁹ bytes, evenly over the day.",
-)
-@click.option(
-    "--scale",
-    type=Amount(min=0, min_open=True),
-    metavar="TIMES",
-    help="Today's payload of a run with a mix instead: how many times the mix of its workload.",
-)
-@click.option(
-    "--message-bytes",
-    type=Count(1, MESSAGE_BYTES_MAX),
-    help="Size of a message; omit it for a mix.",
-)
-@click.option(
-    "--replication-factor",
-    type=Count(1, COUNT_MAX),
-    show_default="3, or those of the mix",
-    help="Replicas of a partition.",
-)
-@click.option(
-    "--consumer-groups",
-    type=Count(0, COUNT_MAX),
-    show_default="1, or those of the mix",
-    help="Consumer groups that each read everything.",
-)
-@click.option(
-    "--growth",
-    type=Amount(min=0),
-    default=0.0,
-    show_default=True,
-    help="Growth of the payload until the next purchase of brokers; 0.5 is growth by half.",
-)
-@click.option(
-    "--offline",
-    type=Amount(0, 1, max_open=True),
-    default=0.0,
-    show_default=True,
-    help="Share of the brokers that may be offline, rounded up to whole brokers; 0.2 is a fifth.",
-)
-@click.option(
-    "--headroom",
-    type=Amount(0, 1, max_open=True),
-    default=0.0,
-    show_default=True,
-    help="Share of each broker's limit to keep free.",
-)
-@click.option(
-    "--link-mbit-per-s",
-    type=Amount(min=0, min_open=True),
-    help="Speed of a broker's network interface, to check whether it binds first.",
-)
-@click.option(
-    "--retention-hours",
-    type=Amount(min=0, min_open=True),
-    metavar="H",
-    help="Time for which records stay, to check whether storage binds first; with --disk-gb.",
-)
-@click.option(
-    "--disk-gb",
-    type=Amount(min=0, min_open=True),
-    metavar="GB",
-    help="Room of a broker's disks for records, in 10⁹ bytes.",
-)
-@click.option(
-    "--compression-ratio",
-    type=Amount(min=1),
-    default=1.0,
-    show_default=True,
-    help="Size of records before over that after compression, for storage and zones.",
-)
-@click.option(
-    "--zones",
-    type=Count(2, 100),
-    help="Zones over which the brokers are spread, of which a whole one may be lost.",
-)
+@click.option("--run", "run_id", metavar="RUN_ID|DIR", type=RunPlace(),
+              help="A finished run of --out, or its folder, whose limits to plan "
+                   "with.")  # fmt: skip
+@click.option("--limit", "limit_mb_per_s", type=Amount(min=0, min_open=True), metavar="MB/S",
+              help="A known limit per broker, instead of --run.")  # fmt: skip
+@click.option("--sweep", "sweep_id", metavar="SWEEP_ID|DIR", type=RunPlace(),
+              help="A sweep of --out, or its folder; the answer is the smallest set- "
+                   "up that suffices.")  # fmt: skip
+@click.option("--goal", metavar="NAME",
+              help="The goal to plan by, where the run has several.")  # fmt: skip
+@click.option("--mb-per-s", type=Amount(min=0, min_open=True),
+              help="Today's payload from producers, all brokers together.")  # fmt: skip
+@click.option("--gb-per-day", type=Amount(min=0, min_open=True),
+              help="The same as payload per day, in 10⁹ bytes, evenly over the day.")  # fmt: skip
+@click.option("--scale", type=Amount(min=0, min_open=True), metavar="TIMES",
+              help="Today's payload of a run with a mix instead: how many times the "
+                   "mix of its workload.")  # fmt: skip
+@click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
+              help="Size of a message; omit it for a mix.")  # fmt: skip
+@click.option("--replication-factor", type=Count(1, COUNT_MAX),
+              show_default="3, or those of the mix",
+              help="Replicas of a partition.")  # fmt: skip
+@click.option("--consumer-groups", type=Count(0, COUNT_MAX), show_default="1, or those of the mix",
+              help="Consumer groups that each read everything.")  # fmt: skip
+@click.option("--growth", type=Amount(min=0), default=0.0, show_default=True,
+              help="Growth of the payload until the next purchase of brokers; 0.5 is "
+                   "growth by half.")  # fmt: skip
+@click.option("--offline", type=Amount(0, 1, max_open=True), default=0.0, show_default=True,
+              help="Share of the brokers that may be offline, rounded up to whole "
+                   "brokers; 0.2 is a fifth.")  # fmt: skip
+@click.option("--headroom", type=Amount(0, 1, max_open=True), default=0.0, show_default=True,
+              help="Share of each broker's limit to keep free.")  # fmt: skip
+@click.option("--link-mbit-per-s", type=Amount(min=0, min_open=True),
+              help="Speed of a broker's network interface, to check whether it binds "
+                   "first.")  # fmt: skip
+@click.option("--retention-hours", type=Amount(min=0, min_open=True), metavar="H",
+              help="Time for which records stay, to check whether storage binds "
+                   "first; with --disk-gb.")  # fmt: skip
+@click.option("--disk-gb", type=Amount(min=0, min_open=True), metavar="GB",
+              help="Room of a broker's disks for records, in 10⁹ bytes.")  # fmt: skip
+@click.option("--compression-ratio", type=Amount(min=1), default=1.0, show_default=True,
+              help="Size of records before over that after compression, for storage "
+                   "and zones.")  # fmt: skip
+@click.option("--zones", type=Count(2, 100),
+              help="Zones over which the brokers are spread, of which a whole one may "
+                   "be lost.")  # fmt: skip
 @out_option
 @json_option
 def plan(  # noqa: PLR0913, PLR0917 - one for each option

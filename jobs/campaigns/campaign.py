@@ -288,26 +288,25 @@ def measurement_named(name: str) -> Measurement:
             f"package ({others}); correct it, or install the package beside kafka-redline"
         )
     added = load_extension(MEASUREMENTS, name)
+
+    def broken(why: str) -> ConfigError:
+        return ConfigError(
+            f"{added.package} adds {name} to {MEASUREMENTS}, {why}; report it to the authors of "
+            "the package, or uninstall it"
+        )
+
     if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):
-        raise ConfigError(
-            f"{added.package} adds {name} to {MEASUREMENTS}, which leads to no class of "
-            "jobs.runs.measurement.Measurement; expected one; report it to the authors of the "
-            "package, or uninstall it"
-        )
-    if getattr(added.found, "name", None) != name:
-        raise ConfigError(
-            f"{added.package} adds {name} to {MEASUREMENTS}, and its class has the name "
-            f"{getattr(added.found, 'name', None)!r}; expected the same name; report it to the "
-            "authors of the package, or uninstall it"
-        )
+        raise broken("which leads to no class of jobs.runs.measurement.Measurement; expected one")
+    own = getattr(added.found, "name", None)
+    if own != name:
+        raise broken(f"and its class has the name {own!r}; expected the same name")
     for attribute, kind in _ATTRIBUTES.items():
         given = getattr(added.found, attribute, None)
         if not isinstance(given, kind):
-            raise ConfigError(
-                f"{added.package} adds {name} to {MEASUREMENTS}, and its class has "
-                f"{f'no {attribute}' if given is None else f'the {attribute} {given!r}'}; expected "
-                f"one of type {kind.__name__}, see docs/extending.md; report it to the authors of "
-                "the package, or uninstall it"
+            has = f"no {attribute}" if given is None else f"the {attribute} {given!r}"
+            raise broken(
+                f"and its class has {has}; expected one of type {kind.__name__}, see "
+                "docs/extending.md"
             )
     try:
         found: Measurement = added.found()

@@ -194,7 +194,9 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
     """A sentence about the network load per MB/s of payload, and the cost of 8 more bytes."""
     texts = []
     for pattern in patterns:
-        now, more = wire_bytes(pattern, framing), wire_bytes(_longer(pattern, 8), framing)
+        producer = replace(pattern.producer, message_bytes=pattern.message_bytes + 8)
+        longer = replace(pattern, producer=producer)
+        now, more = wire_bytes(pattern, framing), wire_bytes(longer, framing)
         ahead, back = now.mbit_per_s(1e6 / pattern.message_bytes)
         growth = (more.brokers_in + more.brokers_out) / (now.brokers_in + now.brokers_out) - 1
         texts.append(
@@ -202,11 +204,6 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
             f"(8 B more per message: {growth:+.2%})"
         )
     return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(texts)}"
-
-
-def _longer(pattern: TrafficPattern, by_bytes: int) -> TrafficPattern:
-    longer = replace(pattern.producer, message_bytes=pattern.message_bytes + by_bytes)
-    return replace(pattern, producer=longer)
 
 
 REQUEST_S = 110e-6

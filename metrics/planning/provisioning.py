@@ -309,7 +309,9 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
     needs = [_need(bound, needed, usable * share, demand)]
     for_limit = _need(bound, needed, limit * share, demand).brokers
     if demand.link_mbit_per_s is not None:
-        per_link = _payload_of_link(demand)
+        received = weighted(demand.shares, lambda each: _on_wire(each)[0])
+        sent = weighted(demand.shares, lambda each: _on_wire(each)[1])
+        per_link = demand.link_mbit_per_s / 8.0 / max(received, sent)  # in the busier direction
         needs.append(_need("network link", needed, per_link * share, demand))
         for_limit = max(for_limit, needs[-1].brokers)
         said.append(
@@ -409,14 +411,6 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
     offline = f", and {lost} offline" if lost else ""
     formula = f"{format_mb_per_s(needed)} / {format_mb_per_s(usable)} MB/s a broker{offline}"
     return Need(resource, brokers, usable * (1.0 - lost / brokers), formula)
-
-
-def _payload_of_link(demand: Demand) -> float:
-    """The payload per broker that fills its link in the busier direction [MB/s]."""
-    assert demand.link_mbit_per_s is not None
-    received = weighted(demand.shares, lambda each: _on_wire(each)[0])
-    sent = weighted(demand.shares, lambda each: _on_wire(each)[1])
-    return demand.link_mbit_per_s / 8.0 / max(received, sent)
 
 
 def _on_wire(share: TrafficShare) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -102,11 +102,10 @@ def history_charts(points: Rows) -> list[alt.LayerChart]:
     Args:
         points: rows of `metrics.tables.histories.boundary_history`.
     """
-    series: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in points:
-        names = (row["cluster"], row["workload"], row["goal"], row["axis"] or "np")
-        series.setdefault(names, []).append(row)
-    return [_history_chart(series[names], _series_title(*names)) for names in sorted(series)]
+    found = _series(
+        points, lambda row: (row["cluster"], row["workload"], row["goal"], row["axis"] or "np")
+    )
+    return [_history_chart(own, _series_title(*names)) for names, own in found]
 
 
 def _series_title(cluster: str, workload: str, goal: str, axis: str) -> str:
@@ -159,10 +158,8 @@ def nights_charts(nights: Rows) -> list[alt.LayerChart]:
     Args:
         nights: rows of `metrics.tables.histories.nights`.
     """
-    series: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in nights:
-        series.setdefault((row["suite"], row["cluster"], row["case"]), []).append(row)
-    return [_nights_chart(series[names], ": ".join(names)) for names in sorted(series)]
+    found = _series(nights, lambda row: (row["suite"], row["cluster"], row["case"]))
+    return [_nights_chart(own, ": ".join(names)) for names, own in found]
 
 
 def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
@@ -207,10 +204,8 @@ def headroom_charts(answers: Rows) -> list[alt.LayerChart]:
     Args:
         answers: rows of `metrics.tables.histories.headroom_history`.
     """
-    series: dict[str, list[Mapping[str, Any]]] = {}
-    for row in answers:
-        series.setdefault(row["cluster"], []).append(row)
-    return [_headroom_chart(series[name], name) for name in sorted(series)]
+    found = _series(answers, lambda row: (row["cluster"],))
+    return [_headroom_chart(own, name) for (name,), own in found]
 
 
 def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
@@ -265,6 +260,16 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
         width=_WIDTH,
         height=_HEIGHT,
     )
+
+
+def _series(
+    rows: Rows, names: Callable[[Mapping[str, Any]], tuple[str, ...]]
+) -> list[tuple[tuple[str, ...], Rows]]:
+    """The rows of each series in their order, with its names; sorted by these."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(names(row), []).append(row)
+    return sorted(found.items(), key=lambda each: each[0])
 
 
 def _time_axis() -> alt.X:
