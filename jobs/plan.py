@@ -35,8 +35,8 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 @click.option("--limit", "limit_mb_per_s", type=Amount(min=0, min_open=True), metavar="MB/S",
               help="A known limit per broker, instead of --run.")  # fmt: skip
 @click.option("--sweep", "sweep_id", metavar="SWEEP_ID|DIR", type=RunPlace(),
-              help="A sweep of --out, or its folder; the answer is the smallest set- "
-                   "up that suffices.")  # fmt: skip
+              help="A sweep of --out, or its folder; the answer is the smallest "
+                   "set-up that suffices.")  # fmt: skip
 @click.option("--goal", metavar="NAME",
               help="The goal to plan by, where the run has several.")  # fmt: skip
 @click.option("--mb-per-s", type=Amount(min=0, min_open=True),
