@@ -246,14 +246,11 @@ def at_rate(
     name, now = next((each, getattr(options, each)) for each in rates if getattr(options, each))
     own = now * wanted / (producers * one.records_per_s)
     found = config.with_workload(producer=replace(options, **{name: own}))
-    words = f"{rate} is offered by {NP.amount(producers)} of {_each(name, own)}"
+    each, before = (OfferedRate(one, name == rates[0]) for one in (own, now))
+    words = f"{rate} is offered by {NP.amount(producers)} of {each}"
     if own != now:
-        words += f"; the workload's rate of a producer is {_each(name, now)}"
+        words += f"; the workload's rate of a producer is {before}"
     return found, producers, words
-
-
-def _each(name: str, rate: float) -> str:
-    return str(OfferedRate(rate, name == "rate_bytes_per_s"))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:
@@ -313,19 +310,15 @@ def _cells(trial: Trial) -> tuple[str, ...]:
         str(trial.number),
         format_size(trial.pattern.message_bytes),
         str(trial.load),
-        _offered(trial),
+        "closed loop"
+        if trial.pattern.producer.closed_loop
+        else format_mb_per_s(client.offered_mb_per_s),
         format_mb_per_s(client.achieved_mb_per_s),
         _number(trial.evidence.handler_idle_min, 2),
         _number(client.latency.p50_ms, 1),
         _number(client.latency.p99_ms, 1),
         trial.verdict.value,
     )
-
-
-def _offered(trial: Trial) -> str:
-    if trial.pattern.producer.closed_loop:
-        return "closed loop"
-    return format_mb_per_s(trial.evidence.client.offered_mb_per_s)
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -11,7 +11,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -212,7 +212,10 @@ def _execute(
         ended_by = run.ended_by or error
         if is_begun:
             body.fail(run, ended_by)
-            _conclude_failed(body, run, ended_by)
+            try:
+                body.conclude(run, run.recorded or body.outcome(ended_by))
+            except RedlineError as second:
+                warn(order.reporter, str(second))
         raise ended_by from ended_by.__cause__
     outcome = run.recorded or body.outcome(None)
     with _closing_meanwhile(run, opened) if run.contexts else opened:
@@ -240,27 +243,14 @@ def _closing_meanwhile(run: RunState, opened: ExitStack) -> Iterator[None]:
             cancel_group(spark, COMPACTION)
             warn(run.order.reporter, "the tables are not compacted; the next run compacts them")
         for each in (compacted, closed):
-            _warn_of_failure(run.order.reporter, each)
-
-
-def _warn_of_failure(reporter: Reporter, done: Future[None]) -> None:
-    """Wait for the task, and report its error as a warning."""
-    try:
-        done.result()
-    except Exception as error:  # noqa: BLE001 - the outcome is recorded already
-        _warn_after_end(reporter, error)
+            try:
+                each.result()
+            except Exception as error:  # noqa: BLE001 - the outcome is recorded already
+                _warn_after_end(run.order.reporter, error)
 
 
 def _warn_after_end(reporter: Reporter, error: BaseException) -> None:
     warn(reporter, f"cleanup after the run failed: {str(error) or type(error).__name__}")
-
-
-def _conclude_failed(body: Body, run: RunState, error: BaseException) -> None:
-    """Conclude a run that an error ended; a further error becomes a warning."""
-    try:
-        body.conclude(run, run.recorded or body.outcome(error))
-    except RedlineError as second:
-        warn(run.order.reporter, str(second))
 
 
 def new_run_id(at_s: float) -> str:

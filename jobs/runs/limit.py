@@ -136,7 +136,9 @@ class LimitRun(Body):
     def measure(self, run: RunState) -> None:
         """Search, size by size and for all goals from the same trials."""
         context = run.context
-        self._keep_known(context)
+        for goal, points in self._points.items():  # those of a resumed run
+            for point in points:
+                self._keep(context, goal, point)
         drawing.prepare()  # loads slow libraries before any trial, while the run waits anyway
         climbs = self._climbs and not context.history.trials
         self.search(context, open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs))
@@ -183,12 +185,6 @@ class LimitRun(Body):
     def _trials(self, context: RunContext) -> Sequence[Trial]:
         """The trials of this search."""
         return context.history.trials[self._before :]
-
-    def _keep_known(self, context: RunContext) -> None:
-        """Keep the points of a resumed run."""
-        for goal, points in self._points.items():
-            for point in points:
-                self._keep(context, goal, point)
 
     def _prove_steady(
         self, context: RunContext, topics: PointTopics, gates: Gates, progress: SearchProgress
@@ -307,8 +303,7 @@ class LimitRun(Body):
         """The outcome by the error, or by the points without an answer."""
         if error is not None:
             return outcome_of(error)
-        reasons = [self._missing(each) for each in self.boundaries]
-        missing = [(b, why) for b, why in zip(self.boundaries, reasons, strict=True) if why]
+        missing = [(b, why) for b in self.boundaries if (why := self._missing(b))]
         if not missing:
             return RunOutcome()
         several = len({b.goal for b in self.boundaries}) > 1

@@ -55,7 +55,7 @@ from metrics.trial.adding import Quantiles
 from metrics.trial.others import traffic_beside
 from metrics.trial.trial import ALL_BROKERS, RunSeries, Trial
 from metrics.units import format_duration, format_ratio, iso_utc
-from search.confirming import describe_failure, split_history
+from search.confirming import SplitHistory, describe_failure, split_history
 from search.line import FinishedPoint
 from search.model import LEVEL, Bracket, Change, Done, GaveUp, Interval, Verdict
 
@@ -105,11 +105,6 @@ class ArtifactWriter:
                 f"not written: {', '.join(self._failures)}; expected free space and permission "
                 f"there; all results are in the tables; {remedy}"
             )
-
-
-def regeneration_hint(run_id: str) -> str:
-    """The remedy for missing files of a run, for `ArtifactWriter.require_all`."""
-    return f"fix the disk, then write the summary and the report with redline report {run_id}"
 
 
 def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]:
@@ -163,14 +158,6 @@ def _amount(interval: Interval | None) -> str:
     middle = interval.high if interval.median is None else interval.median
     span = f"{interval.low:,.4g} to {interval.high:,.4g} at {100 * LEVEL:.0f} %"
     return f"{middle:,.4g} ({span})"
-
-
-def not_checked(point: FinishedPoint, goal: Goal) -> tuple[str, ...]:
-    """A note on an answer that no trial checked for a change, as the goal leaves that out."""
-    if goal.search.check_for_change or isinstance(point.result, GaveUp):
-        return ()
-    note = "not checked for a change of the limit, as search.check_for_change is false"
-    return (note,)
 
 
 Settings = Mapping[str, Mapping[str, Any]]
@@ -290,14 +277,25 @@ def boundary_of(
         interval=point.result.interval,
     )
     latency = held.evidence.client.latency if held else Quantiles()
-    notes = (
-        *_nothing_sustained(point.result, config),
-        *_contradiction(votes),
-        *_held(point, own, config, goal),
-        *_other_traffic(own),
-        *(impact := impact_of(own)).waits,
-        *impact.load,
-        *not_checked(point, config.goal_named(goal)),
+    search = config.goal_named(goal).search
+    holds = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
+    lasted = True if isinstance(point.result, Done) and point.result.confirmed_s else None
+    if any(each.load == bracket.sustained for each in holds.failed):
+        lasted = False
+    unchecked = "not checked for a change of the limit, as search.check_for_change is false"
+    notes = tuple(
+        filter(
+            None,
+            (
+                _nothing_sustained(point.result, config),
+                contradiction(votes),
+                *_held(point, holds, own, config, goal),
+                _other_traffic(own),
+                *(impact := impact_of(own)).waits,
+                *impact.load,
+                unchecked if gave_up is None and not search.check_for_change else None,
+            ),
+        )
     )
     boundary = replace(
         boundary,
@@ -306,13 +304,13 @@ def boundary_of(
         notes=notes,
         changed=changed,
         state=state,
-        interval_max=config.goal_named(goal).search.widest_interval,
+        interval_max=search.widest_interval,
         latency_p50_ms=_known(latency.p50_ms),
         latency_p99_ms=_known(latency.p99_ms),
         latency_p999_ms=_known(latency.p999_ms),
         broker_resident_bytes=held.evidence.broker_resident_bytes if held else None,
         page_cache_bytes=held.evidence.page_cache_bytes if held else None,
-        lasted=_lasted(point, config, goal),
+        lasted=lasted,
     )
     boundary = with_proof(boundary, own, goal)
     if gave_up is not None:
@@ -361,30 +359,25 @@ def _votes_near_limit(
     )
 
 
-def _contradiction(votes: Sequence[AttributionVote]) -> tuple[str, ...]:
-    text = contradiction(votes)
-    return (text,) if text else ()
-
-
-def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> tuple[str, ...]:
+def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> str:
     """A note on a limit of 0, whose cause is the cluster or the goal rather than the load."""
     over = result.bracket.overloaded
     if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
-        return ()
-    least = config.axis.amount(over)
-    text = (
-        f"even {least} were too much, so the cluster has other load, or cannot meet this goal; "
-        "check the reasons of the trials"
+        return ""
+    return (
+        f"even {config.axis.amount(over)} were too much, so the cluster has other load, or cannot "
+        "meet this goal; check the reasons of the trials"
     )
-    return (text,)
 
 
 def _held(
-    point: FinishedPoint, trials: Sequence[Trial], config: Configuration, goal: str
-) -> tuple[str, ...]:
+    point: FinishedPoint,
+    holds: SplitHistory,
+    trials: Sequence[Trial],
+    config: Configuration,
+    goal: str,
+) -> Iterator[str]:
     """Notes on how long limits of this point were held, and why others did not last."""
-    holds = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
-    notes = []
     for hold in holds.failed:
         over = [
             each.judgements[goal]
@@ -395,26 +388,16 @@ def _held(
         ]
         why = f": {over[-1].reasons[0].text}" if over and over[-1].reasons else ""
         amount = config.axis.amount(hold.load)
-        notes.append(f"{amount} did not last, {describe_failure(hold)}{why}")
+        yield f"{amount} did not last, {describe_failure(hold)}{why}"
     if isinstance(point.result, Done) and point.result.confirmed_s is not None and holds.last:
         hold = holds.last
-        notes.append(
+        yield (
             f"held for {format_duration(hold.held_s)} of load in {len(hold.valid)} windows, "
             f"{len(hold.overloads) or 'none'} of them overloaded"
         )
-    return tuple(notes)
 
 
-def _lasted(point: FinishedPoint, config: Configuration, goal: str) -> bool | None:
-    """Whether the sustained load lasted in the windows that held it; None where none did."""
-    holds = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
-    load = point.result.bracket.sustained
-    if any(each.load == load for each in holds.failed):
-        return False
-    return True if isinstance(point.result, Done) and point.result.confirmed_s else None
-
-
-def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
+def _other_traffic(trials: Sequence[Trial]) -> str | None:
     """A note on the traffic of other clients beside the valid trials, where they had any."""
     valid = [
         (trial.evidence.others, 1e6 * (trial.evidence.client.achieved_mb_per_s or 0.0))
@@ -422,8 +405,7 @@ def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
         if trial.evidence.others is not None
         and any(each.verdict is not Verdict.INVALID for each in trial.judgements.values())
     ]
-    note = traffic_beside([others for others, _ in valid], [own for _, own in valid])
-    return () if note is None else (note,)
+    return traffic_beside([others for others, _ in valid], [own for _, own in valid])
 
 
 def summary_of_run(
@@ -484,7 +466,9 @@ def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> N
     )
     took_s = time.time() - run.started_s
     order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
-    files.require_all(regeneration_hint(summary.run_id))
+    files.require_all(
+        f"fix the disk, then write the summary and the report with redline report {summary.run_id}"
+    )
 
 
 def write_results(

@@ -21,7 +21,7 @@ from jobs.options import Duration, duration_s
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.runs.results import ArtifactWriter, boundary_of, regeneration_hint, write_results
+from jobs.runs.results import ArtifactWriter, boundary_of, write_results
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, report_spark_failures
 from jobs.trials.calibration import Calibration, calibration_table
@@ -415,8 +415,8 @@ def test_a_file_that_cannot_be_written_prevents_no_other(tmp_path: Path) -> None
     (tmp_path / "summary.json").mkdir()  # which no file can replace
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials_of_sizes([1000]))
     assert [what for what, _ in files.written] == ["report", "chart", "chart", "tables"]
-    with pytest.raises(ConfigError, match=r"summary\.json \(Is a directory\).*redline report r1"):
-        files.require_all(regeneration_hint("r1"))
+    with pytest.raises(ConfigError, match=r"summary\.json \(Is a directory\).*see to it"):
+        files.require_all("see to it")
 
 
 def test_an_answer_that_cannot_be_copied_is_kept_and_reported(tmp_path: Path) -> None:
