@@ -13,7 +13,6 @@ import importlib.metadata
 import importlib.resources
 import json
 import os
-import platform
 import socket
 import struct
 import sys
@@ -63,7 +62,6 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
     found: dict[str, Any] = {
         "host": socket.gethostname(),
         "executor": place,
-        "python": platform.python_version(),
         "packages": {name: version for name, (version, _) in packages.items()},
         "package_errors": {name: error for name, (_, error) in packages.items() if error},
         "code": code,

@@ -81,7 +81,6 @@ class ExecutorFacts:
     Attributes:
         host: name of the executor's host.
         executor: host:port by which Spark's log and pages name the executor.
-        python: version of the executor's Python.
         packages: package → version, or None where its import fails.
         package_errors: package → error of its import.
         code: digest of kafka-redline's code there; None where it is not installed.
@@ -97,7 +96,6 @@ class ExecutorFacts:
 
     host: str
     executor: str
-    python: str
     packages: Mapping[str, str | None]
     package_errors: Mapping[str, str] = field(default_factory=dict)
     code: str | None = None
@@ -127,7 +125,6 @@ def driver_facts(needs: Needs) -> ExecutorFacts:
     return ExecutorFacts(
         host=platform.node(),
         executor="driver",
-        python=platform.python_version(),
         packages={name: _version_of(name) for name in needs.packages},
         code=executor_facts.digest(CODE),
         offset_s=0.0,

@@ -30,10 +30,10 @@ from metrics.trial.sockets import KernelBuffers
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}
 DRIVER = ExecutorFacts(
-    "driver-host", "driver", "3.11.2", PACKAGES, code="c0de", offset_s=0.0, offset_error_s=0.0
+    "driver-host", "driver", PACKAGES, code="c0de", offset_s=0.0, offset_error_s=0.0
 )
 WELL = ExecutorFacts(
-    "host-1", "host-1:7000", "3.11.2", PACKAGES, code="c0de", offset_s=0.001, offset_error_s=0.0005
+    "host-1", "host-1:7000", PACKAGES, code="c0de", offset_s=0.001, offset_error_s=0.0005
 )
 BROKERS = {"1": ("kafka-1", 9092), "2": ("kafka-2", 9092)}
 
@@ -275,7 +275,6 @@ def test_the_facts_of_an_executor_are_read_back() -> None:
     yielded: dict[str, Any] = {
         "host": "host-2",
         "executor": "10.0.0.2:7000",
-        "python": "3.11.2",
         "packages": {"crc32c": None, "kafka-python": "3.0.12"},
         "unreadable": ["/ca.pem"],
         "kernel_buffers": {"tcp_rmem": [4_096, 131_072, 6_291_456], "rmem_max": [212_992]},

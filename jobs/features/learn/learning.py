@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -52,9 +52,7 @@ SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 _READING = "messages_in"
 
 
-def history_of(
-    cluster: Cluster, opened: OpenCluster, clock: Callable[[], float] = time.time
-) -> tuple[dict[str, Any], str]:
+def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
     """The past of the cluster, for the evidence, or a sentence why it is not known.
 
     Both are empty where its file names no Prometheus server.
@@ -65,7 +63,7 @@ def history_of(
         with closing(open_metrics(cluster, opened, None)) as source:
             if not isinstance(source, KeepsHistory):
                 return {}, ""
-            now_s = clock()
+            now_s = time.time()
             found = source.history(_READING, now_s - SPAN_S, now_s, STEP_S)
     except (ConfigError, ScrapeError) as error:
         return {}, f"the past of the cluster is not known: {error}"

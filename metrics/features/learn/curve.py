@@ -45,24 +45,23 @@ class PartitionLog:
 
 
 def times_of(
-    logs: Sequence[PartitionLog], now_s: float, step_min_s: float = HOUR_S, span_s: float = WEEK_S
+    logs: Sequence[PartitionLog], now_s: float, step_min_s: float = HOUR_S
 ) -> tuple[float, ...]:
     """The times at which to look up offsets, from the first to now [s since the epoch].
 
-    They are steps back from now, as far as all of the logs hold what was written. Empty when that
-    is no time at all.
+    They are steps back from now, at most a week, as far as all of the logs hold what was written.
+    Empty when that is no time at all.
 
     Args:
         logs: the logs of the partitions that are looked up.
         now_s: the time of their end offsets [s since the epoch].
         step_min_s: shortest step of logs that hold hours [s].
-        span_s: longest time to look back [s].
     """
     begins = [log.first_s for log in logs if log.records and log.first_s is not None]
     known = [log.known_from_s for log in logs if log.known_from_s is not None]
     if not begins:
         return ()
-    from_s = max(*known, min(begins), now_s - span_s) if known else min(begins)
+    from_s = max(*known, min(begins), now_s - WEEK_S) if known else min(begins)
     age_s = now_s - from_s
     if age_s < STEP_MIN_S:
         return ()
@@ -129,19 +128,14 @@ class Curve:
         return Curve(self.times_s, tuple(factor * each for each in self.counts))
 
     @classmethod
-    def of_offsets(
-        cls, times_s: Sequence[float], offsets: Mapping[int, Sequence[int]], factor: float = 1.0
-    ) -> Curve:
+    def of_offsets(cls, times_s: Sequence[float], offsets: Mapping[int, Sequence[int]]) -> Curve:
         """The curve from offsets of partitions at these times.
 
         Args:
             offsets: partition → its offset at each of the times.
-            factor: records of the topic over those of these partitions [ratio].
         """
         sums = [float(sum(each)) for each in zip(*offsets.values(), strict=True)]
-        if len(sums) < 2:
-            return cls()
-        return cls(tuple(times_s), tuple(sums)).scaled(factor)
+        return cls(tuple(times_s), tuple(sums)) if len(sums) > 1 else cls()
 
 
 def sum_of(curves: Sequence[Curve]) -> Curve:

@@ -76,7 +76,6 @@ class RecordTally:
         batches: number of batches that were decoded.
         unreadable: number of batches that could not be decoded.
         by_key: hash of a key → number of its records.
-        uncounted: records whose keys came after `KEYS_MAX` others.
     """
 
     messages: SizeTally = field(default_factory=SizeTally)
@@ -89,7 +88,6 @@ class RecordTally:
     batches: int = 0
     unreadable: int = 0
     by_key: Counter[bytes] = field(default_factory=Counter)
-    uncounted: int = 0
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def add(self, key: bytes | None, value_bytes: int, header_sizes: Sequence[int]) -> None:
@@ -110,8 +108,6 @@ class RecordTally:
         hashed = hashlib.blake2b(key, digest_size=_HASH_BYTES, key=self._secret).digest()
         if hashed in self.by_key or len(self.by_key) < KEYS_MAX:
             self.by_key[hashed] += 1
-        else:
-            self.uncounted += 1
 
     def add_batch(self, plain_bytes: int, stored_bytes: int) -> None:
         """Count one decoded batch by the size of its records before and after compression [B]."""

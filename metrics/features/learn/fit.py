@@ -117,8 +117,6 @@ class Fit:
 
     Attributes:
         producers: number of producers, at least 1.
-        filling_per_s: records per second into a batch while it is open [1/s]; inf where a batch
-            gets its records at one moment.
         linger_ms: longest time for which batches were open [ms].
         is_full: whether most batches are sent because they are full.
         full_bytes: size of a full batch [B]; 0 where batches are not full.
@@ -129,7 +127,6 @@ class Fit:
     """
 
     producers: Figure
-    filling_per_s: float
     linger_ms: float
     is_full: bool
     full_bytes: float
@@ -160,7 +157,6 @@ def fit(seen: TopicSeen) -> Fit:
         kind = "idempotent"
     return Fit(
         _counted(batches) if kind != "plain" else _fitted(seen, filling),
-        filling,
         linger_ms,
         is_full,
         full_bytes,
@@ -201,7 +197,8 @@ def _fullness(batches: BatchTally) -> tuple[bool, float]:
 
 
 def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
-    """Records per second into an open batch [1/s]; 0 where no batch has several records.
+    """Records per second into an open batch [1/s]; 0 where no batch has several records, and inf
+    where a batch gets its records at one moment.
 
     Args:
         is_steady: whether the last record of a batch ends it, or comes at its regular time. Random

@@ -87,7 +87,6 @@ class BatchTally:
         markers: number of batches that end transactions.
         append_times: number of batches whose times are those of the broker.
         older: number of message sets of a format before v2.
-        by_partition: partition → bytes that were read of it [B].
         producers: producer id → its tally.
         opened: when batches with a producer id were opened, of the first `OPENED_MAX` of them.
     """
@@ -109,7 +108,6 @@ class BatchTally:
     markers: int = 0
     append_times: int = 0
     older: int = 0
-    by_partition: Counter[int] = field(default_factory=Counter)
     producers: dict[int, ProducerTally] = field(default_factory=dict)
     opened: list[Opened] = field(default_factory=list)
 
@@ -127,7 +125,6 @@ class BatchTally:
         self.records += batch.records
         self.offsets += batch.offsets
         self.size_bytes += batch.size_bytes
-        self.by_partition[partition] += batch.size_bytes
         self.codecs[batch.codec] += 1
         self.batch_records[batch.records] += 1
         self.batch_sizes[batch.size_bytes] += 1
