@@ -445,7 +445,7 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
         return gates
 
     monkeypatch.setattr(warm_up, "Gates", opened)
-    admin = SimpleNamespace(adding_replicas=lambda: {("orders", 0): {2}})
+    admin = SimpleNamespace(adding_replicas=lambda _=None: {("orders", 0): {2}})
     history, reporter = TrialHistory(), RecordingReporter()
     context = SimpleNamespace(
         source=Cluster(), history=history, reporter=reporter, hosts=NoHosts(), canaries=None,
