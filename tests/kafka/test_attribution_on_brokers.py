@@ -19,13 +19,13 @@ import pytest
 from kafka.admin import ConfigResourceType
 
 from jobs.config.loading import load_workload
+from jobs.setup.jars import java_jar, kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.profile import load_profile
 from metrics.traffic.clients import ProducerPattern
 from metrics.trial.task import TaskReport
 from metrics.windows.use import Resource
 from search.model import Verdict
-from tests.support import planted_waits
 from tests.support.loaded_brokers import (
     Load,
     LoadedBrokers,
@@ -96,6 +96,27 @@ USUAL = {
 }
 
 
+# A network thread looks up the principal of each request. The planted class waits in this call for
+# as many milliseconds as the broker's file has bytes, and does not wait without a file.
+
+PRINCIPALS = "PlantedPrincipals"
+FOLDER_PROPERTY = "planted.folder"
+SOURCE = (Path(__file__).parents[1] / "support" / "PlantedPrincipals.java").read_text(
+    encoding="utf-8"
+)
+
+
+def planted_jars(kafka_version: str) -> list[Path]:
+    """The class path of brokers with the planted class."""
+    own = kafka_jars(kafka_version)
+    return [*own, java_jar(PRINCIPALS, SOURCE, own)]
+
+
+def planted_properties(folder: Path) -> dict[str, str]:
+    """The broker properties that activate the planted class."""
+    return {"principal.builder.class": PRINCIPALS, FOLDER_PROPERTY: str(folder)}
+
+
 @dataclass(frozen=True)
 class Bench:
     """Running brokers in which every bottleneck can be planted."""
@@ -134,10 +155,18 @@ def handlers(count: int, *ids: int) -> Plant:
 
 
 def network_waits(each_ms: int, *ids: int) -> Plant:
+    """The network threads of these brokers wait in each request [ms]."""
+
     @contextmanager
     def plant(bench: Bench) -> Iterator[Route | None]:
-        with planted_waits.waits(bench.waits, ids, each_ms):
+        files = [bench.waits / str(broker_id) for broker_id in ids]
+        for file in files:
+            file.write_bytes(bytes(each_ms))
+        try:
             yield None
+        finally:
+            for file in files:
+                file.unlink()
 
     return plant
 
@@ -443,9 +472,9 @@ def bench(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         "num.io.threads": "2",
         "heap_mb": 512,
         "jvm_options": "-XX:TieredStopAtLevel=1 -XX:-ExplicitGCInvokesConcurrent",
-        **planted_waits.properties(folder),
+        **planted_properties(folder),
     }
-    jars = planted_waits.jars(load_profile("default").kafka_version)
+    jars = planted_jars(load_profile("default").kafka_version)
     options: dict[str, Any] = {"overrides": overrides, "name": "bound", "jars": jars}
     with loaded_testbed("default", spark_for_all._jvm, brokers=len(ALL), **options) as brokers:
         yield Bench(brokers, spark_for_all._jvm, folder)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -14,12 +15,12 @@ import pytest
 
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.control_server import TaskChannel, control_of
+from jobs.trials.control_server import ControlServer, TaskChannel, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
-from tests.support.late_channel import LateControl
 from tests.support.processes import becomes, beside
+from tests.support.relay import Relay
 from tests.support.small_load import small_topic
 
 if TYPE_CHECKING:
@@ -43,6 +44,44 @@ def pattern(producers: int, measure_s: float = 2.0) -> TrafficPattern:
     """The pattern of this number of producers of 100 records/s of 1,000 B."""
     made = WORKLOAD.pattern(1_000, producers=producers)
     return dataclasses.replace(made, phases=dataclasses.replace(made.phases, measure_s=measure_s))
+
+
+class LateControl:
+    """A driver's control server whose message about the end reaches one task late, by a relay.
+
+    Args:
+        until_s: computes from the trial's channel when the first connected task gets the message
+            about the end of the window [s since the epoch]; later messages wait, too.
+    """
+
+    def __init__(self, control: ControlServer, until_s: Callable[[TaskChannel], float]) -> None:
+        self._control = control
+        self._until_s = until_s
+
+    @contextmanager
+    def channel(self, tasks: int, consumer_tasks: int = 0) -> Iterator[TaskChannel]:
+        """A channel like that of `ControlServer`, with the relay's address."""
+        is_cut = threading.Event()
+        with self._control.channel(tasks, consumer_tasks) as channel:
+            end_after = channel.end_after
+
+            def cut(window_s: float) -> None:
+                is_cut.set()
+                end_after(window_s)
+
+            def hold(connection: int) -> None:
+                # The relay cannot read the messages, so it delays all that arrive after the cut.
+                if connection == 0 and is_cut.is_set():
+                    time.sleep(max(0.0, self._until_s(channel) - time.time()))
+
+            driver = (channel.address.host, channel.address.port)
+            relay = Relay(("127.0.0.1", 0), driver, before_answer=hold)
+            channel.end_after = cut  # type: ignore[method-assign]
+            channel.address = replace(channel.address, port=relay.start()[1])
+            try:
+                yield channel
+            finally:
+                relay.close()
 
 
 @pytest.mark.parametrize("producers", [1, 8])
