@@ -107,6 +107,11 @@ def format_count(count: float | None) -> str:
     return f"{count:,.0f}"
 
 
+def format_counted(count: int, noun: str) -> str:
+    """A count with its noun: `1 broker`, `3 brokers`."""
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def format_some(names: Iterable[object], most: int = 1) -> str:
     """Names in a row, of many the first ones: `a, b and 3 more`."""
     found = list(map(str, names))

@@ -46,7 +46,10 @@ class Bisection:
         bracket, opening = bracket_of(history), 0
         if bracket.overloaded is None:
             bracket, opening = Bracket(bracket.sustained, self.next_load(bracket)), 1
-        return max(1, opening + self._halvings(bracket))
+        low, high = bracket.sustained, bracket.overloaded or self.limits.load_cap
+        width = max(1.0, self.limits.resolution * (low + high) / 2)
+        halvings = math.ceil(math.log2(max(1.0, (high - low) / width)))
+        return max(1, opening + max(0, halvings))
 
     def next_load(self, bracket: Bracket) -> int:
         """The next load for a bracket that is still open."""
@@ -68,8 +71,3 @@ class Bisection:
         if low < start_max:
             return Measure(load, f"sustained at {amount(low)}; trying the maximum {load}")
         return Measure(load, f"sustained at {amount(low)}; raising the maximum to {load}")
-
-    def _halvings(self, bracket: Bracket) -> int:
-        low, high = bracket.sustained, bracket.overloaded or self.limits.load_cap
-        width = max(1.0, self.limits.resolution * (low + high) / 2)
-        return max(0, math.ceil(math.log2(max(1.0, (high - low) / width))))

@@ -294,11 +294,20 @@ class Checking:
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Measure):
-            return self._resumed(decision, history, split)
+            if split.changes and len(history) <= split.plain:
+                change = describe(split.changes[-1], self._words)
+                decision = replace(decision, reason=f"{change}; {decision.reason}")
+            return decision
         if isinstance(decision, GaveUp) or not self._trials_wanted(history, split):
             return self._ended(decision, split, _is_spoiled(history[split.plain :]))
         load = self._load(history, split, decision.bracket)
-        return Measure(load, self._reason(load, split), checks=True)
+        reason = f"repeating {self._words.amount(load)}"
+        if split.found is None or not split.is_suspicious:
+            reason += " to see whether the limit changed since"
+        else:
+            share = f"{100 * split.found.probability:.0f} %"
+            reason = f"the limit may have changed ({share}); {reason}"
+        return Measure(load, reason, checks=True)
 
     def unchecked(self, history: Sequence[Observation], why: str) -> Decision:
         """The decision without a further trial that looks for a change."""
@@ -473,20 +482,6 @@ class Checking:
             return bracket.sustained
         bounds = [each for each in (bracket.sustained, bracket.overloaded) if each in loads]
         return min(bounds, key=loads.index) if bounds else max(1, bracket.sustained)
-
-    def _reason(self, load: int, split: CheckedHistory) -> str:
-        amount = self._words.amount(load)
-        if split.found is None or not split.is_suspicious:
-            return f"repeating {amount} to see whether the limit changed since"
-        share = f"{100 * split.found.probability:.0f} %"
-        return f"the limit may have changed ({share}); repeating {amount}"
-
-    def _resumed(
-        self, step: Measure, history: Sequence[Observation], split: CheckedHistory
-    ) -> Measure:
-        if not split.changes or len(history) > split.plain:
-            return step
-        return replace(step, reason=f"{describe(split.changes[-1], self._words)}; {step.reason}")
 
     def _ended(
         self, end: Done | GaveUp, split: CheckedHistory, is_spoiled: bool = False

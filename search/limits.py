@@ -106,7 +106,8 @@ def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | No
             continue
         tries, last = (tries + 1 if seen.load == last else 1), seen.load
         share = seen.offered_share if seen.load > highest_valid else None
-        if tries <= (allowed if share is None else _repeats_by_generator(share, repeats_max)):
+        by_generator = 0 if share is None or share < OFFERED_MAX else min(1, repeats_max)
+        if tries <= (allowed if share is None else by_generator):
             continue
         if not found or found[-1].load != seen.load:
             in_a_row += 1
@@ -114,11 +115,6 @@ def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | No
         found.append(Ceiling(seen.load, seen.cause, share, in_a_row))
         allowed = min(repeats_max, REPEATS_LATER)
     return min(found, key=lambda each: each.load, default=None)
-
-
-def _repeats_by_generator(share: float, repeats_max: int) -> int:
-    """Repeats of a trial of which the generator offered this share."""
-    return 0 if share < OFFERED_MAX else min(1, repeats_max)
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ class Line:
         if not self.checks_at_once:
             later = len(set(self.sizes) - {point.message_bytes for point in finished}) - 1
             return Budgeted(searcher, self.budget, spent, rate, self.searched, max(0, later))
-        checking = self._checking(searcher, guide, is_first)
+        checking = Checking(searcher, guide, self.limits.words, is_first)
         return Budgeted(checking, self.budget, spent, rate, self._searched_by(checking))
 
     def checker(
@@ -298,7 +298,7 @@ class Line:
         guide = self.guide_for(point.message_bytes, [each for each in others if each.checked])
         answer = (point.history, point.result)
         searcher = self._searcher(self._limits_at(point.message_bytes), guide, allowance)
-        checking = self._checking(searcher, guide, is_first, answer)
+        checking = Checking(searcher, guide, self.limits.words, is_first, answer)
         rate = self.rate.bytes(point.message_bytes)
         spent, searched = self.spent(others), self._searched_by(checking)
         return Budgeted(checking, self.budget, spent, rate, searched)
@@ -313,15 +313,6 @@ class Line:
             return False
         guide = replace(self.guide, curve=self._curve(finished))
         return suspicion_of(self.searched(point.history), guide).probability >= BY_THEMSELVES
-
-    def _checking(
-        self,
-        searcher: Searcher,
-        guide: Guide,
-        is_first: bool,
-        answer: tuple[Sequence[Observation], Done | GaveUp] | None = None,
-    ) -> Checking:
-        return Checking(searcher, guide, self.limits.words, is_first, answer)
 
     def _searched_by(
         self, checking: Checking

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from search.checking import Checking, guide_of
 from search.guided import ALLOWANCE
@@ -38,13 +38,8 @@ class GoalsMeasurer(Protocol):
         """Offer `load` and return the observation of each goal, by the goal's name."""
         ...
 
-
-@runtime_checkable
-class HoldingGoalsMeasurer(Protocol):
-    """A measurer that can continue a load without a rest for the cluster."""
-
     def hold(self, load: int) -> Mapping[str, Observation]:
-        """Hold the load for one window and return the observation of each goal."""
+        """Hold the load for one window without a rest; return the observation of each goal."""
         ...
 
 
@@ -87,6 +82,10 @@ class SearchEnd:
 OnStep = Callable[[Decision, Histories], None]
 """Called before every trial and at every goal's end, with the decision and all trials so far."""
 
+OnOwnStep = Callable[[Decision, Sequence[Observation]], None]
+"""The same where there is one goal, with its trials."""
+_GOAL = "goal"
+
 
 def run_goals(
     searchers: Mapping[str, Searcher],
@@ -107,17 +106,18 @@ def run_goals(
         histories: trials already finished, the same loads for every goal.
     """
     trials = {name: list((histories or {}).get(name, ())) for name in searchers}
+    notify: OnStep = on_step or (lambda _decision, _trials: None)
     while True:
         step, decisions = next_trial(searchers, trials)
         if step is None:
             for decision in decisions.values():
-                _notify(on_step, decision, trials)
+                notify(decision, trials)
             return {
                 name: SearchEnd(decision, tuple(trials[name]))
                 for name, decision in decisions.items()
                 if not isinstance(decision, Measure)
             }
-        _notify(on_step, step, trials)
+        notify(step, trials)
         is_under_way = step.holds and any(seen[-1:] and seen[-1].held for seen in trials.values())
         if (
             last_overloaded(trials)
@@ -125,11 +125,7 @@ def run_goals(
             and isinstance(measurer, RecoveringMeasurer)
         ):
             measurer.recover()
-        offer = (
-            measurer.hold
-            if step.holds and isinstance(measurer, HoldingGoalsMeasurer)
-            else measurer.measure
-        )
+        offer = measurer.hold if step.holds else measurer.measure
         for name, observation in offer(step.load).items():
             trials[name].append(replace(observation, held=step.holds, checks=step.checks))
 
@@ -140,26 +136,20 @@ def last_overloaded(histories: Histories) -> bool:
     return Verdict.OVERLOADED in last
 
 
-def _notify(on_step: OnStep | None, decision: Decision, trials: Histories) -> None:
-    if on_step is not None:
-        on_step(decision, trials)
-
-
 class SingleGoalMeasurer:
-    """A measurer of one goal, adapted to `GoalsMeasurer`."""
+    """A measurer of the only goal, adapted to `GoalsMeasurer`."""
 
-    def __init__(self, name: str, measurer: Measurer) -> None:
-        self._name = name
+    def __init__(self, measurer: Measurer) -> None:
         self._measurer = measurer
 
     def measure(self, load: int) -> dict[str, Observation]:
         """Offer the load and return the observation of the goal."""
-        return {self._name: self._measurer.measure(load)}
+        return {_GOAL: self._measurer.measure(load)}
 
     def hold(self, load: int) -> dict[str, Observation]:
         """Hold the load for one window; a measurer that cannot hold makes an ordinary trial."""
         if isinstance(self._measurer, HoldingMeasurer):
-            return {self._name: self._measurer.hold(load)}
+            return {_GOAL: self._measurer.hold(load)}
         return self.measure(load)
 
     def recover(self) -> None:
@@ -171,7 +161,7 @@ class SingleGoalMeasurer:
 def run_search(
     searcher: Searcher,
     measurer: Measurer,
-    on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
+    on_step: OnOwnStep | None = None,
     history: Sequence[Observation] = (),
     check_for_change: bool = True,
 ) -> Done | GaveUp:
@@ -181,16 +171,18 @@ def run_search(
         history: trials already finished, oldest first, when a search is resumed.
         check_for_change: whether a trial at the end looks for a change of the limit.
     """
-    name = "goal"
     if check_for_change:
         searcher = Checking(searcher, guide_of(searcher))
+    of_goal = SingleGoalMeasurer(measurer)
+    ends = run_goals({_GOAL: searcher}, of_goal, _of_goal(on_step), {_GOAL: history})
+    return ends[_GOAL].result
 
-    def step(decision: Decision, histories: Histories) -> None:
-        if on_step is not None:
-            on_step(decision, tuple(histories[name]))
 
-    ends = run_goals({name: searcher}, SingleGoalMeasurer(name, measurer), step, {name: history})
-    return ends[name].result
+def _of_goal(on_step: OnOwnStep | None) -> OnStep | None:
+    """A function for the steps of the only goal, as one for those of several."""
+    if on_step is None:
+        return None
+    return lambda decision, histories: on_step(decision, tuple(histories[_GOAL]))
 
 
 SHARED_ALLOWANCE = 8
@@ -336,28 +328,18 @@ def run_lines(
 def run_line(
     line: Line,
     measurer_for: Callable[[int], Measurer],
-    on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
+    on_step: OnOwnStep | None = None,
     finished: Sequence[FinishedPoint] = (),
     begun: Sequence[Observation] = (),
     on_point: Callable[[FinishedPoint], None] | None = None,
 ) -> list[FinishedPoint]:
     """Run `run_lines` for a single goal, as simulations need it."""
-    name = "goal"
-
-    def step(decision: Decision, histories: Histories) -> None:
-        if on_step is not None:
-            on_step(decision, tuple(histories[name]))
-
-    def point(_name: str, ended: FinishedPoint) -> None:
-        if on_point is not None:
-            on_point(ended)
-
     points = run_lines(
-        {name: line},
-        lambda message_bytes: SingleGoalMeasurer(name, measurer_for(message_bytes)),
-        step,
-        {name: finished},
-        {name: begun} if begun else None,
-        point,
+        {_GOAL: line},
+        lambda message_bytes: SingleGoalMeasurer(measurer_for(message_bytes)),
+        _of_goal(on_step),
+        {_GOAL: finished},
+        {_GOAL: begun} if begun else None,
+        None if on_point is None else lambda _goal, ended: on_point(ended),
     )
-    return points[name]
+    return points[_GOAL]

@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from search.line import FinishedPoint, Line, ProducerRate
-from search.lines import run_line, run_search
-from search.model import Decision, Done, GaveUp, Observation, Searcher, Verdict
+from search.lines import OnOwnStep, run_line, run_search
+from search.model import Done, GaveUp, Observation, Searcher, Verdict
 
 IDLE_MIN = 0.20
 """Handler idle fraction below which a simulated trial is overloaded."""
@@ -303,7 +302,7 @@ class SimulatedEnd:
 def run_on(
     searcher: Searcher,
     cluster: SimulatedCluster,
-    on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
+    on_step: OnOwnStep | None = None,
     check_for_change: bool = True,
 ) -> SimulatedEnd:
     """Run any searcher on a simulated cluster; `check_for_change` as in `run_search`."""
@@ -407,15 +406,3 @@ def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoin
         )
         for point in points
     ]
-
-
-def run_sizes_on(
-    make_searcher: Callable[[], Searcher], sizes: Sequence[int], simulated: SimulatedLine
-) -> list[SimulatedEnd]:
-    """Measure every size on its own, with a new searcher without neighbors."""
-    outcomes = []
-    for message_bytes in sizes:
-        cluster = simulated.cluster(message_bytes)
-        outcomes.append(run_on(make_searcher(), cluster, check_for_change=False))
-        simulated.cluster(message_bytes).recover()
-    return outcomes

@@ -27,7 +27,6 @@ from jobs.cluster.topic_plan import topic_name
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, RecordingReporter
-from jobs.console.text import count_words
 from jobs.trials.canaries import NO_CANARIES, canary_topic
 from jobs.trials.guards import open_guards
 from metrics.common.errors import ConfigError, RedlineError
@@ -47,7 +46,7 @@ from metrics.sources.source import (
     sample_interval_of,
 )
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
-from metrics.units import format_size, format_some
+from metrics.units import format_counted, format_size, format_some
 
 CHECK = "history"
 SPAN_S, STEP_S = 86_400.0, 600.0
@@ -194,7 +193,7 @@ def broker_findings(info: ClusterInfo) -> list[Finding]:
     """Findings about the brokers that serve, and about those that do not."""
     version = ".".join(map(str, info.api_version))
     found = [
-        ok("brokers", f"{count_words(len(info.brokers), 'broker')}, protocol of Kafka {version}")
+        ok("brokers", f"{format_counted(len(info.brokers), 'broker')}, protocol of Kafka {version}")
     ]
     if info.fenced:
         ids = ", ".join(map(str, info.fenced))
@@ -462,7 +461,7 @@ def metrics_rules(
         brokers = [node for node in nodes.values() if Role.BROKER in node.roles]
         versions = ", ".join(sorted({node.version for node in brokers}))
         found.append(
-            ok(check, f"of {count_words(len(brokers), 'broker')}, Kafka {versions}, by {name}")
+            ok(check, f"of {format_counted(len(brokers), 'broker')}, Kafka {versions}, by {name}")
         )
         if len({node.version for node in brokers}) > 1:
             found.append(

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jobs.checks.finding import Finding, ok, problem, warning
 from jobs.checks.survey import ExecutorFacts
-from jobs.console.text import count_words
 from metrics.trial.client import OFFSET_MAX_S, ClockOffset
-from metrics.units import format_ms, format_some
+from metrics.units import format_counted, format_ms, format_some
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
 """Steps in which the environment of a run states the clocks [s], as the environments of two runs
@@ -197,7 +196,7 @@ def _brokers(
                 )
             )
     return found or [
-        ok(check, f"{count_words(len(brokers), 'broker')} reached from {_count(executors)}")
+        ok(check, f"{format_counted(len(brokers), 'broker')} reached from {_count(executors)}")
     ]
 
 
@@ -235,4 +234,4 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _count(executors: Iterable[ExecutorFacts]) -> str:
-    return count_words(len({each.executor for each in executors}), "executor")
+    return format_counted(len({each.executor for each in executors}), "executor")

@@ -227,17 +227,19 @@ class Reporter(Protocol):
         """Ask the user; False without a terminal to ask on."""
         ...
 
-    def __enter__(self) -> Reporter: ...
+    def __enter__(self) -> Reporter:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        return None
 
 
-class RecordingReporter:
+class RecordingReporter(Reporter):
     """Records events instead of showing them, for tests and silent callers."""
 
     def __init__(self, answer: bool = False) -> None:
@@ -251,12 +253,6 @@ class RecordingReporter:
     def confirm(self, question: str) -> bool:
         """Return the answer given to the constructor."""
         return self._answer
-
-    def __enter__(self) -> RecordingReporter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def note(reporter: Reporter, text: str) -> None:

@@ -65,21 +65,15 @@ def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Repor
             [f"warning: standard output cannot be written ({why}); the run continues without it"],
         ),
     )
-    if lines.isatty() and _can_move_cursor() and _is_unicode(lines):
+    can_move_cursor = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    is_unicode = lines.encoding.lower().replace("-", "").startswith("utf")
+    if lines.isatty() and can_move_cursor and is_unicode:
         console = Console(file=lines, highlight=False, emoji=False)
         return TerminalReporter(console, errors, sys.stdin)
     return PlainReporter(lines, errors)
 
 
-def _can_move_cursor() -> bool:
-    return os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
-def _is_unicode(stream: TextIO) -> bool:
-    return (stream.encoding or "ascii").lower().replace("-", "").startswith("utf")
-
-
-class PlainReporter:
+class PlainReporter(Reporter):
     """Writes one line per event with its time (UTC), and final tables, without ANSI codes."""
 
     def __init__(
@@ -106,12 +100,6 @@ class PlainReporter:
         """Return False, as plain output cannot ask."""
         return False
 
-    def __enter__(self) -> PlainReporter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
 
 def _plain_tail(event: Event) -> list[str]:
     """The lines that follow an event's own line: tables and the list of files."""
@@ -137,7 +125,7 @@ def _write(stream: TextIO, lines: list[str]) -> None:
     stream.flush()
 
 
-class TerminalReporter:
+class TerminalReporter(Reporter):
     """Shows a live area for what is running, and a permanent line for what finished."""
 
     def __init__(
@@ -169,7 +157,15 @@ class TerminalReporter:
                 self._console.print(line)
             if isinstance(event, PhaseStarted | TrialStarted):
                 self._activity = Activity(event, self._clock_s())
-                self._start_live()
+                # A rich Live that is started again moves the cursor by its previous height, so
+                # each activity gets a new one.
+                self._live = Live(
+                    get_renderable=self._live_area,
+                    console=self._console,
+                    refresh_per_second=_REFRESH_PER_S,
+                    transient=True,
+                )
+                self._live.start(refresh=True)
 
     def confirm(self, question: str) -> bool:
         """Ask the user; every answer but yes means no, and so does input that is no terminal."""
@@ -180,9 +176,6 @@ class TerminalReporter:
             self._console.print(Text(f"{clean(question)} [y/N] "), end="")
             return self._stdin.readline().strip().lower() in ("y", "yes")
 
-    def __enter__(self) -> TerminalReporter:
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -191,17 +184,6 @@ class TerminalReporter:
     ) -> None:
         with self._lock:
             self._end_activity(done=kind is None)
-
-    def _start_live(self) -> None:
-        # A rich Live that is started again moves the cursor by its previous height, so each
-        # activity gets a new one.
-        self._live = Live(
-            get_renderable=self._live_area,
-            console=self._console,
-            refresh_per_second=_REFRESH_PER_S,
-            transient=True,
-        )
-        self._live.start(refresh=True)
 
     def _live_area(self) -> RenderableType:
         activity = self._activity

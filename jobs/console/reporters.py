@@ -113,7 +113,8 @@ def _trial_lines(
         of = Text(f"{took} of {format_duration(trial.duration_s)}", no_wrap=True)
         first.add_row(head, bar, of)
     reading = _reading(trial, progress)
-    return [first, _one_line(Text(f"  {reading}"), width), _one_line(_why(trial), width)]
+    why = Text(f"  why: {clean(trial.reason)}", style="dim")
+    return [first, _one_line(Text(f"  {reading}"), width), _one_line(why, width)]
 
 
 def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
@@ -127,10 +128,6 @@ def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
     if progress is None or progress.busiest is None:
         return rates
     return f"{rates}, lowest idle (broker) {idle_words(progress.busiest)}"
-
-
-def _why(trial: TrialStarted) -> Text:
-    return Text(f"  why: {clean(trial.reason)}", style="dim")
 
 
 def _one_line(text: Text, width: int) -> Text:
@@ -151,7 +148,9 @@ def plain_event(event: Event) -> str | None:
     if isinstance(event, PhaseStarted):
         return _pairs("phase", [("doing", event.text)])
     if isinstance(event, TrialStarted):
-        return _pairs("trial-started", _trial_started_pairs(event))
+        return _pairs(
+            "trial-started", [*_pattern_pairs(event.number, event.pattern), ("why", event.reason)]
+        )
     if isinstance(event, TrialFinished):
         return _pairs("trial-finished", _trial_finished_pairs(event))
     if isinstance(event, PointFinished):
@@ -161,19 +160,10 @@ def plain_event(event: Event) -> str | None:
         pairs = [("run", event.summary.run_id), ("status", status), ("took", took)]
         return _pairs("run-finished", pairs)
     if isinstance(event, Notice):
-        return _lines(event)
+        return "\n".join(f"{event.level.value}: {each}" for each in sentences(event.text))
     if isinstance(event, Table):
         return clean(event.title)
     return None  # PhaseProgress and TrialProgress would flood a log
-
-
-def _lines(notice: Notice) -> str:
-    """One line for each sentence, each with its level."""
-    return "\n".join(f"{notice.level.value}: {each}" for each in sentences(notice.text))
-
-
-def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:
-    return [*_pattern_pairs(event.number, event.pattern), ("why", event.reason)]
 
 
 def _pattern_pairs(number: int, pattern: TrafficPattern) -> list[tuple[str, str]]:
@@ -268,7 +258,8 @@ def _limit_lines(summary: RunSummary) -> list[RenderableType]:
 
 def point_lines(event: PointFinished) -> list[RenderableType]:
     """The result for one message size, as a sentence."""
-    return [_indented(Text(point_words(event.boundary, event.goal), style="bold"), 2)]
+    words = Text(point_words(event.boundary, event.goal), style="bold")
+    return [Padding(words, (0, 0, 0, 2), expand=False)]
 
 
 def size_heading(message_bytes: int, axis: str) -> list[RenderableType]:
@@ -291,10 +282,6 @@ def table(event: Table) -> list[RenderableType]:
     ]
     heading.stylize("dim")
     return [Text(clean(event.title), style="bold"), heading, *rows]
-
-
-def _indented(text: Text, columns: int) -> RenderableType:
-    return Padding(text, (0, 0, 0, columns), expand=False)
 
 
 def _hanging(label: str, text: str, label_style: str, text_style: str = "") -> RenderableType:

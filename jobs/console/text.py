@@ -18,7 +18,7 @@ from metrics.traffic.axes import axis_named
 from metrics.traffic.pattern import TrafficPattern
 from metrics.units import (
     UNKNOWN,
-    format_count,
+    format_counted,
     format_duration,
     format_mb_per_s,
     format_ratio,
@@ -62,22 +62,6 @@ def trial_header(axis: str) -> tuple[str, str]:
     return align(first, _TRIAL_WIDTHS), align(second, _TRIAL_WIDTHS)
 
 
-def trial_cells(event: TrialFinished) -> tuple[str, ...]:
-    """The cells of a finished trial, in the columns of `TRIAL_HEADER`."""
-    trial, evidence = event.trial, event.trial.evidence
-    return (
-        str(trial.number),
-        format_size(trial.pattern.message_bytes),
-        str(trial.load),
-        "closed" if trial.pattern.producer.closed_loop else format_mb_per_s(trial.pattern.mb_per_s),
-        format_mb_per_s(evidence.client.achieved_mb_per_s),
-        idle_words(evidence.busiest_broker),
-        format_ratio(evidence.isr_changed_share),
-        trial.verdict.value,
-        left_words(event.trials_left, event.time_left_s),
-    )
-
-
 def offered_words(pattern: TrafficPattern) -> str:
     """The offered rate, `20.0 MB/s`; a closed loop offers no rate and is `closed loop`."""
     if pattern.producer.closed_loop:
@@ -87,7 +71,19 @@ def offered_words(pattern: TrafficPattern) -> str:
 
 def trial_line(event: TrialFinished) -> str:
     """The cells of a finished trial, aligned under `trial_header`."""
-    return align(trial_cells(event), _TRIAL_WIDTHS)
+    trial, evidence, left = event.trial, event.trial.evidence, event.trials_left
+    cells = (
+        str(trial.number),
+        format_size(trial.pattern.message_bytes),
+        str(trial.load),
+        "closed" if trial.pattern.producer.closed_loop else format_mb_per_s(trial.pattern.mb_per_s),
+        format_mb_per_s(evidence.client.achieved_mb_per_s),
+        idle_words(evidence.busiest_broker),
+        format_ratio(evidence.isr_changed_share),
+        trial.verdict.value,
+        f"{left}, {format_duration(event.time_left_s)}" if left > 0 else "none",
+    )
+    return align(cells, _TRIAL_WIDTHS)
 
 
 def trial_reason(event: TrialFinished) -> str:
@@ -105,22 +101,12 @@ def idle_words(busiest: BrokerWindow | None) -> str:
     return f"{busiest.handler_idle:.2f} ({busiest.broker_id})"
 
 
-def left_words(trials: int, time_s: float) -> str:
-    """The trials and the time that are left, `4, 2 min 40 s`; `none` at the end."""
-    return f"{trials}, {format_duration(time_s)}" if trials > 0 else "none"
-
-
-def count_words(count: int, noun: str) -> str:
-    """A count with its noun: `1 broker`, `3 brokers`."""
-    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
-
-
 def plan_rows(plan: Plan) -> list[tuple[str, str]]:
     """The rows of a plan, as (label, text)."""
-    brokers = "" if plan.brokers is None else f" ({count_words(plan.brokers, 'broker')})"
+    brokers = "" if plan.brokers is None else f" ({format_counted(plan.brokers, 'broker')})"
     sizes = ", ".join(format_size(size) for size in plan.message_bytes)
     forecast = (
-        f"about {count_words(plan.trials_estimated, 'trial')} of "
+        f"about {format_counted(plan.trials_estimated, 'trial')} of "
         f"{format_duration(plan.trial_s)}, {format_duration(plan.duration_s + plan.starting_s)} "
         f"{'with the start and the end' if plan.starting_s else 'in all'}"
     )
@@ -150,7 +136,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
 
 def limit_title(summary: RunSummary) -> str:
     """The heading of the final table."""
-    brokers = f", {count_words(summary.brokers, 'broker')}" if summary.brokers else ""
+    brokers = f", {format_counted(summary.brokers, 'broker')}" if summary.brokers else ""
     doubtful = doubtful_sizes(summary.boundaries)
     return (
         f"Limits of {summary.cluster} with {summary.workload} (goal {summary.goal}{brokers})"
@@ -186,17 +172,11 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
     """
     table = RichTable(box=None, pad_edge=False, header_style=None)
     for name, *cells in zip(columns, *rows, strict=True):
-        table.add_column(
-            Text(name), justify="right" if _is_numeric(cells) else "left", no_wrap=True
-        )
+        numbers = (cell.replace(",", "").replace(".", "", 1).isdigit() for cell in cells)
+        justify = "right" if cells and all(numbers) else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(" ".join(cell.splitlines())) for cell in row))
     text = StringIO()
     Console(file=text, width=_WIDTH_MAX, color_system=None, force_jupyter=False).print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
-
-
-def _is_numeric(cells: Sequence[str]) -> bool:
-    return bool(cells) and all(
-        cell.replace(",", "").replace(".", "", 1).isdigit() for cell in cells
-    )

@@ -22,6 +22,7 @@ from jobs.config.link import Link, PlantedDisk
 from jobs.setup.releases import Metadata
 from jobs.testbed.planted_devices import LinkAddresses
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
+from metrics.units import format_counted
 
 HOST = "127.0.0.1"
 """Address on which all processes listen, except brokers behind a link."""
@@ -154,15 +155,15 @@ class Spec:
     @property
     def title(self) -> str:
         """The title for people: `testbed default (3 brokers, Kafka 4.1.2)`."""
-        parts = [_counted(self.brokers, "broker"), f"Kafka {' and '.join(self.releases)}"]
+        parts = [format_counted(self.brokers, "broker"), f"Kafka {' and '.join(self.releases)}"]
         if self.metadata == "zookeeper":
             parts.append("ZooKeeper")
         elif self.metadata == "combined":
             parts.append("brokers are controllers, too")
         if self.racks:
-            parts.append(_counted(self.racks, "rack"))
+            parts.append(format_counted(self.racks, "rack"))
         if self.spark_workers:
-            parts.append(_counted(self.spark_workers, "Spark worker"))
+            parts.append(format_counted(self.spark_workers, "Spark worker"))
         if self.link is not None:
             parts.append(f"a link of {self.link.words()}")
         if self.disk is not None:
@@ -327,10 +328,6 @@ class State:
     def bootstrap_servers(self) -> tuple[str, ...]:
         """The addresses of all brokers, for clients."""
         return tuple(node.client_address for node in self.brokers)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class TestbedStartError(ConfigError):

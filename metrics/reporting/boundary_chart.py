@@ -26,6 +26,7 @@ from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.units import (
     UNKNOWN,
     format_count,
+    format_counted,
     format_mb_per_s,
     format_ratio,
     format_size,
@@ -274,7 +275,7 @@ def _tooltip() -> list[alt.Tooltip]:
 
 
 def _title(summary: RunSummary) -> alt.TitleParams:
-    brokers = f"{summary.brokers} broker{'s'[: summary.brokers != 1]}, " if summary.brokers else ""
+    brokers = f"{format_counted(summary.brokers, 'broker')}, " if summary.brokers else ""
     legend = (
         "Line: highest sustained load. Band: up to the lowest overload. "
         f"Bar: interval of the limit {AT_LEVEL}. Hollow: doubtful or not found."

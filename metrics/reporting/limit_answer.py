@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from metrics.reporting.limit_words import (
     AT_LEVEL,
+    answer_words,
     bound_words,
     doubt_words,
     doubtful_sizes,
@@ -25,11 +26,12 @@ from metrics.reporting.limit_words import (
     span_words,
     steady_words,
 )
-from metrics.tables.boundary import AnswerKind, Boundary
+from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.units import (
     format_count,
+    format_counted,
     format_duration,
     format_mb_per_s,
     format_ms,
@@ -81,7 +83,7 @@ def answer_of(boundary: Boundary) -> SizeAnswer:
     state = "" if boundary.state == ALL_BROKERS else f", {boundary.state}"
     return SizeAnswer(
         size=f"{format_size(boundary.message_bytes)}{state}",
-        figure=_figure(boundary),
+        figure=answer_words(boundary, _short),
         beside=_beside(boundary),
         broker=_broker(boundary),
         bound=bound,
@@ -117,19 +119,6 @@ def caveats_of(boundary: Boundary) -> list[str]:
         *(() if boundary.loads[0] else boundary.notes[:1]),
     )
     return list(filter(None, named))
-
-
-def _figure(boundary: Boundary) -> str:
-    low, over = boundary.loads
-    match AnswerKind(boundary.answer_kind):
-        case AnswerKind.NONE:
-            return "no load could be measured"
-        case AnswerKind.UPPER_BOUND:
-            return f"less than {_short(boundary, over or 0, boundary.mb_per_s_overloaded)}"
-        case AnswerKind.LOWER_BOUND:
-            return f"at least {_short(boundary, low, boundary.mb_per_s)}"
-        case AnswerKind.LIMIT:
-            return _short(boundary, low, boundary.mb_per_s)
 
 
 def _short(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
@@ -208,7 +197,7 @@ def _loads(boundary: Boundary) -> tuple[str, ...]:
     width = boundary.relative_width
     if width is not None and low:
         sides.append(f"{format_ratio(width)} apart")
-    trials = f"{format_count(boundary.trials)} trial{'' if boundary.trials == 1 else 's'}"
+    trials = format_counted(boundary.trials, "trial")
     found = f"{', '.join(sides)} after {trials}"
     if boundary.confirmed_s is not None:
         found += f", held for {format_duration(boundary.confirmed_s)}"
@@ -244,10 +233,10 @@ def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
         for each in (low, high)
     )
     what = lowest if low is high else f"from {lowest} to {highest}"
-    who = "The cluster sustains" if not brokers else f"{_count(brokers, 'broker')} sustain"
+    who = "The cluster sustains" if not brokers else f"{format_counted(brokers, 'broker')} sustain"
     who += "s" if brokers == 1 else ""
     missing = len(boundaries) - len(closed)
-    without = f" {_count(missing, 'size')} ended without a limit." if missing else ""
+    without = f" {format_counted(missing, 'size')} ended without a limit." if missing else ""
     sizes = doubtful_sizes(boundaries)
     doubtful = f" Doubtful: {sizes}." if sizes else ""
     return f"{who} {what}. {_limiting_resources(closed)}{without}{doubtful}"
@@ -264,10 +253,6 @@ def _limiting_resources(closed: Sequence[Boundary]) -> str:
         return f"Limiting resource at every size: {next(iter(sizes))}."
     found = "; ".join(f"{resource} at {_listed(at)}" for resource, at in sizes.items())
     return f"Limiting resource{'s' if len(sizes) > 1 else ''}: {found}."
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def _listed(words: Sequence[str]) -> str:

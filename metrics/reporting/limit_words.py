@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from metrics.judging.disk_proof import DiskProof
 from metrics.tables.boundary import AnswerKind, Boundary
@@ -31,6 +31,8 @@ AT_LEVEL = f"at {format_ratio(LEVEL)}"
 
 LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
 """Width of a sentence below a limit on a terminal of 80 columns, and of the longest [columns]."""
+REASONS_MAX = 8
+"""Maximum number of reasons that a verdict lists; each of a hundred brokers can give one."""
 _READINGS = {
     Resource.DISK.value: ("flush", "disk"),
     Resource.HEAP.value: ("garbage collection", "heap"),
@@ -83,6 +85,12 @@ def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def first_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
+    """The first reasons, and the number of further ones."""
+    more = len(reasons) - REASONS_MAX
+    return (*reasons[:REASONS_MAX], *([f"and {more} more"] if more > 0 else []))
+
+
 def span_words(boundary: Boundary) -> str:
     """The interval on the axis, such as `44 to 50`; empty if the search has none."""
     interval, axis = boundary.interval, boundary.along
@@ -117,37 +125,36 @@ def scale_words(boundary: Boundary) -> str:
     return f"{text}; then {where}{resource}"
 
 
-def sustained_words(boundary: Boundary) -> str:
-    """The answer in one sentence: `79 producers sustained; the limit lies between 80 and 82 (90 %),
-    best estimate 81.1`.
-
-    The sustained load is the answer of trials, so it may be below the interval of the limit.
-    """
-    sustained = f"{boundary.along.amount(boundary.loads[0])} sustained"
-    if boundary.doubtful and boundary.interval is None and boundary.gave_up is None:
-        return f"{sustained}, a doubtful limit"
-    return "; ".join(filter(None, (sustained, limit_words(span_words(boundary), boundary))))
-
-
 def open_words(boundary: Boundary) -> str:
     """The answer without a limit, and why: `at least 37.0 MB/s (150 producers); the generator was
     the limit: 2 cores of 2 busy`; empty for a limit.
     """
-    low, over = boundary.loads
-    match AnswerKind(boundary.answer_kind):
-        case AnswerKind.LIMIT:
-            return ""
-        case AnswerKind.LOWER_BOUND:
-            found = f"at least {load_words(boundary, low, boundary.mb_per_s)}"
-        case AnswerKind.UPPER_BOUND:
-            found = f"less than {load_words(boundary, over or low, boundary.mb_per_s_overloaded)}"
-        case AnswerKind.NONE:
-            found = "no load could be measured"
+    if boundary.answer_kind == AnswerKind.LIMIT:
+        return ""
+    found = answer_words(boundary, load_words)
     if boundary.gave_up is None:
         return found
     # Reasons of older versions have the bound in them.
     is_stated = boundary.gave_up.startswith(("at least ", "no load "))
     return boundary.gave_up if is_stated else f"{found}; {boundary.gave_up}"
+
+
+def answer_words(boundary: Boundary, words: Callable[[Boundary, int, float | None], str]) -> str:
+    """The limit, or what is known of it: `at least 37.0 MB/s`.
+
+    Args:
+        words: boundary, load and payload [MB/s] → the load in words.
+    """
+    low, over = boundary.loads
+    match AnswerKind(boundary.answer_kind):
+        case AnswerKind.NONE:
+            return "no load could be measured"
+        case AnswerKind.UPPER_BOUND:
+            return f"less than {words(boundary, over or 0, boundary.mb_per_s_overloaded)}"
+        case AnswerKind.LOWER_BOUND:
+            return f"at least {words(boundary, low, boundary.mb_per_s)}"
+        case AnswerKind.LIMIT:
+            return words(boundary, low, boundary.mb_per_s)
 
 
 def load_words(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
@@ -156,20 +163,6 @@ def load_words(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
     if mb_per_s is None or not boundary.along.grows_payload:
         return amount
     return f"{format_mb_per_s(mb_per_s)} MB/s ({amount})"
-
-
-def limit_words(span: str, boundary: Boundary) -> str:
-    """The interval and the best estimate of a limit as a clause; empty without an interval.
-
-    Args:
-        span: the interval, such as `80 to 82`.
-    """
-    if not span:
-        return ""
-    doubt = "is doubtful, " if boundary.doubtful and boundary.gave_up is None else "lies "
-    estimate = estimate_words(boundary)
-    between = f"the limit {doubt}between {span.replace(' to ', ' and ')} ({format_ratio(LEVEL)})"
-    return f"{between}, best estimate {estimate}" if estimate else between
 
 
 def payload_span_words(low: float | None, high: float | None) -> str:

@@ -16,7 +16,7 @@ import jinja2
 
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
-from metrics.reporting.limit_words import estimate_words, reading_words, span_words
+from metrics.reporting.limit_words import estimate_words, first_reasons, reading_words, span_words
 from metrics.traffic.axes import axis_named
 from metrics.units import (
     UNKNOWN,
@@ -64,6 +64,7 @@ def environment() -> jinja2.Environment:
         volume=format_volume,
         ms=format_ms,
         reading=reading_words,
+        reasons=first_reasons,
         span=span_words,
         estimate=estimate_words,
         two=format_two,

@@ -28,8 +28,8 @@ from search.simulate import (
     SimulatedEnd,
     SimulatedLine,
     run_line_on,
-    run_sizes_on,
 )
+from tests.support.searching import run_sizes_on
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 """Message sizes of a line [B], even in their logarithm."""

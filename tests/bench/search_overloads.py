@@ -32,9 +32,9 @@ from search.simulate import (
     SimulatedLine,
     run_line_on,
     run_on,
-    run_sizes_on,
 )
 from tests.bench.search_methods import RATE, Case
+from tests.support.searching import run_sizes_on
 
 LIMITS_NP = (8.0, 900.0)
 """Range of the limits [producers], uniform in the logarithm."""

@@ -23,6 +23,7 @@ from search.model import (
     Searcher,
     Verdict,
 )
+from search.simulate import SimulatedEnd, SimulatedLine
 from search.simulate import run_on as checked_on
 
 run_search = partial(checked_search, check_for_change=False)
@@ -120,3 +121,19 @@ class ScriptedGoals:
             )
             for name, limit in self.limits.items()
         }
+
+    def hold(self, load: int) -> dict[str, Observation]:
+        """Return the verdicts on a load, as of any trial."""
+        return self.measure(load)
+
+
+def run_sizes_on(
+    make_searcher: Callable[[], Searcher], sizes: Sequence[int], simulated: SimulatedLine
+) -> list[SimulatedEnd]:
+    """Measure every size on its own, with a new searcher without neighbors."""
+    outcomes = []
+    for message_bytes in sizes:
+        cluster = simulated.cluster(message_bytes)
+        outcomes.append(run_on(make_searcher(), cluster))
+        simulated.cluster(message_bytes).recover()
+    return outcomes

@@ -264,8 +264,9 @@ def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
     report = build_report(summary_of_sizes(sizes), trials, SETTINGS)
     assert len(report.trials) == 240
     assert {len(trial.windows) for trial in report.trials} == {WINDOWS_MAX // 240}
-    assert report.trials[0].verdicts[0].reasons[-2:] == (IDLE.text, "and 92 more")
-    assert len(report_page(report).encode()) < 2_000_000
+    page = report_page(report)
+    assert page.count(f"<li>{IDLE.text}</li><li>and 92 more</li>") >= len(trials)
+    assert len(page.encode()) < 2_000_000
 
 
 def test_the_words_are_those_of_the_glossary() -> None:

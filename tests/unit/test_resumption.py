@@ -220,6 +220,9 @@ class TwoGoals:
         self._trials.append(made)
         return {goal: made.observation(goal) for goal in judgements}
 
+    def hold(self, load: int) -> dict[str, Observation]:
+        return self.measure(load)
+
 
 def test_differences_name_file_and_key() -> None:
     then = {"goal": {"search.resolution": 0.05, "name": "default"}}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.reporting.limit_words import reason_texts
+from metrics.reporting.limit_words import first_reasons, reason_texts
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.trial.trial import Trial
@@ -22,24 +22,10 @@ BROKERS_MAX = 12
 """Maximum number of brokers in a trial's evidence: those with the least idle handlers."""
 WINDOWS_MAX = 1_000
 """Maximum number of windows in a report; in a long run each trial shows fewer brokers."""
-REASONS_MAX = 8
-"""Maximum number of reasons that a verdict lists; each of a hundred brokers can give one."""
-
 LIMIT, OVERLOAD = "sustained side", "overloaded side"
 
 Sides = tuple[tuple[str, str], ...]
 """The sides of brackets that a trial decided: (`LIMIT` or `OVERLOAD`, goal)."""
-
-
-@dataclass(frozen=True)
-class GoalVerdict:
-    """One goal's verdict on a trial, with its reasons and the limiting resource."""
-
-    goal: str
-    verdict: str
-    reasons: tuple[str, ...]
-    limited_by: str
-    attribution: str
 
 
 @dataclass(frozen=True)
@@ -57,33 +43,24 @@ class ListedTrial:
     brokers_shown: int
 
     @property
-    def verdicts(self) -> tuple[GoalVerdict, ...]:
-        """The verdicts of the run's goals."""
-        return tuple(
-            GoalVerdict(
-                goal,
-                judgement.verdict.value,
-                shortened([reason.text for reason in judgement.reasons]),
-                judgement.limited_by.value if judgement.limited_by else "",
-                judgement.attribution,
-            )
-            for goal, judgement in self.trial.judgements.items()
-        )
-
-    @property
     def verdict(self) -> str:
         """The common verdict of all goals, or the different verdicts, separated by slashes."""
-        return " / ".join(dict.fromkeys(each.verdict for each in self.verdicts))
+        verdicts = (each.verdict.value for each in self.trial.judgements.values())
+        return " / ".join(dict.fromkeys(verdicts))
 
     @property
     def reason(self) -> str:
         """The most important reason of the first goal that has one."""
-        return next((text for each in self.verdicts for text in each.reasons), "")
+        judgements = self.trial.judgements.values()
+        return next((reason.text for each in judgements for reason in each.reasons), "")
 
     @property
     def windows(self) -> tuple[BrokerWindow, ...]:
         """The windows of the brokers with the least idle handlers."""
-        order = sorted(self.trial.evidence.brokers, key=_idle_or_one)
+        order = sorted(
+            self.trial.evidence.brokers,
+            key=lambda each: 1.0 if each.handler_idle is None else each.handler_idle,
+        )
         return tuple(sorted(order[: self.brokers_shown], key=lambda each: each.broker_id))
 
 
@@ -122,16 +99,6 @@ def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int,
     for (goal, _, side), number in found.items():
         sides[number] = (*sides.get(number, ()), (side, goal))
     return sides
-
-
-def shortened(reasons: Sequence[str]) -> tuple[str, ...]:
-    """The first reasons, and the number of further ones."""
-    more = len(reasons) - REASONS_MAX
-    return (*reasons[:REASONS_MAX], *([f"and {more} more"] if more > 0 else []))
-
-
-def _idle_or_one(window: BrokerWindow) -> float:
-    return 1.0 if window.handler_idle is None else window.handler_idle
 
 
 @dataclass(frozen=True)
@@ -205,8 +172,8 @@ def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceil
     return Binding(
         size=format_size(boundary.message_bytes),
         resource=resource,
-        evidence=_without_name(boundary.evidence, resource),
-        reasons=shortened(reason_texts(boundary.overload_reasons)),
+        evidence=boundary.evidence.removeprefix(f"{resource}: "),
+        reasons=first_reasons(reason_texts(boundary.overload_reasons)),
         uses=_uses(low, over, resource, ceilings),
         trials=(
             None if low is None else low.trial.number,
@@ -258,8 +225,3 @@ def _how_used(use: ResourceUse) -> tuple[float, float]:
 
 def _is_known(use: ResourceUse | None) -> bool:
     return use is not None and (use.utilization is not None or bool(use.saturation))
-
-
-def _without_name(evidence: str, resource: str) -> str:
-    """The evidence without the resource's name at its start."""
-    return evidence.removeprefix(f"{resource}: ")
