@@ -173,8 +173,8 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
     table = RichTable(box=None, pad_edge=False, header_style=None)
     for name, *cells in zip(columns, *rows, strict=True):
         numbers = (cell.replace(",", "").replace(".", "", 1).isdigit() for cell in cells)
-        justify = "right" if cells and all(numbers) else "left"
-        table.add_column(Text(name), justify=justify, no_wrap=True)
+        is_numeric = bool(cells) and all(numbers)
+        table.add_column(Text(name), justify="right" if is_numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(" ".join(cell.splitlines())) for cell in row))
     text = StringIO()

@@ -15,6 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -128,7 +129,10 @@ class Inbox:
         messages: list[Message] = []
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wakeup:
-                self._drain()
+                # Empty: the handlers have counted all signals.
+                with suppress(BlockingIOError):
+                    while self._wakeup.recv(4096):
+                        continue
             else:
                 messages += self._read()
         if os.getppid() != self._parent:
@@ -157,13 +161,6 @@ class Inbox:
             self.is_owner_gone = True
             self._selector.unregister(self._channel)
         return messages
-
-    def _drain(self) -> None:
-        try:
-            while self._wakeup.recv(4096):
-                continue
-        except BlockingIOError:  # empty: the handlers have counted all signals
-            return
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         self.terminations += 1

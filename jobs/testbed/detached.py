@@ -13,7 +13,7 @@ import psutil
 from jobs.testbed.cleanup import CleanupReport, is_alive, root_lock, sweep, wait_gone
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.model import State, Status, TestbedStateError
+from jobs.testbed.model import State, TestbedStateError
 from jobs.testbed.places import (
     FAILED,
     default_root,
@@ -94,16 +94,6 @@ def failed_logs(root: Path | None = None) -> list[Path]:
     if not failed.is_dir():
         return []
     return sorted(failed.iterdir(), key=lambda folder: folder.stat().st_mtime)
-
-
-def find(name: str = "default", root: Path | None = None) -> State | None:
-    """The state of the detached testbed of this name; None unless it is ready."""
-    for report in status(root):
-        spec = report.state.spec
-        is_ready = report.is_alive and report.state.status is Status.READY
-        if is_ready and spec.name == name and not spec.owned:
-            return report.state
-    return None
 
 
 def down(name: str = "default", root: Path | None = None) -> StopReport:

@@ -251,6 +251,8 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
         folder.mkdir(mode=0o700)
         state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())
         write_state(folder, state)
+    own = str(Path(jobs.__file__).resolve().parent.parent)
+    import_path = [own, *(entry for entry in sys.path if entry and entry != own)]
     channel, inherited = channel_pair()
     with inherited, (folder / SUPERVISOR_LOG).open("wb") as log:
         process = subprocess.Popen(
@@ -262,7 +264,7 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": _python_path()},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(import_path)},
             pass_fds=(inherited.fileno(),),
             start_new_session=True,
         )
@@ -279,9 +281,3 @@ def refuse_namesake(root: Path, name: str) -> None:
                 f"expected a new name; give another with --name, or stop it with "
                 f"`redline testbed down --name {name}`"
             )
-
-
-def _python_path() -> str:
-    """The folder of this project's packages, followed by this process's import path."""
-    own = str(Path(jobs.__file__).resolve().parent.parent)
-    return os.pathsep.join([own, *(entry for entry in sys.path if entry and entry != own)])

@@ -119,8 +119,23 @@ def node_properties(
         data_dirs: its log dirs, separated by commas.
     """
     if node.role is NodeRole.ZOOKEEPER:
-        return _zookeeper_properties(node, data_dirs)
-    properties = {**internal_topic_properties(spec.brokers), **spec.broker_properties}
+        return {
+            "dataDir": data_dirs,
+            "clientPort": str(node.port),
+            "clientPortAddress": node.host,
+            "tickTime": str(ZOOKEEPER_TICK_MS),
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+        }
+    replicas = str(min(_REPLICAS_MAX, spec.brokers))
+    properties = {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+        **spec.broker_properties,
+    }
     if node.role is NodeRole.CONTROLLER or node.controller_port is not None:
         properties.update(spec.controller_properties)
     if node.role is NodeRole.CONTROLLER:
@@ -164,44 +179,6 @@ def _of_zookeeper_mode(spec: Spec, node: Node, nodes: Sequence[Node]) -> dict[st
         oldest = ".".join(spec.releases[0].split(".")[:2])
         properties["inter.broker.protocol.version"] = oldest
     return properties
-
-
-def _zookeeper_properties(node: Node, data_dir: str) -> dict[str, str]:
-    """The content of ZooKeeper's zoo.cfg."""
-    return {
-        "dataDir": data_dir,
-        "clientPort": str(node.port),
-        "clientPortAddress": node.host,
-        "tickTime": str(ZOOKEEPER_TICK_MS),
-        "maxClientCnxns": "0",
-        "admin.enableServer": "false",
-    }
-
-
-def internal_topic_properties(brokers: int) -> dict[str, str]:
-    """The replication of Kafka's internal topics, limited to the number of brokers."""
-    replicas = str(min(_REPLICAS_MAX, brokers))
-    return {
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": "1",
-    }
-
-
-def meta_properties(cluster_id: str, node_id: int, directory_id: str) -> dict[str, str]:
-    """The content of meta.properties, as `kafka.tools.StorageTool format` writes it.
-
-    Only the controller's log dir also needs the tool's bootstrap.checkpoint, so the testbed
-    writes the brokers' files itself and saves a JVM for each.
-    """
-    return {
-        "version": "1",
-        "cluster.id": cluster_id,
-        "node.id": str(node_id),
-        "directory.id": directory_id,
-    }
 
 
 def render(properties: Mapping[str, str]) -> str:
@@ -328,7 +305,14 @@ class Nodes:
             for folder in folders:
                 folder.mkdir(exist_ok=True)
                 if is_broker and self._spec.metadata != "zookeeper" and node is not self.formatted:
-                    meta = meta_properties(self.cluster_id, node.node_id, random_id())
+                    # As `kafka.tools.StorageTool format` writes it. Only the controller's log dir
+                    # also needs the tool's bootstrap.checkpoint, so this saves a JVM for each.
+                    meta = {
+                        "version": "1",
+                        "cluster.id": self.cluster_id,
+                        "node.id": str(node.node_id),
+                        "directory.id": random_id(),
+                    }
                     (folder / "meta.properties").write_text(render(meta))
             properties = node_properties(self._spec, node, self.nodes, ",".join(map(str, folders)))
             write_private(files.properties, render(properties))

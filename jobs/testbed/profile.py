@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name, nearest
 from jobs.config.cluster import TestbedOptions
-from jobs.config.files import names_in, read_conf
+from jobs.config.files import read_conf
 from jobs.config.link import Link, PlantedDisk
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
@@ -222,11 +222,6 @@ class Profile(ConfigModel):
 def _brokers(ids: Iterable[int]) -> str:
     *most, last = [str(each) for each in sorted(ids)] or ["none"]
     return f"brokers {', '.join(most)} and {last}" if most else f"broker {last}"
-
-
-def profile_names() -> tuple[str, ...]:
-    """The names of the profiles in conf/testbed."""
-    return names_in("testbed")
 
 
 def load_profile(name_or_path: str) -> Profile:

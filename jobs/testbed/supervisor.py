@@ -89,18 +89,6 @@ def describe_end(process: NodeProcess, what: str | None = None) -> str:
     return f"{begin} and said " + ", ".join(f'"{line}"' for line in said)
 
 
-def describe_failed_start(process: NodeProcess, profile: str, what: str | None = None) -> str:
-    """Describe the end of a process that did not get ready, and the remedy.
-
-    Args:
-        process: the process.
-        profile: name of the profile with its properties.
-        what: see `describe_end`.
-    """
-    remedy = f"If it names a property, correct it in profile {profile} or in your override"
-    return f"{describe_end(process, what)}. {remedy}"
-
-
 def disk_problem(
     folder: Path,
     used_bytes: int,
@@ -200,9 +188,7 @@ class Supervisor:
                     self._start_all(members, deadline_s)
             except NodeEndedError as ended:
                 if not says_address_in_use(ended.process.node):
-                    raise TestbedFailedError(
-                        "start", describe_failed_start(ended.process, self._state.spec.profile)
-                    ) from None
+                    raise self._failed_start(ended.process) from None
                 log.warning("attempt %d: a port of %s is taken", attempt, ended.process.node)
                 self._nodes.kill_all()
                 self._nodes.processes.clear()
@@ -232,13 +218,14 @@ class Supervisor:
         finally:
             process.kill()
         if process.exit_code() != 0:
-            raise TestbedFailedError(
-                "start",
-                describe_failed_start(
-                    process, self._state.spec.profile, "the formatting of its log dir"
-                ),
-            )
+            raise self._failed_start(process, "the formatting of its log dir")
         self._nodes.share_bootstrap_metadata()
+
+    def _failed_start(self, process: NodeProcess, what: str | None = None) -> TestbedFailedError:
+        """The end of a process that did not get ready, and the remedy; see `describe_end`."""
+        profile = self._state.spec.profile
+        remedy = f"If it names a property, correct it in profile {profile} or in your override"
+        return TestbedFailedError("start", f"{describe_end(process, what)}. {remedy}")
 
     def _await_ready(self, deadline_s: float) -> None:
         while True:
@@ -261,15 +248,12 @@ class Supervisor:
         next_check_s = self._clock_s()
         while True:
             if self._clock_s() >= next_check_s:
-                self._guard_disk()
+                limit_bytes = self._state.spec.disk_limit_bytes
+                problem = disk_problem(self._folder, self._nodes.used_bytes(), limit_bytes)
+                if problem is not None:
+                    raise TestbedFailedError("disk", problem)
                 next_check_s = self._clock_s() + DISK_CHECK_S
             self._tick(DISK_CHECK_S)
-
-    def _guard_disk(self) -> None:
-        limit_bytes = self._state.spec.disk_limit_bytes
-        problem = disk_problem(self._folder, self._nodes.used_bytes(), limit_bytes)
-        if problem is not None:
-            raise TestbedFailedError("disk", problem)
 
     def _tick(self, timeout_s: float) -> None:
         """Wait for the next event, at most `timeout_s`, and act on it."""

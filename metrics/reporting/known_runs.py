@@ -83,7 +83,8 @@ def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
     """The run of a folder; None if the folder does not belong to a run."""
     if not folder.is_dir():
         return None
-    tags, page = tags_of(folder), _page_in(folder)
+    tags = tags_of(folder)
+    page = next((f"{folder.name}/{page}" for page in _PAGES if (folder / page).exists()), "")
     for name, job in _FILES.items():
         file = folder / name
         if file.exists():
@@ -102,10 +103,6 @@ def _start_time(run_id: str) -> str:
     except ValueError:
         return ""
     return iso_utc(begun.timestamp())
-
-
-def _page_in(folder: Path) -> str:
-    return next((f"{folder.name}/{page}" for page in _PAGES if (folder / page).exists()), "")
 
 
 def tags_of(folder: Path) -> tuple[str, ...]:

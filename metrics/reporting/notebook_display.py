@@ -267,10 +267,10 @@ def _rates(records: int, size_bytes: int, passed_s: float) -> str:
 
 def _achieved(trial: Mapping[str, Any], passed_s: float) -> str:
     offered = trial["offered_records"]
-    if trial.get("closed_loop"):
-        return _rates(trial["acked_records"], trial["acked_bytes"], passed_s)
-    share = format_ratio(trial["acked_records"] / offered) if offered else UNKNOWN
     rates = _rates(trial["acked_records"], trial["acked_bytes"], passed_s)
+    if trial.get("closed_loop"):
+        return rates
+    share = format_ratio(trial["acked_records"] / offered) if offered else UNKNOWN
     return f"{rates}, {share} of the offered records"
 
 

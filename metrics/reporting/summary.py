@@ -170,7 +170,10 @@ def write_summary(summary: RunSummary, path: Path) -> None:
         ValueError: a number is NaN or infinite; nothing is written.
     """
     document = as_document(summary) | {"schema_version": SCHEMA_VERSION}
-    document["boundaries"] = [_boundary_document(boundary) for boundary in summary.boundaries]
+    document["boundaries"] = [
+        as_document(boundary) | {name: getattr(boundary, name) for name in DERIVED}
+        for boundary in summary.boundaries
+    ]
     write_atomic(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
@@ -229,10 +232,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is not a finite number")
     return number
-
-
-def _boundary_document(boundary: Boundary) -> dict[str, Any]:
-    return as_document(boundary) | {name: getattr(boundary, name) for name in DERIVED}
 
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -178,7 +178,9 @@ def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
         for message_bytes in sorted({trial.point_message_bytes for trial in trials})
     ]
     colors = [_COLORS[i % len(_COLORS)] for i in range(len(sizes))]
-    latency = alt.Scale(type="log", nice=False, domain=_log_domain([row["p99"] for row in rows]))
+    p99_ms = [row["p99"] for row in rows]
+    domain = [min(p99_ms) / 1.3, max(p99_ms) * 1.3]  # so that no mark lies on the edge
+    latency = alt.Scale(type="log", nice=False, domain=domain)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("achieved:Q", title="Acknowledged [MB/s]", scale=alt.Scale(zero=True)),
         y=alt.Y("p99:Q", title="Produce latency p99 [ms]", scale=latency),
@@ -220,17 +222,11 @@ def _throughput_row(trial: Trial) -> dict[str, Any]:
         "offered": client.offered_mb_per_s,
         "achieved": client.achieved_mb_per_s,
         "verdict": trial.verdict.value,
-        **{name: _known(getattr(client.latency, f"{name}_ms")) for name in QUANTILES[:4]},
+        **{
+            name: value if math.isfinite(value := getattr(client.latency, f"{name}_ms")) else None
+            for name in QUANTILES[:4]
+        },
     }
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _log_domain(values: Sequence[float]) -> list[float]:
-    """The range of a logarithmic axis with a margin, so that no mark lies on the edge."""
-    return [min(values) / 1.3, max(values) * 1.3]
 
 
 def _panel(points: list[dict[str, Any]], title: str, x: alt.X, color: alt.Color) -> alt.Chart:

@@ -21,14 +21,15 @@ from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed import commands
 from jobs.testbed.channel import Inbox, MessageChannel, channel_pair
 from jobs.testbed.cleanup import own_record
-from jobs.testbed.detached import find
+from jobs.config.files import names_in
+from jobs.testbed.detached import status
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import property_names, require_known
 from jobs.testbed.launcher import make_spec, start
 from jobs.testbed.model import CONTROLLER_ID, HOST, State, Status, TestbedStateError
 from jobs.testbed.nodes import registered_brokers
 from jobs.testbed.places import accepts, free_ports
-from jobs.testbed.profile import adapt, load_profile, profile_names
+from jobs.testbed.profile import adapt, load_profile
 from jobs.testbed.supervisor import Supervisor
 from metrics.common.errors import ConfigError
 from tests.support.exporters import Exporter
@@ -100,7 +101,7 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             *("up", "--brokers", "1", "--name", "kept"),
             *("--set", "metadata=combined", "--set", "num.network.threads=2"),
         )
-        state = find("kept", tmp_path)
+        (state,) = [each.state for each in status(tmp_path) if each.is_alive]
         assert state is not None and state.bootstrap_servers[0] in output
         assert registered_brokers(state.brokers[0].port, timeout_s=5) == {1}
         properties = (Path(state.brokers[0].directory) / "server.properties").read_text()
@@ -197,7 +198,7 @@ def test_a_ready_testbed_has_its_documented_state(
         assert len(listening) == 1, node.node_id
 
 
-@pytest.mark.parametrize("name", profile_names())
+@pytest.mark.parametrize("name", names_in("testbed"))
 def test_the_profiles_have_only_properties_of_kafka(name: str) -> None:
     profile = load_profile(name)
     require_known({**profile.broker, **profile.controller}, profile.kafka_version)

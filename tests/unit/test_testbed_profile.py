@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from jobs.config.files import names_in
 from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed.known_properties import unknown_names
-from jobs.testbed.profile import adapt, load_profile, profile_names
+from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 
 
 def test_all_profiles_load_and_bound_the_disk() -> None:
-    assert profile_names() == (
+    assert names_in("testbed") == (
         "calibrated",
         "cpu-quota",
         "default",
@@ -22,7 +23,7 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
         "planted-link",
         "secured",
     )
-    for name in profile_names():
+    for name in names_in("testbed"):
         profile = load_profile(name)
         assert profile.name == name and profile.description
         assert profile.kafka_version == DEFAULT_RELEASE

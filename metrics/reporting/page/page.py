@@ -67,19 +67,25 @@ def key_facts(
     known, workload = summary.environment, configuration.get("workload", {})
     memory = known.get("broker.memory_bytes", "")
     heap = known.get("broker.jvm.heap_max_bytes", "")
-    java = " ".join(part for part in (known.get("broker.jvm.name"), _java(known)) if part)
+    java = " ".join(filter(None, map(known.get, ("broker.jvm.name", "broker.jvm.version"))))
     sizes = (("of memory", memory), ("of heap", heap))
     machine = [f"{known['broker.cores']} cores"] if "broker.cores" in known else []
     machine += [f"{format_volume(int(size))} {what}" for what, size in sizes if size.isdigit()]
+    producer = (
+        f"{name} {workload[f'producer.{name}']}"
+        for name in ("acks", "compression", "client")
+        if f"producer.{name}" in workload
+    )
+    version, commit = known.get("redline.version", ""), known.get("redline.commit", "")
     facts = (
         ("Brokers", str(summary.brokers or UNKNOWN)),
         ("Kafka", known.get("broker.version", "")),
         ("Each broker", ", ".join(machine)),
         ("Java", java),
-        ("Producers", _producer(workload)),
+        ("Producers", ", ".join(producer)),
         ("Replicas", f"{summary.replication_factor or ''}"),
         ("Consumer groups", f"{summary.consumer_groups}"),
-        ("kafka-redline", _version(known)),
+        ("kafka-redline", f"{version} ({commit})" if commit else version),
     )
     return tuple((name, value) for name, value in facts if value)
 
@@ -98,7 +104,10 @@ def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[Fa
     return tuple(
         FactGroup(
             kind.capitalize() if kind in _FILES else kind,
-            tuple((key, _text(value)) for key, value in sorted(keys.items())),
+            tuple(
+                (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+                for key, value in sorted(keys.items())
+            ),
         )
         for kind, keys in configuration.items()
     )
@@ -107,15 +116,14 @@ def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[Fa
 def seconds_between(started_at: str, finished_at: str) -> float | None:
     """Time between two moments in ISO 8601 [s]; None if one of them is not known."""
     try:
-        began, ended = (_moment(text) for text in (started_at, finished_at))
+        # Python 3.10 cannot parse the Z.
+        began, ended = (
+            datetime.fromisoformat(text.replace("Z", "+00:00"))
+            for text in (started_at, finished_at)
+        )
     except ValueError:
         return None
     return (ended - began).total_seconds()
-
-
-def _moment(text: str) -> datetime:
-    # Python 3.10 cannot parse the Z.
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _title(name: str) -> str:
@@ -124,28 +132,6 @@ def _title(name: str) -> str:
     parts = [part for part in name.split(".") if not part.isdigit()]
     plain = ".".join(parts)
     return next((_GROUPS[each] for each in prefixes if plain.startswith(f"{each}.")), "More")
-
-
-def _producer(workload: Mapping[str, Any]) -> str:
-    names = (("acks", "acks"), ("compression", "compression"), ("client", "client"))
-    return ", ".join(
-        f"{word} {workload[f'producer.{key}']}"
-        for key, word in names
-        if f"producer.{key}" in workload
-    )
-
-
-def _java(known: Mapping[str, str]) -> str:
-    return known.get("broker.jvm.version", "")
-
-
-def _version(known: Mapping[str, str]) -> str:
-    version, commit = known.get("redline.version", ""), known.get("redline.commit", "")
-    return f"{version} ({commit})" if commit else version
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 _SECONDS = 60

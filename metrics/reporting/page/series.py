@@ -74,7 +74,11 @@ def panels_of(
             lines = titles.setdefault(point.title, defaultdict(list))
             line = (point.broker_id, point.name)
             lines[line].append((point.elapsed_s, point.value))
-        found[trial] = _drawn({**_latency_lines(client), **_named(titles)}, client)
+        named = {
+            title: {name: points for (_, name), points in sorted(lines.items())[:BROKERS_MAX]}
+            for title, lines in titles.items()
+        }
+        found[trial] = _drawn({**_latency_lines(client), **named}, client)
     return {trial: panels for trial, panels in found.items() if panels}
 
 
@@ -89,13 +93,6 @@ def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
             "p99": [(at_s, each.p99_ms) for each, at_s in middles],
             "p50": [(at_s, each.p50_ms) for each, at_s in middles],
         }
-    }
-
-
-def _named(titles: Mapping[str, Mapping[_Line, Points]]) -> dict[str, dict[str, Points]]:
-    return {
-        title: {name: points for (_, name), points in sorted(lines.items())[:BROKERS_MAX]}
-        for title, lines in titles.items()
     }
 
 
