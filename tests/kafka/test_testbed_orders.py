@@ -102,7 +102,7 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             *("--set", "metadata=combined", "--set", "num.network.threads=2"),
         )
         (state,) = [each.state for each in status(tmp_path) if each.is_alive]
-        assert state is not None and state.bootstrap_servers[0] in output
+        assert state.bootstrap_servers[0] in output
         assert registered_brokers(state.brokers[0].port, timeout_s=5) == {1}
         properties = (Path(state.brokers[0].directory) / "server.properties").read_text()
         assert "num.network.threads=2\n" in properties

@@ -140,7 +140,8 @@ def test_events_from_several_threads_keep_their_lines_whole() -> None:
 
 
 def test_the_recording_reporter_keeps_events() -> None:
-    with RecordingReporter(answer=True) as reporter:
+    reporter = RecordingReporter(answer=True)
+    with reporter:
         reporter.report(STARTED)
         assert reporter.confirm("Load it?")
     assert reporter.events == [STARTED]
