@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from search.checking import Checking
 from search.model import (
+    Change,
     Decision,
     Done,
     GaveUp,
@@ -104,7 +105,8 @@ class Budgeted:
         budget: highest cost of all trials, `before` included.
         before: cost before this search.
         bytes_per_s: payload of one producer [B/s].
-        searched: selects the trials that determine the bracket.
+        searched: selects the trials that determine the bracket, of those that count for the
+            present limit.
         later: number of sizes that follow this one.
     """
 
@@ -133,8 +135,10 @@ class Budgeted:
         if decision.checks and isinstance(self._searcher, Checking):
             return self._searcher.unchecked(history, f"{used_up} is used up")
         why = f"{used_up} is used up; {self._more(history, decision)}"
-        changed = self._searcher.changes(history) if isinstance(self._searcher, Checking) else ()
-        bracket = bracket_of(self._searched(history))
+        counted, changed = history, tuple[Change, ...]()
+        if isinstance(self._searcher, Checking):
+            counted, changed = self._searcher.searched(history), self._searcher.changes(history)
+        bracket = bracket_of(self._searched(counted))
         return GaveUp(bracket, why, self.interval(history), changed)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:

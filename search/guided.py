@@ -160,15 +160,6 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
     return best, gap
 
 
-def bound_from_above(wish: Aim, estimate: Estimate, ceiling: int) -> Aim:
-    """The aim where one more sustained trial would use up the allowance.
-
-    An overload is then worth more than a narrow bracket, so the load is one that probably is one.
-    """
-    load = min(ceiling, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
-    return wish if load <= wish.load else Aim(load, "bound it from above")
-
-
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
     """The aim where one more overload would use up the allowance, with nothing sustained yet."""
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
@@ -386,7 +377,11 @@ class Guided:
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
             if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
-                return bound_from_above(wish, estimate, self.limits.top(bracket))
+                # One more sustained trial would use up the allowance. An overload is then worth
+                # more than a narrow bracket, so the load is one that probably is one.
+                safe = math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1)))
+                load = min(self.limits.top(bracket), safe)
+                return wish if load <= wish.load else Aim(load, "bound it from above")
             return wish
         if low > 0 or high is None:
             return wish

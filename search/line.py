@@ -173,6 +173,8 @@ def _load_of_one(rate: ProducerRate, message_bytes: int, bend: float) -> float:
 
 Method = Literal["guided", "bisection"]
 
+BEND_MIN = 0.1
+"""Change of slope, of ln bytes/s over ln message bytes, from which a bend is worth a point."""
 VAGUE = 0.5
 """Spread above which a prediction helps less than the first reading of a light trial [ratio]."""
 
@@ -247,7 +249,9 @@ class Line:
         done = {point.message_bytes for point in finished}
         left = sorted(set(self.sizes) - done)
         if not left:
-            return self._refinement(finished)
+            added = len(done - set(self.sizes))
+            is_ended = added >= self.refine_max or self.is_used_up(finished)
+            return None if is_ended else bend_of(self.points(finished), self.rate)
         for extreme in (max(self.sizes), min(self.sizes)):
             if extreme in left:
                 return extreme
@@ -266,17 +270,16 @@ class Line:
             allowance: see `search.guided.Guided`; more where other goals request trials, too.
             is_first: False for a goal that leaves the look for a change to another one.
         """
-        spent, rate = self.spent(finished), self.rate.bytes(message_bytes)
         guide = self.guide_for(message_bytes, finished)
         limits = self._limits_at(message_bytes)
         if finished:
             limits = replace(limits, first_max=None)
         searcher = self._searcher(limits, guide, allowance)
-        if not self.checks_at_once:
-            later = len(set(self.sizes) - {point.message_bytes for point in finished}) - 1
-            return Budgeted(searcher, self.budget, spent, rate, self.searched, max(0, later))
-        checking = Checking(searcher, guide, self.limits.words, is_first)
-        return Budgeted(checking, self.budget, spent, rate, self._searched_by(checking))
+        if self.checks_at_once:
+            checking = Checking(searcher, guide, self.limits.words, is_first)
+            return self._budgeted(checking, message_bytes, self.spent(finished))
+        later = len(set(self.sizes) - {point.message_bytes for point in finished}) - 1
+        return self._budgeted(searcher, message_bytes, self.spent(finished), max(0, later))
 
     def checker(
         self,
@@ -299,9 +302,7 @@ class Line:
         answer = (point.history, point.result)
         searcher = self._searcher(self._limits_at(point.message_bytes), guide, allowance)
         checking = Checking(searcher, guide, self.limits.words, is_first, answer)
-        rate = self.rate.bytes(point.message_bytes)
-        spent, searched = self.spent(others), self._searched_by(checking)
-        return Budgeted(checking, self.budget, spent, rate, searched)
+        return self._budgeted(checking, point.message_bytes, self.spent(others))
 
     def is_suspicious(self, point: FinishedPoint, finished: Sequence[FinishedPoint]) -> bool:
         """True where the trials of a point themselves make a change of its limit probable.
@@ -314,10 +315,9 @@ class Line:
         guide = replace(self.guide, curve=self._curve(finished))
         return suspicion_of(self.searched(point.history), guide).probability >= BY_THEMSELVES
 
-    def _searched_by(
-        self, checking: Checking
-    ) -> Callable[[Sequence[Observation]], Sequence[Observation]]:
-        return lambda history: self.searched(checking.searched(history))
+    def _budgeted(self, searcher: Searcher, size: int, spent: Spent, later: int = 0) -> Budgeted:
+        rate = self.rate.bytes(size)
+        return Budgeted(searcher, self.budget, spent, rate, self.searched, later)
 
     def _limits_at(self, message_bytes: int) -> Limits:
         return self.limits if self.bound is None else self.limits.capped(*self.bound(message_bytes))
@@ -416,20 +416,13 @@ class Line:
             guide.evidence(self.searched(each.counted)) for each in finished
         )
 
-    def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:
-        added = len({point.message_bytes for point in finished} - set(self.sizes))
-        if added >= self.refine_max or self.is_used_up(finished):
-            return None
-        return bend_of(self.points(finished), self.rate)
 
-
-def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> int | None:
+def bend_of(points: Sequence[Point], rate: ProducerRate) -> int | None:
     """The size to add where the line bends most, or None when no bend is large enough.
 
     Args:
         points: measured limits.
         rate: rate of one producer.
-        least: change of slope (of ln bytes/s over ln message bytes) that is worth a point.
     """
     line = sorted(
         (math.log(p.message_bytes), math.log(p.limit * rate.bytes(p.message_bytes))) for p in points
@@ -439,7 +432,7 @@ def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> 
         before = (here[1] - left[1]) / (here[0] - left[0])
         after = (right[1] - here[1]) / (right[0] - here[0])
         wide = left if here[0] - left[0] > right[0] - here[0] else right
-        if abs(after - before) >= least and abs(wide[0] - here[0]) > math.log(1.5):
+        if abs(after - before) >= BEND_MIN and abs(wide[0] - here[0]) > math.log(1.5):
             score = abs(after - before) * abs(wide[0] - here[0])
             if best is None or score > best[0]:
                 best = (score, (wide[0] + here[0]) / 2.0)

@@ -331,7 +331,6 @@ def run_line(
     on_step: OnOwnStep | None = None,
     finished: Sequence[FinishedPoint] = (),
     begun: Sequence[Observation] = (),
-    on_point: Callable[[FinishedPoint], None] | None = None,
 ) -> list[FinishedPoint]:
     """Run `run_lines` for a single goal, as simulations need it."""
     points = run_lines(
@@ -340,6 +339,5 @@ def run_line(
         _of_goal(on_step),
         {_GOAL: finished},
         {_GOAL: begun} if begun else None,
-        None if on_point is None else lambda _goal, ended: on_point(ended),
     )
     return points[_GOAL]

@@ -98,6 +98,7 @@ class ClusterSpec:
     trial_s: float = 60.0
 
 
+@dataclass
 class Clock:
     """Simulated time, shared by all sizes of a line so that drift continues between them.
 
@@ -108,11 +109,10 @@ class Clock:
         volume: load times duration of all trials [producers · s].
     """
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.overloaded_at_s = -math.inf
-        self.trials = 0
-        self.volume = 0.0
+    now_s: float = 0.0
+    overloaded_at_s: float = -math.inf
+    trials: int = 0
+    volume: float = 0.0
 
 
 class SimulatedCluster:
