@@ -273,31 +273,6 @@ class SimulatedEnd:
     true_limit: float
     present_limit: float = 0.0
 
-    @property
-    def off_by(self) -> float:
-        """Distance of the answer (the sustained side) from the true limit [ratio].
-
-        It is 1 when the search gave up.
-        """
-        if isinstance(self.result, GaveUp):
-            return 1.0
-        return abs(self.result.bracket.sustained - self.true_limit) / self.true_limit
-
-    def is_off(self, share: float) -> bool:
-        """True when the answer is off by more than a share [ratio] and more than one producer."""
-        if isinstance(self.result, GaveUp):
-            return True
-        away = abs(self.result.bracket.sustained - self.true_limit)
-        return away > max(share * self.true_limit, 1.0)
-
-    @property
-    def holds_the_limit(self) -> bool:
-        """True when the bracket of a finished search contains the true limit."""
-        bracket = self.result.bracket
-        if isinstance(self.result, GaveUp) or bracket.overloaded is None:
-            return False
-        return bracket.sustained <= self.true_limit < bracket.overloaded
-
 
 def run_on(
     searcher: Searcher,

@@ -163,6 +163,12 @@ def sweep(root: Path) -> list[CleanupReport]:
     return cleaned
 
 
+def locked_sweep(root: Path) -> list[CleanupReport]:
+    """Clean up after all testbeds whose supervisor is dead."""
+    with root_lock(root):
+        return sweep(root)
+
+
 def clean_up(folder: Path, state: State) -> CleanupReport:
     """End the remaining processes of a testbed without a supervisor, and keep only its logs."""
     lift_rates(folder)

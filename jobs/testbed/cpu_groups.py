@@ -74,19 +74,16 @@ def cpu_groups(root: Path = ROOT, own: Path = OWN) -> CpuGroups | None:
 
 def _usable(folder: Path, quota: Path, is_root: bool, version: int) -> CpuGroups | None:
     """The groups in this folder, if it can hold groups with a quota; None otherwise."""
-    has_quota = is_root or quota.exists()
-    return CpuGroups(folder, version) if has_quota and _may_make_in(folder) else None
-
-
-def _may_make_in(folder: Path) -> bool:
-    """Whether a group can be created, found by trying, as the folder's mode does not show it."""
+    if not is_root and not quota.exists():
+        return None
+    # Found by trying, as the folder's mode does not show it.
     probe = folder / f"{PREFIX}probe-{os.getpid()}"
     try:
         probe.mkdir()
         probe.rmdir()
     except OSError:
-        return False
-    return True
+        return None
+    return CpuGroups(folder, version)
 
 
 def remove_groups(testbed_id: str, root: Path = ROOT) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from jobs.testbed.cleanup import CleanupReport, is_alive, root_lock, sweep, wait_gone
+from jobs.testbed.cleanup import CleanupReport, is_alive, locked_sweep, wait_gone
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import State, TestbedStateError
@@ -113,9 +113,7 @@ def down(name: str = "default", root: Path | None = None) -> StopReport:
             stopped = report.state
     for testbed in _detached:
         testbed.reap()
-    with root_lock(root):
-        cleaned = sweep(root)
-    return StopReport(stopped, tuple(cleaned))
+    return StopReport(stopped, tuple(locked_sweep(root)))
 
 
 def _stop(report: DetachedTestbed) -> None:

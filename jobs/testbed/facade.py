@@ -13,11 +13,10 @@ from pathlib import Path
 from jobs.config.cluster import TestbedOptions
 from jobs.config.link import RATE
 from jobs.setup.jars import kafka_jars
-from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known, without_newer
-from jobs.testbed.launcher import start
-from jobs.testbed.model import HOST, available_cores, require_cores
+from jobs.testbed.launcher import require_possible, start
+from jobs.testbed.model import HOST
 from jobs.testbed.places import default_root, folder_behind, free_ports, node_pids
 from jobs.testbed.planted_devices import DEVICE, require_devices
 from jobs.testbed.profile import profile_of
@@ -44,8 +43,7 @@ def require_startable(options: TestbedOptions) -> None:
             option gives.
     """
     profile, given = profile_of(options), options.properties
-    require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
-    require_devices(profile.link, profile.disk)
+    require_possible(profile)
     require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 from jobs.config.cluster import stated_environment
 from jobs.config.security import Security
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
-from jobs.testbed.cleanup import root_lock, sweep
+from jobs.testbed.cleanup import locked_sweep
 from jobs.testbed.listeners import USER, SecurityFiles, security_part
 from jobs.testbed.model import (
     Node,
@@ -278,7 +278,7 @@ class Testbed:
                 self._process.poll()
             self._await_supervisor(_STOP_DEADLINE_S)
             self._close()
-            _sweep(self._folder.parent)
+            locked_sweep(self._folder.parent)
 
     def __enter__(self) -> Testbed:
         return self
@@ -322,7 +322,7 @@ class Testbed:
         with self._lock:
             self._close()
             self._await_supervisor(_KILL_DEADLINE_S)
-            _sweep(self._folder.parent)
+            locked_sweep(self._folder.parent)
 
     def reap(self) -> None:
         """Reap a detached supervisor, if it has ended."""
@@ -397,8 +397,3 @@ class Testbed:
     def _close(self) -> None:
         self._is_stopped = True
         self._channel.close()
-
-
-def _sweep(root: Path) -> None:
-    with root_lock(root):
-        sweep(root)

@@ -207,8 +207,7 @@ def make_spec(
         raise ConfigError(
             f"the number of Spark workers is {spark_workers}; expected 0 to {SPARK_WORKERS_MAX}"
         )
-    require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
-    require_devices(profile.link, profile.disk)
+    require_possible(profile)
     java = java_command()
     paths = _class_path(profile, jars)
     keys = dict(profile)
@@ -232,6 +231,16 @@ def make_spec(
         },
         **keys | {"metadata": profile.keeps_metadata_in, "produce_handler_ms": profile.handler_ms},
     )
+
+
+def require_possible(profile: Profile) -> None:
+    """Refuse a profile that is not possible on this machine.
+
+    Raises:
+        ConfigError: the machine has too few cores, or cannot make the link or the disks.
+    """
+    require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
+    require_devices(profile.link, profile.disk)
 
 
 def _class_path(profile: Profile, jars: Sequence[Path]) -> tuple[str, ...]:

@@ -486,7 +486,12 @@ class LinkDevices:
             f"route add {ends.brokers}/32 dev {DEVICE} src {ends.generator}",
         )
         for end, namespace in (("brokers", self.brokers), ("generator", self.generator)):
-            self._bound_rate(namespace)
+            rate = self._link.rate_bytes_per_s
+            if rate is not None:
+                bucket = ["burst", f"{self._link.rate_burst_bytes}b"]
+                bucket += ["limit", f"{self._link.rate_queue_bytes}b"]
+                shape = ["tbf", "rate", f"{round(rate * 8)}bit", *bucket]
+                _run(["tc", "qdisc", "add", "dev", DEVICE, "root", *shape], namespace)
             with _within(namespace):
                 (_SYSCTLS / "tcp_orphan_retries").write_text(ORPHAN_RETRIES, encoding="ascii")
             for name in ("tcp_rmem", "tcp_wmem"):
@@ -494,15 +499,6 @@ class LinkDevices:
                 if maximum is not None:
                     with _within(namespace):
                         set_maximum(_SYSCTLS / name, maximum)
-
-    def _bound_rate(self, namespace: int) -> None:
-        rate = self._link.rate_bytes_per_s
-        if rate is None:
-            return
-        bucket = ["burst", f"{self._link.rate_burst_bytes}b"]
-        bucket += ["limit", f"{self._link.rate_queue_bytes}b"]
-        shape = ["tbf", "rate", f"{round(rate * 8)}bit", *bucket]
-        _run(["tc", "qdisc", "add", "dev", DEVICE, "root", *shape], namespace)
 
 
 def set_maximum(path: Path, maximum: int) -> None:

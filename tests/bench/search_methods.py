@@ -29,7 +29,7 @@ from search.simulate import (
     SimulatedLine,
     run_line_on,
 )
-from tests.support.searching import run_sizes_on
+from tests.support.searching import holds_the_limit, is_off, run_sizes_on
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 """Message sizes of a line [B], even in their logarithm."""
@@ -141,9 +141,9 @@ class Case:
             sum(trials) / count,
             trials[min(count - 1, math.ceil(0.95 * count) - 1)],
             sum(end.duration_s for end in ends) / count,
-            sum(end.is_off(0.05) for end in ends) / count,
-            sum(end.is_off(0.10) for end in ends) / count,
-            sum(end.holds_the_limit for end in ends) / count,
+            sum(is_off(end, 0.05) for end in ends) / count,
+            sum(is_off(end, 0.10) for end in ends) / count,
+            sum(holds_the_limit(end) for end in ends) / count,
             sum(sure) / len(sure) if sure else None,
             sum(one.low <= limit <= one.high for one, limit in found) / count,
             sum(limit < one.low for one, limit in found) / count,

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.compare import compare
+from jobs.config.files import names_in
 from jobs.setup.jars import kafka_jars
 from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed import commands
 from jobs.testbed.channel import Inbox, MessageChannel, channel_pair
 from jobs.testbed.cleanup import own_record
-from jobs.config.files import names_in
 from jobs.testbed.detached import status
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import property_names, require_known

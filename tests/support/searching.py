@@ -6,6 +6,7 @@ that trial.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -137,3 +138,25 @@ def run_sizes_on(
         outcomes.append(run_on(make_searcher(), cluster))
         simulated.cluster(message_bytes).recover()
     return outcomes
+
+
+def off_by(end: SimulatedEnd) -> float:
+    """Distance of the answer (the sustained side) from the true limit [ratio].
+
+    It is 1 when the search gave up.
+    """
+    if isinstance(end.result, GaveUp):
+        return 1.0
+    return abs(end.result.bracket.sustained - end.true_limit) / end.true_limit
+
+
+def is_off(end: SimulatedEnd, share: float) -> bool:
+    """True when the answer is off by more than a share [ratio] and more than one producer."""
+    return isinstance(end.result, GaveUp) or off_by(end) > max(share, 1.0 / end.true_limit)
+
+
+def holds_the_limit(end: SimulatedEnd) -> bool:
+    """True when the bracket of a finished search contains the true limit."""
+    bracket = end.result.bracket
+    is_done = isinstance(end.result, Done)
+    return is_done and bracket.sustained <= end.true_limit < bracket.upper < math.inf

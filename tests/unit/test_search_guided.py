@@ -44,6 +44,7 @@ from tests.support.searching import (
     Scripted,
     assert_right,
     expect,
+    is_off,
     run_on,
     run_search,
     search_steps,
@@ -493,7 +494,7 @@ def test_a_hint_saves_trials_where_a_single_size_starts_cold() -> None:
         seen = hint(64, max(0.0, 1.0 - 0.8 * used))
         hinted = run_on(Guided(FAR, QUIET.with_hint(seen)), SimulatedCluster(spec, seed))
         saved += cold.trials - hinted.trials
-        wrong += hinted.is_off(0.10)
+        wrong += is_off(hinted, 0.10)
     assert saved >= 0.5 * count
     assert wrong <= 0.01 * count
 

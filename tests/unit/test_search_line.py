@@ -18,7 +18,7 @@ from search.lines import run_goals, run_line
 from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
 from search.simulate import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine, run_line_on
 from tests.bench.search_methods import LIMITS, RATE, SIZES, Scenario, draw_line
-from tests.support.searching import ScriptedGoals, expect
+from tests.support.searching import ScriptedGoals, expect, off_by
 
 pytestmark = pytest.mark.computes
 
@@ -275,7 +275,7 @@ def test_a_hundred_brokers_and_twenty_thousand_producers_can_be_planned() -> Non
     found = run_line_on(line, SimulatedLine(spec, 1))
     assert max(point.result.bracket.sustained for point, _ in found) > 15_000
     for _, outcome in found:
-        assert outcome.off_by < 0.10
+        assert off_by(outcome) < 0.10
 
 
 def shared_and_apart(limits: tuple[int, int]) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from search.model import Done, Observation, Verdict
 from search.signals import Signals
 from search.simulate import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine
 from tests.bench.search_methods import OURS, line_cases, scenarios
-from tests.support.searching import run_on
+from tests.support.searching import holds_the_limit, off_by, run_on
 
 pytestmark = pytest.mark.computes
 
@@ -145,7 +145,7 @@ def test_an_overload_leaves_a_scar_that_recovery_heals() -> None:
 def test_a_search_waits_for_recovery_after_an_overload() -> None:
     cluster = SimulatedCluster(replace(PLAIN, recovery_s=600.0), 1)
     outcome = run_on(Guided(LIMITS), cluster)
-    assert outcome.holds_the_limit
+    assert holds_the_limit(outcome)
     assert outcome.duration_s > outcome.trials * PLAIN.trial_s + 600.0
 
 
@@ -193,9 +193,9 @@ def test_clusters_without_readings_are_bisected_and_flukes_are_still_found() -> 
     off = {"guided": 0, "bisection": 0}
     for seed in range(200):
         spec = replace(PLAIN, capacity=40.0 + seed, false_alarm=0.03)
-        off["guided"] += run_on(Guided(LIMITS), Blind(spec, seed)).off_by > 0.1
+        off["guided"] += off_by(run_on(Guided(LIMITS), Blind(spec, seed))) > 0.1
         off["bisection"] += (
-            run_on(Bisection(Limits(256, 2048, 0.05, 3)), Blind(spec, seed)).off_by > 0.1
+            off_by(run_on(Bisection(Limits(256, 2048, 0.05, 3)), Blind(spec, seed))) > 0.1
         )
     assert off["guided"] < off["bisection"]
 

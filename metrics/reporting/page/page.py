@@ -253,11 +253,6 @@ class Report:
         """True if a trial sent in a closed loop."""
         return any(each.trial.pattern.producer.closed_loop for each in self.trials)
 
-    @property
-    def goals(self) -> tuple[str, ...]:
-        """The goals by name."""
-        return tuple(part.goal for part in self.parts)
-
 
 def build_report(
     summary: RunSummary,
