@@ -6,6 +6,7 @@ Schedulers run it as a script: spark-submit --py-files WHEEL jobs/list_runs.py â
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -20,7 +21,6 @@ from metrics.reporting.files import write_json_file
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
-    as_documents,
     known_runs,
     table_rows,
     tags_of,
@@ -44,7 +44,7 @@ def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
     """List all runs, the newest first, and write their page, OUT/index.html."""
     every = known_runs(out, is_locked)
     found = [each for each in every if tag is None or tag in each.tags]
-    write_json_file(json_file, as_documents(found))
+    write_json_file(json_file, [asdict(each) for each in found])
     with make_reporter() as reporter:
         if found:
             reporter.report(Table(f"Runs in {out}", COLUMNS, tuple(table_rows(found))))

@@ -183,7 +183,6 @@ def make_spec(
     jars: Sequence[Path],
     *,
     owned: bool = True,
-    ready_deadline_s: float = READY_DEADLINE_S,
     node_jvm_options: Mapping[int, Sequence[str]] | None = None,
     spark_workers: int = 0,
 ) -> Spec:
@@ -191,7 +190,6 @@ def make_spec(
 
     Args:
         profile, name, jars, owned, spark_workers: see `start`.
-        ready_deadline_s: time that the start may take [s].
         node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
 
     Raises:
@@ -220,7 +218,7 @@ def make_spec(
         java=java,
         jars=paths,
         class_archive=str(class_archive(profile.kafka_version, java, paths)),
-        ready_deadline_s=ready_deadline_s,
+        ready_deadline_s=READY_DEADLINE_S,
         owned=owned,
         node_jvm_options={node: tuple(each) for node, each in (node_jvm_options or {}).items()},
         spark_workers=spark_workers,

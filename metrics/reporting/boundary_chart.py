@@ -128,11 +128,8 @@ def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
 
 def _heights(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     """All values that the y axis of a panel must include."""
-    return [v for end in ("lower", "upper", "low", "high") for v in _values(rows, f"{name}_{end}")]
-
-
-def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if row[name] is not None]
+    names = [f"{name}_{end}" for end in ("lower", "upper", "low", "high")]
+    return [row[each] for each in names for row in rows if row[each] is not None]
 
 
 def _linear_y(values: Sequence[float]) -> dict[str, Any]:
@@ -172,7 +169,9 @@ def _panel(
     """
     upper, low, high = (f"{name}_{end}" for end in ("upper", "low", "high"))
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
-    color = _color(rows)
+    color = alt.Color("bound", **_by_resource(rows, RESOURCE_COLORS, NEUTRAL))
+    # Shapes are for readers who cannot distinguish the colors, and for print.
+    shape = alt.Shape("bound", **_by_resource(rows, RESOURCE_SHAPES, "wedge"))
     base = alt.Chart().encode(x=_size_axis(sizes), y=y)
     closed = base.transform_filter(f"isValid(datum.{upper})")
     is_open = base.transform_filter(f"!isValid(datum.{upper})")
@@ -180,7 +179,7 @@ def _panel(
     bracket = closed.transform_filter(f"!isValid(datum.{low}) || !isValid(datum.{high})")
     cap = {"orient": "horizontal", "thickness": 2, "size": 13, "opacity": 1}
     hollow, filled = (base.transform_filter(f"{sign}datum.is_hollow") for sign in ("", "!"))
-    looks = {"color": color, "shape": _shape(rows), "tooltip": _tooltip()}
+    looks = {"color": color, "shape": shape, "tooltip": _tooltip()}
     figures = {"align": "left", "dx": 9, "dy": 12 if below else -9, "fontSize": 11}
     figures |= {"lineBreak": "\n"}
     marks = (
@@ -195,7 +194,7 @@ def _panel(
             shape="triangle-up", size=70, filled=True, yOffset=-12, opacity=1
         ).encode(color=color),
         filled.mark_point(size=95, filled=True, opacity=1).encode(**looks),
-        hollow.mark_point(size=95, filled=True, style=PAGE, opacity=1).encode(shape=looks["shape"]),
+        hollow.mark_point(size=95, filled=True, style=PAGE, opacity=1).encode(shape=shape),
         hollow.mark_point(size=95, filled=False, strokeWidth=2, opacity=1).encode(**looks),
         base.mark_text(**figures).encode(text=f"{name}_label:N"),
     )
@@ -210,11 +209,14 @@ def _at(name: str) -> alt.Y:
 def _size_axis(sizes: Sequence[int]) -> alt.X:
     """A logarithmic axis of message sizes, with a label at each measured size."""
     sizes = sorted(set(sizes))
+    margin = max(1.5, (sizes[-1] / sizes[0]) ** 0.1)
+    # The right margin has room for a figure.
+    domain = [sizes[0] / margin, sizes[-1] * margin**1.4]
     names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
     return alt.X(
         "bpm",
         type="quantitative",
-        scale=alt.Scale(type="log", domain=_log_domain(sizes), nice=False),
+        scale=alt.Scale(type="log", domain=domain, nice=False),
         axis=alt.Axis(
             values=sizes, labelExpr=f"{names} : ''", labelOverlap="greedy", labelSeparation=2
         ),
@@ -222,38 +224,15 @@ def _size_axis(sizes: Sequence[int]) -> alt.X:
     )
 
 
-def _log_domain(sizes: Sequence[float]) -> list[float]:
-    """The range of the sizes with a margin on both sides; the right one has room for a figure."""
-    lowest, highest = min(sizes), max(sizes)
-    margin = max(1.5, (highest / lowest) ** 0.1)
-    return [lowest / margin, highest * margin**1.4]
-
-
-def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
-    """Colors and legend of the resources that occur."""
-    domain = _bound(rows)
-    colors = [RESOURCE_COLORS.get(name, NEUTRAL) for name in domain]
-    return alt.Color(
-        "bound",
-        type="nominal",
-        scale=alt.Scale(domain=domain, range=colors),
-        legend=_LEGEND,
-    )
-
-
-def _shape(rows: Sequence[Mapping[str, Any]]) -> alt.Shape:
-    """Shapes of the resources, for readers who cannot distinguish the colors and for print."""
-    domain = _bound(rows)
-    shapes = [RESOURCE_SHAPES.get(name, "wedge") for name in domain]
-    scale = alt.Scale(domain=domain, range=shapes)
-    return alt.Shape("bound", type="nominal", scale=scale, legend=_LEGEND)
-
-
-def _bound(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The limiting resources of the points, without repetition."""
+def _by_resource(
+    rows: Sequence[Mapping[str, Any]], looks: Mapping[str, str], other: str
+) -> dict[str, Any]:
+    """The options of a color or a shape of the resources that occur, with the legend."""
     found = {row["bound"] for row in rows}
     known = [name for name in RESOURCE_COLORS if name in found]
-    return [*known, *sorted(found - set(known))]
+    domain = [*known, *sorted(found - set(known))]
+    scale = alt.Scale(domain=domain, range=[looks.get(name, other) for name in domain])
+    return {"type": "nominal", "scale": scale, "legend": _LEGEND}
 
 
 def _tooltip() -> list[alt.Tooltip]:

@@ -71,9 +71,5 @@ def vega() -> str:
 
 @lru_cache(maxsize=1)
 def _vega() -> str:
-    return kept(_EXPORTS, _made)
-
-
-def _made() -> str:
-    bundle = vl_convert.javascript_bundle(_EXPORTS)
-    return str(bundle).replace("</script", "<\\/script")
+    bundle = vl_convert.javascript_bundle
+    return kept(_EXPORTS, lambda: str(bundle(_EXPORTS)).replace("</script", "<\\/script"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -210,11 +210,6 @@ _ANSWERS = {
     "compare": _comparison_answer,
     "nightly": _night_answer,
 }
-
-
-def as_documents(runs: Sequence[KnownRun]) -> list[dict[str, Any]]:
-    """The runs as JSON objects."""
-    return [asdict(each) for each in runs]
 
 
 def write_index(out: Path, runs: Sequence[KnownRun]) -> Path:

@@ -121,11 +121,10 @@ def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str 
 def _side(values: Iterable[Any]) -> str:
     """The alignment of a column: right for numbers, left for all else."""
     known = [value for value in values if value is not None]
-    return "right" if known and all(_is_number(value) for value in known) else "left"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    are_numbers = all(
+        isinstance(each, int | float) and not isinstance(each, bool) for each in known
+    )
+    return "right" if known and are_numbers else "left"
 
 
 def _cell(value: Any, side: str) -> str:
@@ -244,18 +243,15 @@ def _pattern(trial: Mapping[str, Any]) -> str:
         if records_per_s is None
         else f"of {format_count(records_per_s)} records/s each"
     )
+    topics = trial.get("topics") or 1
+    of_topics = f" of each of {topics} topics" if topics > 1 else ""
+    partitions = f"{trial['partitions_per_broker']} partitions{of_topics}"
     return (
         f"{format_count(trial['np'])} producers {rate}, messages of "
         f"{format_size(trial['bpm'])}, acks={trial['acks']}, compression {trial['compression']}, "
-        f"{trial['replication_factor']} replicas, {_partitions(trial)} on "
+        f"{trial['replication_factor']} replicas, {partitions} on "
         f"each of {trial['brokers']} brokers, consumer groups: {trial['consumer_groups']}"
     )
-
-
-def _partitions(trial: Mapping[str, Any]) -> str:
-    topics = trial.get("topics") or 1
-    of_topics = f" of each of {topics} topics" if topics > 1 else ""
-    return f"{trial['partitions_per_broker']} partitions{of_topics}"
 
 
 def _rates(records: int, size_bytes: int, passed_s: float) -> str:

@@ -198,7 +198,8 @@ def test_it_stops_before_it_holds_more_than_its_disk_limit(
 
 def test_a_start_that_takes_too_long_names_the_missing_brokers(tmp_path: Path) -> None:
     profile = adapt(load_profile("disk-bound"), brokers=1)
-    spec = make_spec(profile, "slow", kafka_jars(profile.kafka_version), ready_deadline_s=0.3)
+    spec = make_spec(profile, "slow", kafka_jars(profile.kafka_version))
+    spec = replace(spec, ready_deadline_s=0.3)
     with pytest.raises(TestbedStartError, match=r"not ready after 0 s: .* (accept|formatted)"):
         launch(spec, tmp_path)
     assert processes_with(spec.id) == []
