@@ -26,7 +26,6 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, load_cluster
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, Table, note, warn
-from jobs.console.text import count_words
 from jobs.features.learn.survey import Bounds, Survey, Surveyor
 from jobs.features.learn.topics import matching_topics
 from metrics.common.errors import ConfigError, NoConclusionError
@@ -45,7 +44,7 @@ from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart
 from metrics.reporting.files import require_new, write_file
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import History, KeepsHistory
-from metrics.units import format_duration, format_some, format_volume, iso_utc
+from metrics.units import format_counted, format_duration, format_some, format_volume, iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 """Time that is looked back, and between two numbers of it [s]."""
@@ -271,7 +270,7 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
     with ExitStack() as stack:
         opened = open_cluster(cluster, reporter, stack)
         topics = matching_topics(opened.admin, order.topics)
-        bounds, count = order.bounds, count_words(len(topics), "topic")
+        bounds, count = order.bounds, format_counted(len(topics), "topic")
         note(
             reporter,
             f"reads at most {format_volume(bounds.bytes_max)} of recent data in "
@@ -332,7 +331,7 @@ def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float 
         )
     if not survey.topics:
         raise NoConclusionError(
-            f"{count_words(len(survey.idle), 'topic')} with no record in the last hour: "
+            f"{format_counted(len(survey.idle), 'topic')} with no record in the last hour: "
             f"{idle}; expected topics with recent records; choose others with --topics, or learn "
             "while producers send"
         )
