@@ -15,43 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from kafka.protocol.consumer import (
-    FetchRequest,
-    HeartbeatRequest,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import ProduceRequest
 from typing_extensions import Self
 
 TOPIC = "wide"
@@ -62,28 +29,24 @@ NOT_CONTROLLER = 41
 ALREADY_EXISTS = 36
 INVALID_ASSIGNMENT = 39
 
+_ANSWERED = {
+    metadata: ("ApiVersions", "Metadata", "FindCoordinator"),
+    consumer: ("ListOffsets",),
+    admin: (
+        "ListGroups", "DeleteGroups", "DescribeCluster", "DescribeConfigs", "DescribeLogDirs",
+        "CreateTopics", "CreatePartitions", "DeleteTopics", "DeleteRecords", "ElectLeaders",
+    ),
+    producer: ("Produce",),
+}  # fmt: skip
 PAIRS: dict[int, tuple[Any, Any]] = {
-    request.API_KEY: (request, response)
-    for request, response in (
-        (ApiVersionsRequest, ApiVersionsResponse),
-        (MetadataRequest, MetadataResponse),
-        (FindCoordinatorRequest, FindCoordinatorResponse),
-        (ListOffsetsRequest, ListOffsetsResponse),
-        (ListGroupsRequest, ListGroupsResponse),
-        (DeleteGroupsRequest, DeleteGroupsResponse),
-        (DescribeClusterRequest, DescribeClusterResponse),
-        (DescribeConfigsRequest, DescribeConfigsResponse),
-        (DescribeLogDirsRequest, DescribeLogDirsResponse),
-        (CreateTopicsRequest, CreateTopicsResponse),
-        (CreatePartitionsRequest, CreatePartitionsResponse),
-        (DeleteTopicsRequest, DeleteTopicsResponse),
-        (DeleteRecordsRequest, DeleteRecordsResponse),
-        (ElectLeadersRequest, ElectLeadersResponse),
-        (ProduceRequest, ProduceResponse),
+    getattr(module, f"{name}Request").API_KEY: (
+        getattr(module, f"{name}Request"),
+        getattr(module, f"{name}Response"),
     )
+    for module, names in _ANSWERED.items()
+    for name in names
 }
-
-UNANSWERED = (FetchRequest, HeartbeatRequest)
+UNANSWERED = (consumer.FetchRequest, consumer.HeartbeatRequest)
 """Requests by which clients recognize the release of brokers; the fake closes the connection."""
 
 Replicas = list[tuple[int, ...]]
@@ -91,12 +54,12 @@ Replicas = list[tuple[int, ...]]
 
 
 _SIMULATED = {
-    ApiVersionsRequest: 4,
+    metadata.ApiVersionsRequest: 4,
     MetadataRequest: 8,
     ListOffsetsRequest: 5,
-    DescribeConfigsRequest: 3,
-    DescribeLogDirsRequest: 4,
-    DescribeClusterRequest: 1,
+    admin.DescribeConfigsRequest: 3,
+    admin.DescribeLogDirsRequest: 4,
+    admin.DescribeClusterRequest: 1,
     ProduceRequest: 9,
 }
 """Request → its newest version in a simulated cluster; clients also require ProduceRequest."""
@@ -243,11 +206,14 @@ class FakeCluster:
         kind, answered = PAIRS[key]
         request = kind.decode(frame, version=version, header=True)
         self.request_counts[broker, kind.__name__] += 1
-        is_common = self.habits.keeps_topics and kind in (MetadataRequest, DescribeClusterRequest)
+        is_common = self.habits.keeps_topics and kind in (
+            MetadataRequest,
+            admin.DescribeClusterRequest,
+        )
         content = (key, version, str(request.topics) if kind is MetadataRequest else "")
         if not is_common or content not in self._encoded:
             method = getattr(self, _handler(kind.__name__))
-            response = method(broker, request, answered, version)
+            response = method(broker, request, answered[version])
             response.with_header(correlation_id=0)
             self._encoded[content] = bytes(response.encode(framed=True, header=True))
         encoded = self._encoded[content]
@@ -264,14 +230,14 @@ class FakeCluster:
 
     # --- answers ------------------------------------------------------------
 
-    def _api_versions(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _api_versions(self, broker: int, request: Any, kind: Any) -> Any:
         keys = [
             kind.ApiVersion(api_key=each.API_KEY, min_version=self.oldest[each], max_version=most)
             for each, most in self.offered.items()
         ]
-        return kind(error_code=0, api_keys=keys, throttle_time_ms=0, version=version)
+        return kind(error_code=0, api_keys=keys)
 
-    def _metadata(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _metadata(self, broker: int, request: Any, kind: Any) -> Any:
         names = (
             list(self.topics) if request.topics is None else [each.name for each in request.topics]
         )
@@ -280,12 +246,10 @@ class FakeCluster:
             for each, place in self._places().items()
         ]
         return kind(
-            throttle_time_ms=0,
             brokers=brokers,
             cluster_id=self.habits.metadata_id,
             controller_id=self.habits.broker_ids[0],
             topics=[self._topic(kind.MetadataResponseTopic, name) for name in names],
-            version=version,
         )
 
     def _places(self) -> dict[int, dict[str, Any]]:
@@ -318,9 +282,8 @@ class FakeCluster:
             ],
         )
 
-    def _describe_cluster(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _describe_cluster(self, broker: int, request: Any, kind: Any) -> Any:
         return kind(
-            throttle_time_ms=0,
             error_code=self.habits.describe_code,
             error_message=None,
             endpoint_type=1,
@@ -330,10 +293,9 @@ class FakeCluster:
                 kind.DescribeClusterBroker(broker_id=each, **place)
                 for each, place in self._places().items()
             ],
-            version=version,
         )
 
-    def _describe_configs(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _describe_configs(self, broker: int, request: Any, kind: Any) -> Any:
         result = kind.DescribeConfigsResult
         found = [
             result.DescribeConfigsResourceResult(
@@ -350,7 +312,6 @@ class FakeCluster:
             for name, value in self.habits.config
         ]
         return kind(
-            throttle_time_ms=0,
             results=[
                 result(
                     error_code=self.habits.config_code,
@@ -365,12 +326,11 @@ class FakeCluster:
                     ],
                 )
                 for each in request.resources
-                if kind not in self.habits.empty_answers
+                if not self._is_empty(kind)
             ],
-            version=version,
         )
 
-    def _describe_log_dirs(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _describe_log_dirs(self, broker: int, request: Any, kind: Any) -> Any:
         """The log directories of a broker, with the requested partitions that it has."""
         result = kind.DescribeLogDirsResult
         topic = result.DescribeLogDirsTopic
@@ -398,7 +358,6 @@ class FakeCluster:
         own = [(0, each.format(broker)) for each in self.habits.log_dirs]
         volume_bytes = self.habits.volume_bytes
         return kind(
-            throttle_time_ms=0,
             error_code=0,
             results=[
                 result(
@@ -410,13 +369,11 @@ class FakeCluster:
                 )
                 for error, path in self.log_dirs.get(broker, own)
             ],
-            version=version,
         )
 
-    def _list_groups(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _list_groups(self, broker: int, request: Any, kind: Any) -> Any:
         listed = self.groups.items() if broker == self.habits.broker_ids[0] else ()
         return kind(
-            throttle_time_ms=0,
             error_code=self.habits.group_code,
             groups=[
                 kind.ListedGroup(
@@ -424,35 +381,35 @@ class FakeCluster:
                 )
                 for name, state in listed
             ],
-            version=version,
         )
 
-    def _find_coordinator(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _find_coordinator(self, broker: int, request: Any, kind: Any) -> Any:
         first = self.habits.broker_ids[0]
         at = {"node_id": first, "host": "127.0.0.1", "port": self.ports[first], "error_code": 0}
         rows = [
             kind.Coordinator(key=key, error_message=None, **at)
             for key in request.coordinator_keys or ()
         ]
-        return kind(
-            throttle_time_ms=0, error_message=None, coordinators=rows, version=version, **at
-        )
+        return kind(error_message=None, coordinators=rows, **at)
 
-    def _delete_groups(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _delete_groups(self, broker: int, request: Any, kind: Any) -> Any:
         rows = [
             kind.DeletableGroupResult(group_id=name, error_code=self.habits.group_code)
             for name in request.groups_names
-            if kind not in self.habits.empty_answers
+            if not self._is_empty(kind)
         ]
         for name in request.groups_names:
             self.groups.pop(name, None)
-        return kind(throttle_time_ms=0, results=rows, version=version)
+        return kind(results=rows)
+
+    def _is_empty(self, kind: Any) -> bool:
+        return any(issubclass(kind, each) for each in self.habits.empty_answers)
 
     def _is_denied(self) -> bool:
         self._denied += 1
         return self._denied <= self.habits.denials
 
-    def _create_topics(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _create_topics(self, broker: int, request: Any, kind: Any) -> Any:
         (topic,) = request.topics
         assigned = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
         code = ALREADY_EXISTS if topic.name in self.topics else 0
@@ -485,9 +442,7 @@ class FakeCluster:
             )
         ]
         return kind(
-            throttle_time_ms=0,
-            topics=[] if kind in self.habits.empty_answers else rows,
-            version=version,
+            topics=[] if self._is_empty(kind) else rows,
         )
 
     def _placed(self, count: int, before: int) -> Replicas:
@@ -496,7 +451,7 @@ class FakeCluster:
         ids = self.habits.broker_ids
         return [(ids[(before + number) % len(ids)],) for number in range(count)]
 
-    def _create_partitions(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _create_partitions(self, broker: int, request: Any, kind: Any) -> Any:
         (topic,) = request.topics
         code = self.habits.refuses_partitions
         if not code:
@@ -504,9 +459,9 @@ class FakeCluster:
             before = len(self.topics[topic.name])
             self.topics[topic.name] += self._placed(topic.count - before, before)
         row = kind.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=None)
-        return kind(throttle_time_ms=0, results=[row], version=version)
+        return kind(results=[row])
 
-    def _delete_topics(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _delete_topics(self, broker: int, request: Any, kind: Any) -> Any:
         names = request.topic_names or [each.name for each in request.topics]
         for name in names:
             self.requests.append(f"delete {name}")
@@ -514,17 +469,17 @@ class FakeCluster:
         rows = [
             kind.DeletableTopicResult(name=name, error_code=self.habits.deletion_code)
             for name in names
-            if kind not in self.habits.empty_answers
+            if not self._is_empty(kind)
         ]
-        return kind(throttle_time_ms=0, responses=rows, version=version)
+        return kind(responses=rows)
 
-    def _delete_records(self, broker: int, request: Any, kind: Any, version: int) -> Any:
-        return kind(throttle_time_ms=0, topics=[], version=version)
+    def _delete_records(self, broker: int, request: Any, kind: Any) -> Any:
+        return kind(topics=[])
 
-    def _produce(self, broker: int, request: Any, kind: Any, version: int) -> Any:
-        return kind(throttle_time_ms=0, responses=[], version=version)
+    def _produce(self, broker: int, request: Any, kind: Any) -> Any:
+        return kind(responses=[])
 
-    def _elect_leaders(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _elect_leaders(self, broker: int, request: Any, kind: Any) -> Any:
         row = kind.ReplicaElectionResult
         rows = [
             row(
@@ -540,11 +495,9 @@ class FakeCluster:
             )
             for each in request.topic_partitions
         ]
-        return kind(
-            throttle_time_ms=0, error_code=0, replica_election_results=rows, version=version
-        )
+        return kind(error_code=0, replica_election_results=rows)
 
-    def _list_offsets(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+    def _list_offsets(self, broker: int, request: Any, kind: Any) -> Any:
         """End offsets of ten times the number of each partition."""
         row = kind.ListOffsetsTopicResponse
         refuses = broker in self.not_leader
@@ -557,7 +510,6 @@ class FakeCluster:
             return self.habits.offset_code if is_leader else NOT_LEADER
 
         return kind(
-            throttle_time_ms=0,
             topics=[
                 row(
                     name=topic.name,
@@ -574,7 +526,6 @@ class FakeCluster:
                 )
                 for topic in request.topics
             ],
-            version=version,
         )
 
 
