@@ -35,7 +35,7 @@ from jobs.cluster.topic_set import (
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from metrics.trial.follower_lag import ReplicaEnds
+from metrics.trial.evidence import ReplicaEnds
 from metrics.units import format_some
 
 POLL_S = 0.2

@@ -2,7 +2,7 @@
 
 The first tasks host producers, the others the members of consumer groups. Every task opens its
 connections, and encodes its pool or joins its groups; then all of them start at one moment. The
-stage returns one row per task (`metrics.trial.task.TaskReport`).
+stage returns one row per task (`metrics.trial.client.TaskReport`).
 
 Samples of a generator's host while its tasks make their load, taken by a thread.
 
@@ -36,13 +36,12 @@ from jobs.engine.task.control_channel import (
     TaskReady,
     start_signals,
 )
-from jobs.engine.task.placing import placed
-from jobs.engine.task.plan import StagePlan, TrialPlan
+from jobs.engine.task.plan import StagePlan, TrialPlan, placed
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
 from metrics.sources.hosts.source import HostSample
-from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
+from metrics.trial.client import TASK_DDL, TaskReport, reports_to_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,7 +37,7 @@ from jobs.runs.outcome import RunOutcome
 from jobs.runs.resumption import config_text
 from jobs.runs.steady import with_proof
 from metrics.common.errors import ConfigError
-from metrics.judging.attribution_votes import (
+from metrics.judging.attribution import (
     VOTING_LOAD_RATIO_MAX,
     AttributionVote,
     combine_votes,

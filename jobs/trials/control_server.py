@@ -46,7 +46,7 @@ from jobs.engine.task.control_channel import (
 )
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import Phases
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 from metrics.units import format_some
 
 if TYPE_CHECKING:

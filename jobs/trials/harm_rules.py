@@ -19,7 +19,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.trial.canary import CanaryReading
 from metrics.trial.others import Level, Rate
 from metrics.units import format_duration
-from metrics.windows.spans import Span, good_samples
+from metrics.windows.broker import Span, good_samples
 
 DEVIATIONS = 3.0
 """A rate has changed where it is further from its level than so many standard deviations."""

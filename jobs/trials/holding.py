@@ -33,11 +33,9 @@ from metrics.sources.hosts.source import HostSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import RateProfile
 from metrics.trial.adding import total
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.client import ClientWindow, Counts, merge
 from metrics.trial.evidence import Evidence, Reason
 from metrics.trial.others import ClientTraffic, others_at
-from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
 

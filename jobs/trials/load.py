@@ -25,7 +25,7 @@ from metrics.common.errors import ConfigError, RedlineError
 from metrics.planning.load_needs import SlotShare, share_slots, slots_needed
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
-from metrics.trial.task import WINDOW_TOLERANCE_S, TaskReport
+from metrics.trial.client import WINDOW_TOLERANCE_S, TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,11 +28,9 @@ from jobs.trials.watching import Ticker
 from metrics.judging.verdict import judge_all
 from metrics.sources.source import brokers_of, controllers_of, ends_interval_s
 from metrics.traffic.pattern import Phases, TrafficPattern
-from metrics.trial.client import ClientWindow
-from metrics.trial.evidence import OTHERS_CHANGED, ClusterFacts, Evidence, Reason
-from metrics.trial.follower_lag import follower_lags
+from metrics.trial.client import ClientWindow, merge
+from metrics.trial.evidence import OTHERS_CHANGED, ClusterFacts, Evidence, Reason, follower_lags
 from metrics.trial.others import others_in
-from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, any_isr_changed_share, broker_windows
 from metrics.windows.host import host_windows

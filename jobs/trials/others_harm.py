@@ -18,7 +18,7 @@ from metrics.sources.source import brokers_of
 from metrics.traffic.clients import ProducerOptions
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.others import ClientTraffic, Level
-from metrics.windows.spans import good_samples
+from metrics.windows.broker import good_samples
 
 LOOK_S = 1.0
 OVER_S = 5.0

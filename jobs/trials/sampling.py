@@ -17,7 +17,7 @@ from metrics.sources.hosts.source import HostSample, HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, poll_interval_of
-from metrics.trial.follower_lag import ReplicaEnds
+from metrics.trial.evidence import ReplicaEnds
 
 
 @dataclass(frozen=True)

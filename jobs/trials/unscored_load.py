@@ -27,9 +27,8 @@ from metrics.sources.source import brokers_of, poll_interval_of
 from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import ClientWindow, merge
 from metrics.trial.evidence import Reason
-from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
 
 

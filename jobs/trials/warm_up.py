@@ -35,7 +35,7 @@ from jobs.trials.recovery import WriteBack
 from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored
 from jobs.trials.watching import watching
-from metrics.judging.climbing import LATE_COLD_S, LATE_S, SETTLE_S
+from metrics.judging.slices import LATE_COLD_S, LATE_S, SETTLE_S
 from metrics.judging.thresholds import Validity
 from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample
@@ -46,8 +46,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.others import MESSAGES_LEAST_PER_S, Level
 from metrics.trial.trial import WarmUp
-from metrics.windows.broker import BrokerWindow, broker_window
-from metrics.windows.spans import good_samples
+from metrics.windows.broker import BrokerWindow, broker_window, good_samples
 from search.signals import SATURATED_IDLE
 
 STEADY_S = 12.0

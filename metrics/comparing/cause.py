@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from metrics.judging.attribution import Attribution, utilization
-from metrics.judging.attribution_votes import AttributionVote, combine_votes
+from metrics.judging.attribution import Attribution, AttributionVote, combine_votes, utilization
 from metrics.tables.rows import ABSENT, Difference, difference
 from metrics.trial.trial import Trial
 from metrics.windows.use import Resource

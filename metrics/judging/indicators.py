@@ -19,8 +19,7 @@ from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.trial.evidence import ClusterFacts, Evidence, Reason
 from metrics.units import format_beside
-from metrics.windows.broker import BrokerWindow, any_isr_changed
-from metrics.windows.spans import Span
+from metrics.windows.broker import BrokerWindow, Span, any_isr_changed
 from metrics.windows.use import Resource
 
 

@@ -25,9 +25,9 @@ from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import named_brokers
-from metrics.trial.counts import Counts
+from metrics.trial.client import Counts
 from metrics.trial.others import BYTES_LEAST_PER_S, MESSAGES_LEAST_PER_S
-from metrics.windows.spans import HANDLER_POLL_S, Span
+from metrics.windows.broker import HANDLER_POLL_S, Span
 
 
 @dataclass(frozen=True)

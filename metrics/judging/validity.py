@@ -27,9 +27,8 @@ from metrics.judging.nearness import (
     throttle_reasons,
 )
 from metrics.judging.thresholds import Thresholds, reasons_of_all
-from metrics.trial.client import CHANGE_MAX, OFFSET_MAX_S
+from metrics.trial.client import CHANGE_MAX, OFFSET_MAX_S, BrokerAccount, Counts
 from metrics.trial.consumption import GroupWindow, ReadRange
-from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import (
     GENERATOR_LIMITED,
     OTHERS_LESS,

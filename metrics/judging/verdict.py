@@ -9,8 +9,8 @@ from metrics.judging.indicators import Indicator, active
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Indicators, Thresholds, reasons_of_all
 from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
+from metrics.trial.client import WINDOW_TOLERANCE_S
 from metrics.trial.evidence import ENDED_EARLY, ClusterFacts, Evidence, Judgement, Reason
-from metrics.trial.task import WINDOW_TOLERANCE_S
 from metrics.units import format_mb_per_s
 from search.early_stop import Progress
 from search.model import Verdict

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from metrics.sources.certificates import unusable_file
+from metrics.sources.http_access import unusable_file
 
 ANSWERS = ";".join(
     (

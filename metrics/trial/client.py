@@ -1,25 +1,222 @@
-"""The account of the measured window by the generator, for all tasks together.
-
-The CPU quota of the generator's control groups in the measured window.
-
-The clocks of the machines with tasks, compared with the driver's.
-"""
+"""What the clients of a trial did: counts, the reports of tasks, and their sum over the window."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
-from metrics.columns import NO_COLUMN, Column, Flat, Moment
+import pyarrow as pa
+
+from metrics.arrow_schema import ddl, schema_of
+from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, restored, row_of
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
-from metrics.trial.adding import LatencySlice, ProducerSpan, Quantiles
-from metrics.trial.consumption import GroupWindow
-from metrics.trial.counts import Counts
-from metrics.trial.sockets import KernelBuffers, SocketCounts
-from metrics.windows.spans import over
+from metrics.trial.adding import (
+    FIRST,
+    LARGEST,
+    Histogram,
+    LatencySlice,
+    ProducerShares,
+    ProducerSpan,
+    Quantiles,
+    SlicedTimes,
+    latency_slices,
+    total,
+)
+from metrics.trial.consumption import GroupShare, GroupWindow, group_windows
+from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
+from metrics.windows.broker import over
+
+Errors = dict[str, int]
+"""Name of Kafka's error → records."""
+
+
+def _errors() -> dict[int, Errors]:
+    return defaultdict(Counter)
+
+
+@dataclass
+class ProducerAccounts:
+    """Records by the number of the producer; producer n writes to topic n modulo the topics.
+
+    Attributes:
+        offered: records due by the schedule.
+        sent: records handed to a socket, each counted once.
+        acked: records acknowledged.
+        failed: records that ended in an error, by the name of Kafka's error; like the following,
+            only of producers with such records.
+        retried: records sent again, counted each time.
+        duplicates: highest number of records in the logs beyond the acknowledged and the failed.
+    """
+
+    offered: dict[int, int] = field(default_factory=Counter)
+    sent: dict[int, int] = field(default_factory=Counter)
+    acked: dict[int, int] = field(default_factory=Counter)
+    failed: dict[int, Errors] = field(default_factory=_errors)
+    retried: dict[int, int] = field(default_factory=Counter)
+    duplicates: dict[int, int] = field(default_factory=Counter)
+
+
+@dataclass
+class BrokerAccount:
+    """The producers' account for one broker and the partitions that it leads, in the window.
+
+    Attributes:
+        requests: produce requests handed to a socket.
+        silent_s: longest time of any task without an answer although requests waited for one [s].
+        waiting_connections: connections with unacknowledged records at the window's end.
+        missing_records: records due and not acknowledged at the window's end.
+    """
+
+    requests: int = 0
+    silent_s: Annotated[float, LARGEST] = 0.0
+    waiting_connections: int = 0
+    missing_records: int = 0
+
+
+@dataclass
+class Counts:
+    """Counts of producers: of the running engine, of a task at its end, or of all tasks of a trial.
+
+    The whole trial is warm-up, window and drain. Bytes are payload: keys and values.
+
+    Attributes:
+        offered_records: records due by the schedule inside the window.
+        sent_records: records handed to a socket inside the window, each counted once.
+        acked_records: records acknowledged inside the window.
+        failed_records: records that ended in an error inside the window.
+        offered_bytes: payload of the offered records.
+        acked_bytes: payload of the acknowledged records.
+        unsent_own_records: records due and unsent at the window's end although their connection
+            had room, so that the generator held them up and not the brokers.
+        log_bytes: size of the record batches acknowledged over the whole trial, as brokers
+            count them; None where a client library does not report it.
+        acked_by_partition: partition, numbered through all topics → records acknowledged over
+            the whole trial.
+        sent_by_partition: partition → records handed to a socket over the whole trial, each
+            counted once.
+        errors_by_partition: partition → name of Kafka's error → records that ended in it over
+            the whole trial.
+        retried_by_partition: partition → records sent again over the whole trial, counted each
+            time.
+        retry_errors: name of Kafka's error → records that were sent again because of it.
+        duplicates_by_partition: partition → highest number of records in its log beyond the
+            acknowledged and the failed, because an answer was lost and they were sent again.
+        by_producer: the account of each producer over the whole trial.
+        by_broker: broker id → the account for it; empty where a client library does not report it.
+        control_records_by_partition: partition → records that ended our transactions in its log,
+            commits and aborts, over the whole trial.
+        transactions_committed: transactions whose commit was answered inside the window.
+        transactions_aborted: transactions aborted over the whole trial, with those still open at
+            the end of the drain.
+        aborted_records: acknowledged records of aborted transactions over the whole trial, which
+            consumers of committed records do not read.
+        commit_s: time of the commits inside the window, summed over producers; a commit waits for
+            the answers to all batches of its transaction and then for its own [s].
+        transaction_log_records: records of our transactions in the brokers' own log of
+            transactions over the whole trial.
+        throttle_ms: throttle time that produce responses reported over the whole trial, summed.
+        loop_busy: highest busy share of any task's event loop in the window [ratio].
+        last_acked_s: time at which the last record was acknowledged, after the window's start [s];
+            None without acknowledged records.
+        cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
+        compression_ratio: size of the batches' records before over after compression, as
+            encoded before the trial [ratio]; None when no task took part.
+    """
+
+    offered_records: int = 0
+    sent_records: int = 0
+    acked_records: int = 0
+    failed_records: int = 0
+    offered_bytes: int = 0
+    acked_bytes: int = 0
+    unsent_own_records: int = 0
+    log_bytes: int | None = None
+    acked_by_partition: dict[int, int] = field(default_factory=Counter)
+    sent_by_partition: dict[int, int] = field(default_factory=Counter)
+    errors_by_partition: dict[int, Errors] = field(default_factory=_errors)
+    retried_by_partition: dict[int, int] = field(default_factory=Counter)
+    retry_errors: dict[str, int] = field(default_factory=Counter)
+    duplicates_by_partition: dict[int, int] = field(default_factory=Counter)
+    by_producer: ProducerAccounts = field(default_factory=ProducerAccounts)
+    by_broker: dict[int, BrokerAccount] = field(default_factory=dict)
+    control_records_by_partition: dict[int, int] = field(default_factory=Counter)
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    aborted_records: int = 0
+    commit_s: float = 0.0
+    transaction_log_records: int = 0
+    throttle_ms: int = 0
+    loop_busy: Annotated[float, LARGEST] = 0.0
+    last_acked_s: Annotated[float | None, LARGEST] = None
+    cpu_s: float = 0.0
+    compression_ratio: Annotated[float | None, FIRST] = None
+
+    @property
+    @column
+    def produce_requests(self) -> int | None:
+        """Produce requests handed to a socket inside the window; None where a client library does
+        not report them.
+        """
+        sent = [each.requests for each in self.by_broker.values()]
+        return sum(sent) if sent else None
+
+    @property
+    @column
+    def records_per_request(self) -> float | None:
+        """Mean size of a produce request in the window; it grows while requests wait [records]."""
+        return self.sent_records / self.produce_requests if self.produce_requests else None
+
+    @property
+    @column
+    def commit_mean_ms(self) -> float | None:
+        """Mean time of a commit inside the window [ms]; None without commits."""
+        commits = self.transactions_committed
+        return 1000.0 * self.commit_s / commits if commits else None
+
+    @property
+    def control_records(self) -> int:
+        """Records that ended our transactions in all logs, over the whole trial."""
+        return sum(self.control_records_by_partition.values())
+
+    @property
+    @column
+    def acked_total(self) -> int:
+        """Records acknowledged over the whole trial."""
+        return sum(self.acked_by_partition.values())
+
+    @property
+    @column
+    def failed_by_partition(self) -> dict[int, int]:
+        """Partition → records that ended in an error over the whole trial."""
+        return {p: sum(errors.values()) for p, errors in self.errors_by_partition.items()}
+
+    @property
+    @column
+    def failed_total(self) -> int:
+        """Records that ended in an error over the whole trial."""
+        return sum(self.failed_by_partition.values())
+
+    @property
+    @column
+    def errors(self) -> dict[str, int]:
+        """Name of Kafka's error → records that ended in it over the whole trial."""
+        return dict(sum(map(Counter, self.errors_by_partition.values()), Counter()))
+
+    @property
+    @column
+    def retried_records(self) -> int:
+        """Records sent again over the whole trial, counted each time."""
+        return sum(self.retried_by_partition.values())
+
+    @property
+    @column
+    def duplicates_at_most(self) -> int:
+        """Highest number of records in the logs beyond the acknowledged and the failed."""
+        return sum(self.duplicates_by_partition.values())
 
 
 @dataclass(frozen=True)
@@ -316,3 +513,151 @@ class ClientWindow:
         Those that wait at the window's end may be more, as some of them were due before it.
         """
         return min(self.counts.unsent_own_records, self.shortfall_records)
+
+
+WINDOW_TOLERANCE_S = 0.001
+"""Largest accepted distance between the windows of two tasks of one trial [s]."""
+
+
+@dataclass(frozen=True)
+class ProducerReport:
+    """The account of a task's producers.
+
+    Attributes:
+        counts: counts of all producers of the task.
+        latency_us: time from the intended send to the acknowledgement [µs].
+        latency_over_time: the latency by slices of the window.
+        lateness_us: time from the intended to the actual send, of sends that no broker blocked
+            [µs].
+        shares: the achieved shares of the single producers.
+        sockets: broker id → sockets to it; empty where a client library does not report them.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    latency_us: Histogram = field(default_factory=Histogram)
+    lateness_us: Histogram = field(default_factory=Histogram)
+    shares: ProducerShares = field(default_factory=ProducerShares)
+    sockets: dict[int, SocketCounts] = field(default_factory=dict)
+    latency_over_time: SlicedTimes = field(default_factory=SlicedTimes)
+
+
+@dataclass(frozen=True)
+class ConsumerReport:
+    """The account of a task's members of consumer groups.
+
+    Attributes:
+        loop_busy: busy share of the event loop in the window [ratio].
+        groups: the accounts of the members by group.
+        sockets: broker id → sockets to it; empty where a client library does not report them.
+    """
+
+    loop_busy: Annotated[float, LARGEST] = 0.0
+    groups: tuple[GroupShare, ...] = ()
+    sockets: dict[int, SocketCounts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """One task's account of one trial.
+
+    A task that could not take part fills the identity, the planned window and `error`.
+
+    Attributes:
+        task_id: index of the task in the barrier stage, from 0.
+        host: name of the machine that it ran on.
+        start_s, end_s: the measured window, the same for all tasks [s since the epoch].
+        produced, consumed: the accounts of its producers and consumers.
+        clock: the larger offset of its host's clock, of those before and after the load.
+        kernel_buffers: its host's limits of socket buffers; None where they are unknown.
+        error: the reason why the task could not take part or did not finish, or None.
+        is_refused: True for an error of the configuration, which a retry cannot remove.
+        host_samples: samples of its host during the load, in the report of one task of each host.
+        clock_change: the change of that offset from before the load to after it.
+        part: name of the part of a mix that it offers; empty for other traffic.
+    """
+
+    task_id: int
+    host: str
+    start_s: float
+    end_s: float
+    produced: ProducerReport | None = None
+    consumed: ConsumerReport | None = None
+    clock: ClockOffset | None = None
+    kernel_buffers: KernelBuffers | None = None
+    error: str | None = None
+    is_refused: bool = False
+    host_samples: tuple[HostSample, ...] = ()
+    clock_change: ClockOffset | None = None
+    part: str = ""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
+        """The report from a row by `Row.asDict(recursive=True)` or Arrow's `to_pylist()`."""
+        return restored(cls, row)
+
+
+TASK_SCHEMA: pa.Schema = schema_of(TaskReport)
+"""Arrow schema of a task's report."""
+
+TASK_DDL: str = ddl(TASK_SCHEMA)
+"""The same schema for `mapInArrow(f, schema)`."""
+
+
+def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
+    """The reports as one Arrow batch with `TASK_SCHEMA`, for `mapInArrow` to yield."""
+    return pa.RecordBatch.from_pylist([row_of(each) for each in reports], schema=TASK_SCHEMA)
+
+
+def merge(reports: Iterable[TaskReport]) -> ClientWindow:
+    """The reports of all tasks of one trial, merged to one window, and those of each part of a mix.
+
+    Tasks with an error are included: their errors are in `task_errors`.
+
+    Raises:
+        ValueError: there is no report, or the tasks measured different windows.
+    """
+    tasks = list(reports)
+    if not tasks:
+        raise ValueError("no task reported; expected one row per task of the stage")
+    first = tasks[0]
+    for task in tasks:
+        apart_s = max(abs(task.start_s - first.start_s), abs(task.end_s - first.end_s))
+        if apart_s > WINDOW_TOLERANCE_S:
+            raise ValueError(
+                f"tasks {first.task_id} and {task.task_id} measured windows {apart_s:.3f} s "
+                f"apart; expected one window for all tasks of a trial"
+            )
+    produced = total([ProducerReport(), *(task.produced for task in tasks if task.produced)])
+    consumed = total([ConsumerReport(), *(task.consumed for task in tasks if task.consumed)])
+    late = Quantiles.of(produced.lateness_us)
+    host_samples = tuple(sample for each in tasks for sample in each.host_samples)
+    names = dict.fromkeys(each.part for each in tasks if each.part)
+    parts = {
+        name: replace(
+            merge(replace(each, part="") for each in tasks if each.part == name), is_part=True
+        )
+        for name in names
+    }
+    return ClientWindow(
+        first.start_s,
+        first.end_s,
+        produced.counts,
+        Quantiles.of(produced.latency_us),
+        late.p99_ms,
+        ProducerSpan.of(produced.shares),
+        tuple(f"task {each.task_id} on {each.host}: {each.error}" for each in tasks if each.error),
+        group_windows(consumed.groups),
+        consumed.loop_busy,
+        host_clocks((each.host, each.clock) for each in tasks),
+        host_samples,
+        produced.sockets,
+        consumed.sockets,
+        kernel_buffers_of(each.kernel_buffers for each in tasks),
+        latency_slices(produced.latency_over_time, first.end_s - first.start_s),
+        late.p50_ms,
+        late.p95_ms,
+        late.p999_ms,
+        quota_window(host_samples, first.start_s, first.end_s),
+        clock_changes((each.host, each.clock_change) for each in tasks),
+        parts=parts,
+    )

@@ -13,8 +13,7 @@ from statistics import fmean
 
 from metrics.sources.beans import PRODUCE_ERRORS, TICKED_S
 from metrics.sources.sample import BrokerSample
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.client import ClientWindow, Counts
 
 MESSAGES_LEAST_PER_S = 50.0
 BYTES_LEAST_PER_S = 100_000.0

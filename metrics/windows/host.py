@@ -18,7 +18,7 @@ from metrics.columns import column
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import parts_of
-from metrics.windows.spans import Span, mean, over, total
+from metrics.windows.broker import Span, mean, over, total
 from metrics.windows.use import Resource
 from metrics.windows.write_back import WriteBackWindow, knowing_log_disks
 

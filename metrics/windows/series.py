@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
-from metrics.windows.spans import Span
+from metrics.windows.broker import Span
 from metrics.windows.write_back import unwritten_bytes
 
 

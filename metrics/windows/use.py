@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from metrics.windows.broker import BrokerWindow, RequestWindow
-from metrics.windows.spans import over, total
+from metrics.windows.broker import BrokerWindow, RequestWindow, over, total
 
 
 class Resource(str, Enum):

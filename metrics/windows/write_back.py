@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample, parts_of
-from metrics.windows.spans import Span, over, total
+from metrics.windows.broker import Span, over, total
 
 DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
 """Linux's defaults of vm.dirty_ratio, vm.dirty_background_ratio [ratio] and

@@ -18,9 +18,8 @@ import psutil
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.control_server import ControlServer
 from metrics.trial.adding import Histogram
-from metrics.trial.counts import Counts
+from metrics.trial.client import Counts, ProducerReport, TaskReport, merge, reports_to_batch
 from metrics.trial.sockets import SocketCounts
-from metrics.trial.task import ProducerReport, TaskReport, merge, reports_to_batch
 from tests.bench.cpu import cpu_s
 from tests.support import channel_clients
 from tests.support.patterns import pattern, plan

@@ -28,8 +28,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource
 from metrics.traffic.clients import ProducerPattern
-from metrics.trial.counts import Counts
-from metrics.trial.task import TaskReport
+from metrics.trial.client import Counts, TaskReport
 from metrics.windows.broker import broker_window
 from tests.bench.engine import Alone
 from tests.bench.likeness import BrokerLoad, differences, load_of, median_of

@@ -23,7 +23,7 @@ from jobs.setup.jars import java_jar, kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.profile import load_profile
 from metrics.traffic.clients import ProducerPattern
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.loaded_brokers import (

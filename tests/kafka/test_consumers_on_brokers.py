@@ -23,10 +23,9 @@ from jobs.testbed.handle import Testbed
 from metrics.judging.indicators import CONSUMER_LAG
 from metrics.judging.thresholds import Thresholds
 from metrics.traffic.payload import Payload
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import ClientWindow, ConsumerReport, TaskReport, merge
 from metrics.trial.consumption import group_windows
 from metrics.trial.evidence import Evidence
-from metrics.trial.task import ConsumerReport, TaskReport, merge
 from tests.support.engine_bench import Bench, bench_on, mismatches
 from tests.support.processes import becomes
 from tests.support.relay import relay_to

@@ -22,8 +22,7 @@ from metrics.common.errors import NoConclusionError
 from metrics.reporting.summary import load_summary
 from metrics.tables.store import TableStore
 from metrics.traffic.profile import RateProfile
-from metrics.trial.client import ClientWindow
-from metrics.trial.task import TaskReport, merge
+from metrics.trial.client import ClientWindow, TaskReport, merge
 from metrics.trial.trial import Trial
 
 if TYPE_CHECKING:

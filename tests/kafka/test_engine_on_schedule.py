@@ -14,7 +14,7 @@ import pytest
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.traffic.payload import Payload
-from metrics.trial.task import merge
+from metrics.trial.client import merge
 from tests.support.engine_bench import bench_on
 from tests.support.process_tasks import run_in_processes
 

@@ -27,7 +27,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from jobs.trials.control_server import ControlServer
 from metrics.common.errors import NoConclusionError
-from metrics.trial.task import merge
+from metrics.trial.client import merge
 from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.evidence import judged

@@ -29,8 +29,7 @@ from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.jmx import open_jmx
 from metrics.sources.source import MetricsSource
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.client import ClientWindow, Counts
 from metrics.trial.evidence import Evidence, Judgement
 from search.model import Verdict
 from tests.support.commands import ROOT, document_in, finished

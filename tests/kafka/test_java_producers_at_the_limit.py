@@ -27,8 +27,7 @@ from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.client import ClientWindow, Counts
 from metrics.trial.evidence import Evidence, Judgement
 from metrics.windows.broker import broker_windows
 from search.model import Verdict

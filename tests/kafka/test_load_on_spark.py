@@ -18,7 +18,7 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, TaskChannel, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.task import merge
+from metrics.trial.client import merge
 from tests.support.processes import becomes, beside
 from tests.support.relay import Relay
 from tests.support.small_load import small_topic

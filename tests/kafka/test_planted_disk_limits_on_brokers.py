@@ -20,11 +20,7 @@ from jobs.config.link import PlantedDisk
 from jobs.config.loading import load_workload
 from jobs.testbed.places import NodeFiles
 from jobs.testbed.planted_devices import plant_rate, planted_disk_problem
-from metrics.judging.attribution_votes import (
-    VOTING_LOAD_RATIO_MAX,
-    AttributionVote,
-    combine_votes,
-)
+from metrics.judging.attribution import VOTING_LOAD_RATIO_MAX, AttributionVote, combine_votes
 from metrics.judging.verdict import judge
 from metrics.planning.planted import PlantedRates
 from metrics.sources.hosts.proc import LocalHost

@@ -44,8 +44,7 @@ from jobs.testbed.listeners import (
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
-from metrics.trial.client import ClientWindow
-from metrics.trial.task import merge
+from metrics.trial.client import ClientWindow, merge
 from tests.support.engine_bench import bench_on
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.small_load import small_topic

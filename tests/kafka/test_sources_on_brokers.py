@@ -38,8 +38,7 @@ from metrics.sources.source import (
 )
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
-from metrics.windows.broker import BrokerWindow, broker_windows
-from metrics.windows.spans import seconds_between
+from metrics.windows.broker import BrokerWindow, broker_windows, seconds_between
 from search.model import Verdict
 from tests.bench.cpu import cpu_s
 from tests.support.bare_jvm import bare_jvm

@@ -21,8 +21,7 @@ from jobs.testbed.launcher import start
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ClientName, ConsumerOptions
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.client import ClientWindow
-from metrics.trial.task import merge
+from metrics.trial.client import ClientWindow, merge
 from tests.support.engine_bench import mismatches
 from tests.support.patterns import plan
 from tests.support.processes import becomes

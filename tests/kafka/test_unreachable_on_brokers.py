@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from metrics.judging import validity
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 from search.model import Verdict
 from tests.support.loaded_brokers import Load, LoadedBrokers, Route, TrialOutcome, loaded_testbed
 from tests.support.patterns import producer_pattern

@@ -20,9 +20,8 @@ from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import consumption_mismatch
 from metrics.traffic.clients import ConsumerOptions
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import ClientWindow, merge
 from metrics.trial.evidence import Evidence, Reason
-from metrics.trial.task import merge
 from tests.support import patterns
 from tests.support.fresh_topic import fresh_topic
 from tests.support.processes import PATIENCE_S

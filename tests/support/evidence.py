@@ -11,8 +11,7 @@ from metrics.judging.verdict import judge
 from metrics.sources.beans import PHASES
 from metrics.sources.sample import BrokerSample
 from metrics.trial.adding import Quantiles
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.client import ClientWindow, Counts
 from metrics.trial.evidence import Evidence, Judgement
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow

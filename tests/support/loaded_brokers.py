@@ -33,10 +33,9 @@ from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.trial.evidence import ClusterFacts, Evidence, Judgement
-from metrics.trial.follower_lag import follower_lags
+from metrics.trial.client import TaskReport, merge
+from metrics.trial.evidence import ClusterFacts, Evidence, Judgement, follower_lags
 from metrics.trial.others import ClientTraffic, others_in
-from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
 from tests.support.bare_jvm import bare_jvm
 from tests.support.engine_bench import end_offsets_of

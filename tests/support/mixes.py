@@ -15,8 +15,7 @@ from metrics.planning.load_needs import share_slots
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
-from metrics.trial.client import ClientWindow
-from metrics.trial.task import merge
+from metrics.trial.client import ClientWindow, merge
 from tests.support.listening_broker import (
     BROKER_ID,
     PARTITIONS,

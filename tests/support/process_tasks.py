@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import TrialPlan
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 
 _KIB = 1024
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
-from jobs.engine.network import sockets
+from jobs.engine.network import transport as sockets
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport

@@ -11,8 +11,7 @@ from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.trial.adding import Quantiles
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import BrokerAccount, Counts
+from metrics.trial.client import BrokerAccount, ClientWindow, Counts
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import any_isr_changed_share, broker_windows
 from metrics.windows.host import host_windows

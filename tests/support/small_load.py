@@ -16,8 +16,7 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, control_of
 from jobs.trials.load import Generator, Target
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.client import ClientWindow
-from metrics.trial.task import TaskReport, merge
+from metrics.trial.client import ClientWindow, TaskReport, merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

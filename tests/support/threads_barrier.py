@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import TrialPlan
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 from tests.support.processes import PATIENCE_S
 
 

@@ -9,9 +9,8 @@ import pytest
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import accounting_mismatch, errors_unexplained
 from metrics.trial.adding import ProducerShares, total
-from metrics.trial.counts import Counts, ProducerAccounts
+from metrics.trial.client import Counts, ProducerAccounts, ProducerReport, TaskReport, merge
 from metrics.trial.evidence import Reason
-from metrics.trial.task import ProducerReport, TaskReport, merge
 from tests.support.evidence import client, evidence
 
 GOAL = Thresholds()

@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.config import load
 from jobs.runs.results import boundary_of
 from metrics.comparing.cause import SideEvidence
-from metrics.judging.attribution_votes import AttributionVote, combine_votes, contradiction
+from metrics.judging.attribution import AttributionVote, combine_votes, contradiction
 from metrics.tables.boundary import Boundary
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from metrics.columns import row_of
 from metrics.trial.adding import Histogram, ProducerShares, SlicedTimes
-from metrics.trial.counts import Counts, ProducerAccounts
-from metrics.trial.task import (
+from metrics.trial.client import (
     TASK_DDL,
     TASK_SCHEMA,
+    Counts,
+    ProducerAccounts,
     ProducerReport,
     TaskReport,
     merge,

@@ -15,7 +15,7 @@ from jobs.engine.clients.library import NEVER_SENT, Record, Settled
 from jobs.engine.clients.library_producers import LibraryLoop, records_of
 from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, producer_options
 from jobs.engine.clients.registry import client_of
-from jobs.engine.producing.batch import UNACKNOWLEDGED
+from jobs.engine.producing.protocol import UNACKNOWLEDGED
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError, RedlineError
 from tests.support.patterns import plan, producer_pattern

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from jobs.trials.control_server import ControlServer, TaskChannel
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import ClientWindow, TaskReport, merge
 from metrics.trial.evidence import Judgement
-from metrics.trial.task import TaskReport, merge
 from search.model import Verdict
 from tests.support.evidence import judged, rules
 from tests.support.listening_broker import (

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from metrics.judging.attribution import attribute
 from metrics.judging.thresholds import Thresholds
-from metrics.trial.counts import BrokerAccount
+from metrics.trial.client import BrokerAccount
 from metrics.trial.evidence import Evidence
 from metrics.trial.sockets import SocketCounts
 from metrics.windows.broker import RequestWindow

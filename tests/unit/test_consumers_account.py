@@ -17,7 +17,16 @@ from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import consumers_limited, consumption_mismatch
 from metrics.tables.schema import SCHEMAS
 from metrics.trial.adding import Histogram
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import (
+    TASK_SCHEMA,
+    ClientWindow,
+    ConsumerReport,
+    Counts,
+    ProducerReport,
+    TaskReport,
+    merge,
+    reports_to_batch,
+)
 from metrics.trial.consumption import (
     GroupCounts,
     GroupShare,
@@ -26,16 +35,7 @@ from metrics.trial.consumption import (
     join_ranges,
     lag_slope,
 )
-from metrics.trial.counts import Counts
 from metrics.trial.evidence import Reason
-from metrics.trial.task import (
-    TASK_SCHEMA,
-    ConsumerReport,
-    ProducerReport,
-    TaskReport,
-    merge,
-    reports_to_batch,
-)
 from tests.support.evidence import evidence, goal
 from tests.support.rows import trial
 

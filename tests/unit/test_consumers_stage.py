@@ -16,7 +16,7 @@ from jobs.engine.task.plan import Partitions, TrialPlan
 from jobs.engine.task.window import BeginMissedError, EndMissedError, Window
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 from tests.support import patterns
 from tests.support.processes import PATIENCE_S
 from tests.support.threads_barrier import ThreadsBarrier, run_stage

@@ -37,7 +37,7 @@ from jobs.trials.control_server import (
 )
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 from tests.support import channel_clients
 from tests.support.patterns import plan
 from tests.support.processes import PATIENCE_S, becomes

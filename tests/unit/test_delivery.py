@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED
 from jobs.engine.producing.delivery import Action, Produce, Reopen, SendControlRequest
 from jobs.engine.producing.producer import Connection
+from jobs.engine.producing.protocol import EXPIRED, UNACKNOWLEDGED
 from jobs.engine.producing.transactions import (
     AddPartitions,
     EndTransaction,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.producing.batch import Batch
 from jobs.engine.producing.delivery import (
     Action,
     Produce,
@@ -18,6 +17,7 @@ from jobs.engine.producing.delivery import (
     SendControlRequest,
 )
 from jobs.engine.producing.producer import Connection, Producer
+from jobs.engine.producing.protocol import Batch
 from jobs.engine.producing.transactions import (
     AddPartitions,
     CoordinatorRequest,

@@ -18,8 +18,7 @@ from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import ends_interval_s
-from metrics.trial.evidence import ClusterFacts, Judgement
-from metrics.trial.follower_lag import FollowerLag, ReplicaEnds, follower_lags
+from metrics.trial.evidence import ClusterFacts, FollowerLag, Judgement, ReplicaEnds, follower_lags
 from metrics.windows.use import Resource
 from search.early_stop import StopRule
 from search.model import Verdict

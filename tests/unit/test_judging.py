@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from metrics.judging.indicators import INDICATORS, Indicator
 from metrics.judging.verdict import judge_all
-from metrics.trial.client import ClientWindow, ClockChange, ClockOffset, HostClock
+from metrics.trial.client import BrokerAccount, ClientWindow, ClockChange, ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
-from metrics.trial.counts import BrokerAccount
 from metrics.trial.evidence import ClusterFacts, Evidence, Reason
 from metrics.units import format_beside
 from metrics.windows.broker import BrokerWindow, RequestWindow

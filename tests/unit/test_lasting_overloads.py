@@ -26,8 +26,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb, RateProfile
 from metrics.trial.client import ClientWindow
-from metrics.trial.evidence import ClusterFacts, Judgement
-from metrics.trial.follower_lag import ReplicaEnds
+from metrics.trial.evidence import ClusterFacts, Judgement, ReplicaEnds
 from search.model import Verdict
 from tests.support.contexts import run_context
 from tests.support.evidence import evidence

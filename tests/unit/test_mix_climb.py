@@ -19,7 +19,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import Target, plans_of_parts
 from jobs.trials.warm_up import can_climb
-from metrics.judging.climbing import Climbing, StepReading
+from metrics.judging.slices import Climbing, StepReading
 from metrics.planning.load_needs import share_slots
 from metrics.traffic.axes import SCALE
 from metrics.traffic.mix import mix_of

@@ -11,7 +11,7 @@ import pytest
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
-from metrics.trial.follower_lag import FollowerLag, ReplicaEnds
+from metrics.trial.evidence import FollowerLag, ReplicaEnds
 
 ORDERS = TopicSet(("orders",), 100, {0: (1, 2, 3), 1: (2, 3, 1)})
 LOGS = TopicSet(("logs-1", "logs-2"), 100, {0: (3,)})

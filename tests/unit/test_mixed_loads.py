@@ -15,12 +15,11 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.console.events import RecordingReporter
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.producing.batch import KeySpread
 from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.protocol import KeySpread
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.client import AcknowledgedOffsets
-from jobs.engine.task.placing import placed
-from jobs.engine.task.plan import StagePlan, TrialPlan
+from jobs.engine.task.plan import StagePlan, TrialPlan, placed
 from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.load import Target, plans_of_parts, require_room
 from jobs.trials.point_topics import PointTopics
@@ -34,11 +33,18 @@ from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.adding import ProducerShares
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import (
+    BrokerAccount,
+    ClientWindow,
+    ConsumerReport,
+    Counts,
+    ProducerAccounts,
+    ProducerReport,
+    TaskReport,
+    merge,
+)
 from metrics.trial.consumption import GroupCounts, GroupShare, GroupWindow, ReadRange
-from metrics.trial.counts import BrokerAccount, Counts, ProducerAccounts
 from metrics.trial.others import ClientTraffic, others_in
-from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport, merge
 from search.model import Verdict
 from tests.support.evidence import client, evidence, goal
 from tests.support.listening_broker import PARTITIONS

@@ -19,8 +19,7 @@ from metrics.sources.one_minute_rates import (
 )
 from metrics.sources.rules import ONE_MINUTE_RATE, ROUNDING
 from metrics.sources.sample import BrokerSample
-from metrics.windows.broker import broker_window
-from metrics.windows.spans import Span, find_contradiction
+from metrics.windows.broker import Span, broker_window, find_contradiction
 from tests.support.rate_pages import ALPHA as JAVAS_ALPHA
 from tests.support.rate_pages import SimulatedMeter
 

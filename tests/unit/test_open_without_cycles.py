@@ -14,8 +14,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.producer import ProduceRequest
 
-from jobs.engine.network.connections import open_connections
-from jobs.engine.network.versions import PRODUCE
+from jobs.engine.network.connections import PRODUCE, open_connections
 from metrics.common.errors import RedlineError
 from tests.support.fake_cluster import SimulatedCluster
 from tests.support.processes import becomes

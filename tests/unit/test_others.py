@@ -19,9 +19,8 @@ from jobs.trials.recovery import DEADLINE_S
 from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.clients import ConsumerOptions
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import ClientWindow, Counts
 from metrics.trial.consumption import GroupCounts, GroupWindow
-from metrics.trial.counts import Counts
 from metrics.trial.others import (
     CONTROL_BATCH_BYTES,
     TRANSACTION_LOG_RECORD_BYTES,

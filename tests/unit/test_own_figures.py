@@ -19,7 +19,7 @@ from metrics.sources.first_polls import (
     same_process,
 )
 from metrics.sources.sample import BrokerSample
-from metrics.windows.spans import find_contradiction
+from metrics.windows.broker import find_contradiction
 
 APART_S = 0.05
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.batches.sections import Section
-from jobs.engine.producing.batch import Batch
 from jobs.engine.producing.producer import PendingBatches
+from jobs.engine.producing.protocol import Batch
 from tests.support.patterns import producer_pattern
 
 POOL = BatchPool(producer_pattern(message_bytes=100, rate_records_per_s=1_000.0, pool_bytes=20_000))

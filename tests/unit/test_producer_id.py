@@ -16,7 +16,6 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.producing import control_requests
-from jobs.engine.producing.batch import Batch, Trouble
 from jobs.engine.producing.control_requests import (
     ProducerIdError,
     Registered,
@@ -24,7 +23,13 @@ from jobs.engine.producing.control_requests import (
     register_transactional,
     request_producer_ids,
 )
-from jobs.engine.producing.protocol import SEQUENCES, EpochExhaustedError, ProducerIdState
+from jobs.engine.producing.protocol import (
+    SEQUENCES,
+    Batch,
+    EpochExhaustedError,
+    ProducerIdState,
+    Trouble,
+)
 from tests.support.patterns import producer_pattern
 from tests.support.processes import PATIENCE_S
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from jobs.engine.network.connections import PRODUCE
 from jobs.engine.network.transport import (
     AnswerFormatError,
     FrameReader,
@@ -17,7 +18,6 @@ from jobs.engine.network.transport import (
     correlation_id_of,
     drop_bytes,
 )
-from jobs.engine.network.versions import PRODUCE
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metrics.trial.adding import total
-from metrics.trial.counts import BrokerAccount, Counts
+from metrics.trial.client import BrokerAccount, Counts
 
 
 def test_a_mean_needs_counted_requests() -> None:

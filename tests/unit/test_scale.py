@@ -36,8 +36,7 @@ from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import Endpoint
-from metrics.trial.counts import Counts
-from metrics.trial.task import ProducerReport, TaskReport, reports_to_batch
+from metrics.trial.client import Counts, ProducerReport, TaskReport, reports_to_batch
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.fake_cluster import TOPIC, SimulatedCluster

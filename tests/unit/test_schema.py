@@ -32,9 +32,8 @@ from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
 from metrics.trial.adding import Histogram, ProducerSpan, Quantiles
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import BrokerAccount, ClientWindow, Counts, ProducerAccounts
 from metrics.trial.consumption import GroupCounts, GroupWindow, ReadRange
-from metrics.trial.counts import BrokerAccount, Counts, ProducerAccounts
 from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
 from metrics.windows.use import Resource

@@ -33,8 +33,7 @@ from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import BrokerAccount, Counts
+from metrics.trial.client import BrokerAccount, ClientWindow, Counts
 from tests.support.rows import traffic
 
 SIZE = 1_000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.trials.control_server import ControlServer
-from metrics.trial.task import merge
+from metrics.trial.client import merge
 from tests.support.listening_broker import BROKER_ID, PARTITIONS, ListeningBroker
 from tests.support.patterns import plan
 from tests.support.threads_barrier import run_stage

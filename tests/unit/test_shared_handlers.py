@@ -17,8 +17,7 @@ from metrics.sources.beans import (
 )
 from metrics.sources.rules import roles_of, with_handlers
 from metrics.sources.shortcomings import shortcomings
-from metrics.windows.broker import BrokerWindow, broker_window
-from metrics.windows.spans import find_contradiction
+from metrics.windows.broker import BrokerWindow, broker_window, find_contradiction
 from tests.support.bean_answers import answers, node_of, readings_in, recorded_samples
 from tests.support.evidence import sample
 

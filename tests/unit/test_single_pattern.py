@@ -26,7 +26,7 @@ from metrics.tables.schema import part_rows
 from metrics.traffic.axes import NP
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from metrics.trial.task import merge
+from metrics.trial.client import merge
 from tests.support.listening_broker import BROKER_ID, PARTITIONS, ListeningBroker
 from tests.support.patterns import pattern, plan
 from tests.support.rows import trial
@@ -111,7 +111,7 @@ def test_a_mix_of_one_part_has_the_row_of_the_part() -> None:
 # --- CPU, as calls ----------------------------------------------------------------------
 
 
-OF_MIXES = {"placing.py", "mix.py", "load_needs.py"}
+OF_MIXES = {"plan.py", "mix.py", "load_needs.py"}
 STEPS_OF_MIXES = {
     ("plan.py", "own_task"),
     ("plan.py", "stage_task"),
@@ -157,4 +157,4 @@ def test_what_mixes_added_is_not_called_for_each_batch() -> None:
     few, few_requests = calls_of_parts(20.0)
     many, many_requests = calls_of_parts(400.0)
     assert many_requests > 3 * few_requests
-    assert few == many == {"plan.py:own_task": 1, "plan.py:stage_task": 1, "placing.py:placed": 1}
+    assert few == many == {"plan.py:own_task": 1, "plan.py:stage_task": 1, "plan.py:placed": 1}

@@ -16,8 +16,7 @@ from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts, Evidence, Reason
-from metrics.windows.broker import any_isr_changed_share
-from metrics.windows.spans import Span
+from metrics.windows.broker import Span, any_isr_changed_share
 from search.early_stop import StopRule
 from search.model import Verdict
 from tests.support.evidence import goal, sample

@@ -16,8 +16,7 @@ from jobs.engine.network.socket_watch import (
     SocketWatch,
     TcpInfo,
 )
-from jobs.engine.network.sockets import Channel
-from jobs.engine.network.transport import PlainTransport
+from jobs.engine.network.transport import Channel, PlainTransport
 from metrics.trial.adding import total
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 

@@ -14,9 +14,8 @@ from unittest import mock
 
 import pytest
 
-from jobs.engine.network import sockets
-from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.transport import PlainTransport, TlsTransport
+from jobs.engine.network import transport as sockets
+from jobs.engine.network.transport import Channel, PlainTransport, Sockets, TlsTransport
 from jobs.engine.producing.loop import GATHER_S
 from tests.support.processes import PATIENCE_S
 from tests.support.scripted_broker import Answer

@@ -16,7 +16,7 @@ from kafka.protocol.producer import (
 )
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.network import versions
+from jobs.engine.network import connections as versions
 from jobs.engine.network.connections import open_connections, refusals_of
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError

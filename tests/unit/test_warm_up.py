@@ -33,8 +33,7 @@ from metrics.judging.thresholds import Validity
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.client import ClientWindow, Counts
 from metrics.trial.trial import WarmUp
 from tests.support.evidence import START_S, busy_samples
 from tests.support.patterns import pattern

@@ -12,9 +12,13 @@ from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import (
     BrokerWindow,
+    Span,
     any_isr_changed_share,
     broker_window,
     broker_windows,
+    find_contradiction,
+    good_samples,
+    isr_changed,
 )
 from metrics.windows.series import (
     NO_BROKER,
@@ -23,7 +27,6 @@ from metrics.windows.series import (
     host_series_points,
     series_points,
 )
-from metrics.windows.spans import Span, find_contradiction, good_samples, isr_changed
 from tests.support.evidence import START_S, busy_samples, sample
 
 

@@ -16,9 +16,8 @@ from jobs.trials.control_server import PIECES_MAX, TaskChannel
 from metrics.sources.hosts.source import HostSample
 from metrics.traffic.pattern import Phases
 from metrics.trial.adding import Histogram
+from metrics.trial.client import Counts, ProducerReport, TaskReport
 from metrics.trial.consumption import ReadRange
-from metrics.trial.counts import Counts
-from metrics.trial.task import ProducerReport, TaskReport
 from tests.support.driven_delivery import DrivenDelivery
 
 # --- the windows themselves -------------------------------------------------------

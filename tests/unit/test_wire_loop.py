@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jobs.engine.batches.pool import CODECS
-from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import WireLoop
+from jobs.engine.producing.protocol import UNACKNOWLEDGED
 from jobs.engine.producing.retries import backoff_s
 from jobs.engine.task.control_channel import OrphanedError
 from metrics.traffic.clients import ProducerOptions

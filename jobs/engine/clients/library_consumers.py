@@ -21,8 +21,8 @@ from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.common.errors import RedlineError
+from metrics.trial.client import ConsumerReport, TaskReport
 from metrics.trial.consumption import GroupShare
-from metrics.trial.task import ConsumerReport, TaskReport
 
 POLL_S = 0.1
 _TURN_S = 0.05

@@ -19,15 +19,15 @@ from kafka.record.default_records import DefaultRecordBatch
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
 from jobs.engine.producing.account import Account, producer_report
-from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.protocol import UNACKNOWLEDGED
 from jobs.engine.task.client import AcknowledgedOffsets, opener_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.traffic.clients import ProducerPattern
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 
 RECORDS_MAX = 50_000
 """Number of records of the pool for a library, beyond which no further batch of them is taken."""

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Mapping
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
+from jobs.engine.network.connections import FETCH
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener, Waker
 from jobs.engine.network.socket_watch import SocketWatch
-from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.versions import FETCH
+from jobs.engine.network.transport import Channel, Sockets
 from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets, opener_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
+from metrics.trial.client import ConsumerReport, TaskReport
 from metrics.trial.consumption import GroupShare
 from metrics.trial.sockets import SocketCounts
-from metrics.trial.task import ConsumerReport, TaskReport
 
 _RECEIVE_BYTES = 1_048_576
 _CHECK_INTERVAL_S = 0.1

@@ -2,9 +2,8 @@
 
 kafka-python's network layer resolves, connects, negotiates API versions and authenticates. After
 that the socket is taken over, because kafka-python's transport copies every payload and the engine
-must not.
-
-The number of connections that are open from this host to an address, as Linux shows it.
+must not. Each codec of the engine speaks one version of an API, which is checked against those of
+the broker: a broker closes the connection without an answer at a version that it does not know.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,55 @@ from jobs.engine.network.refusals import (
     is_timeout,
 )
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
-from jobs.engine.network.versions import PRODUCE, Api, explain_mismatch
 from metrics.common.errors import ConfigError, RedlineError
+
+
+@dataclass(frozen=True)
+class Api:
+    """A kind of request, with Kafka's name and key, and the one version that the engine speaks."""
+
+    name: str
+    key: int
+    version: int
+
+
+PRODUCE = Api("Produce", 0, 7)
+FETCH = Api("Fetch", 1, 10)
+METADATA = Api("Metadata", 3, 4)
+FIND_COORDINATOR = Api("FindCoordinator", 10, 1)
+INIT_PRODUCER_ID = Api("InitProducerId", 22, 1)
+ADD_PARTITIONS_TO_TXN = Api("AddPartitionsToTxn", 24, 0)
+END_TXN = Api("EndTxn", 26, 1)
+
+REGISTRATION = (FIND_COORDINATOR, INIT_PRODUCER_ID)
+"""Requests that register a transactional id."""
+
+
+def apis_of_producers(is_idempotent: bool, has_transactions: bool) -> tuple[Api, ...]:
+    """The requests that producers of the engine send."""
+    if has_transactions:
+        return (PRODUCE, METADATA, *REGISTRATION, ADD_PARTITIONS_TO_TXN, END_TXN)
+    return (PRODUCE, METADATA, INIT_PRODUCER_ID) if is_idempotent else (PRODUCE, METADATA)
+
+
+def explain_mismatch(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> str | None:
+    """A clause on the first request that a broker does not know; None where it knows them all.
+
+    Args:
+        apis: the requests that are sent to the broker.
+        known: API key → least and most version that the broker knows.
+    """
+    for api in apis:
+        least, most = known.get(api.key, (0, -1))
+        if not least <= api.version <= most:
+            theirs = f" {least} to {most}" if api.key in known else " in no version"
+            return (
+                f"knows {api.name}{theirs}, and this engine speaks {api.version}; expected a "
+                "broker that knows that version, as those of Kafka 2.1 to 4.x do; use such a "
+                "broker, or a release of redline that speaks a version of this one"
+            )
+    return None
+
 
 TABLES = (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6"))
 """The kernel's tables of sockets, of the network namespace of this thread."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from metrics.sources.certificates import CertifiedServer, error_text, is_plaintext_error
+from metrics.sources.http_access import CertifiedServer, error_text, is_plaintext_error
 
 _BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 

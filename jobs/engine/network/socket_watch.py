@@ -18,7 +18,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs.engine.network.sockets import Channel
+from jobs.engine.network.transport import Channel
 from metrics.trial.sockets import KernelBuffers, SocketCounts
 
 _IS_LINUX = sys.platform == "linux"

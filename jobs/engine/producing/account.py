@@ -20,9 +20,8 @@ from jobs.engine.producing.producer import Producer
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.trial.adding import HIGHEST, Histogram, ProducerShares, SlicedTimes, slice_length_s
-from metrics.trial.counts import Counts
+from metrics.trial.client import ConsumerReport, Counts, ProducerReport, TaskReport
 from metrics.trial.sockets import SocketCounts
-from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport
 
 _CHUNK = 4_096
 _POINTS = 4

@@ -29,17 +29,17 @@ from kafka.protocol.producer import (
     InitProducerIdResponse,
 )
 
-from jobs.engine.network.connections import broker_words
-from jobs.engine.network.links import Address
-from jobs.engine.network.transport import Buffer, FrameReader, Transport, answer_of
-from jobs.engine.network.versions import (
+from jobs.engine.network.connections import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     METADATA,
     Api,
+    broker_words,
 )
+from jobs.engine.network.links import Address
+from jobs.engine.network.transport import Buffer, FrameReader, Transport, answer_of
 from jobs.engine.producing.transactions import (
     CoordinatorRequest,
     EndTransaction,

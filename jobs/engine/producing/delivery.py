@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from kafka.errors import for_code
 
 from jobs.engine.producing.account import Account
-from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
 from jobs.engine.producing.producer import Connection, MutedPartition, Producer, WaitingPlace
+from jobs.engine.producing.protocol import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
 from jobs.engine.producing.retries import (
     DUPLICATE_SEQUENCE,
     LOST,

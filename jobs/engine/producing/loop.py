@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from jobs.engine.batches.pool import BatchPool, pool_of
+from jobs.engine.network.connections import REGISTRATION, apis_of_producers
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
-from jobs.engine.network.versions import REGISTRATION, apis_of_producers
 from jobs.engine.producing.account import Account, producer_report
 from jobs.engine.producing.control_requests import (
     Registered,
@@ -42,7 +42,7 @@ from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.traffic.profile import RateProfile
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 
 _ENDLESS_S = 1e9
 

@@ -10,8 +10,14 @@ from jobs.engine.batches.sections import NO_STAMP
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
-from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.transport import Buffer, FrameReader, Transport, correlation_id_of
+from jobs.engine.network.transport import (
+    Buffer,
+    Channel,
+    FrameReader,
+    Sockets,
+    Transport,
+    correlation_id_of,
+)
 from jobs.engine.producing.control_requests import (
     TransactionalId,
     coordinator_answer,

@@ -12,8 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from jobs.engine.batches.sections import Section
-from jobs.engine.producing.batch import Batch, KeySpread
-from jobs.engine.producing.protocol import ProducerIdState
+from jobs.engine.producing.protocol import Batch, KeySpread, ProducerIdState
 from jobs.engine.producing.schedule import EndingSchedule, Schedule, due_between
 from jobs.engine.producing.transactions import Transactions
 from metrics.traffic.clients import ProducerPattern, zipf_weights

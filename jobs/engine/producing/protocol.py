@@ -1,30 +1,119 @@
-"""Produce requests and responses on the wire, without a copy of the payload.
+"""Sealed batches, their producer ids and partitions, and produce requests without a payload's copy.
 
 kafka-python's own encoder makes the head of the request, once per connection; each send patches and
 appends fixed-width fields only. Version 7 is used because all its fields have a fixed width, and
 every broker from Kafka 2.1 to 4.x accepts it. A broker does the same work for it as for later
 versions, which only changed the framing.
 
-Producer id, epochs and sequences of an idempotent producer, by which brokers recognize repeats.
+Every batch of an idempotent producer carries the producer id, an epoch and the sequence of its first
+record; a broker takes a partition's batches only in sequence. Where a batch failed for good and
+breaks the sequence, the partition starts again at 0 in the next epoch. A producer without
+transactions raises its own epoch (KIP-360); with transactions the coordinator does it for all
+partitions, once the transaction of that batch is aborted.
 
-Every batch carries the producer id, an epoch and the sequence of its first record; a broker takes a
-partition's batches only in sequence. Where a batch failed for good and breaks the sequence, the
-partition starts again at 0 in the next epoch. A producer without transactions raises its own epoch
-(KIP-360); with transactions the coordinator does it for all partitions, once the transaction of
-that batch is aborted.
+Kafka's producer puts a record with a key into the open batch of the key's partition. When the first
+of a broker's batches has waited for `linger.ms`, all of its open batches go into one request. Here
+the records that a linger gathered are divided over the partitions of one broker at random, as keys
+divide them.
 """
 
 from __future__ import annotations
 
+import random
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kafka.protocol.producer import ProduceRequest
 
+from jobs.engine.batches.sections import Section
+from jobs.engine.network.connections import PRODUCE
 from jobs.engine.network.transport import Buffer, unreadable
-from jobs.engine.network.versions import PRODUCE
-from jobs.engine.producing.batch import Batch
 from metrics.common.errors import RedlineError
+from metrics.traffic.clients import ProducerPattern, zipf_weights
+
+EXPIRED = "KafkaTimeoutError"
+"""Error name of records that were never sent within `delivery_timeout_ms`."""
+
+UNACKNOWLEDGED = "Unacknowledged"
+"""Error name of records that were sent and had no answer by the end of the drain."""
+
+
+@dataclass
+class Trouble:
+    """History of a batch that was not acknowledged at once.
+
+    Attributes:
+        failures: number of its failed sends.
+        error: the name of the last error.
+        is_unsure: whether a broker may hold it, and would recognize it by its sequence.
+        copies: number of copies that a broker may hold without recognizing the batch.
+    """
+
+    failures: int = 0
+    error: str = ""
+    is_unsure: bool = False
+    copies: int = 0
+
+
+class Batch:
+    """Records of one producer for one partition.
+
+    Attributes:
+        first: index of its first record in the producer's schedule.
+        records: number of its records.
+        due_s: when its first record was due, on the engine's clock [s].
+        section: the section with its encoded records.
+        size: its size, header included [B].
+        stamp: epoch and sequence of an idempotent producer, once it was sent.
+        trouble: history of its failures; None for almost every batch.
+    """
+
+    __slots__ = ("due_s", "first", "partition", "records", "section", "size", "stamp", "trouble")
+
+    def __init__(
+        self, partition: int, first: int, records: int, section: Section, due_s: float
+    ) -> None:
+        self.partition = partition
+        self.first = first
+        self.records = records
+        self.section = section
+        self.due_s = due_s
+        self.size = section.size_of(records)
+        self.stamp: tuple[int, int] | None = None
+        self.trouble: Trouble | None = None
+
+    @property
+    def last_error(self) -> str:
+        """Name of the error with which it fails if it is given up now."""
+        return EXPIRED if self.trouble is None else self.trouble.error
+
+
+class KeySpread:
+    """The choice of a partition for each record of one producer.
+
+    Args:
+        partitions: the partitions of the producer's topic.
+        index: index of the producer.
+
+    Attributes:
+        partitions: the partitions of the producer's topic.
+    """
+
+    __slots__ = ("_rng", "_weights", "partitions")
+
+    def __init__(self, pattern: ProducerPattern, partitions: range, index: int) -> None:
+        self.partitions = partitions
+        self._rng = random.Random(f"{pattern.seed}/keys/{index}")
+        weights = zipf_weights(len(partitions), pattern.options.partition_skew)
+        self._weights = dict(zip(partitions, weights, strict=True))
+
+    def shares(self, records: int, among: Sequence[int]) -> Mapping[int, int]:
+        """Partition → number of records, of those among these partitions that get some."""
+        weights = [self._weights[each] for each in among]
+        return Counter(self._rng.choices(among, weights, k=records))
+
 
 _FRAME_AND_CORRELATION = struct.Struct(">ihhi")
 _COUNT_AND_HEAD = struct.Struct(">iii")

@@ -18,7 +18,7 @@ from kafka.errors import for_code
 from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.task.window import Window
 from metrics.traffic.clients import ProducerOptions
-from metrics.trial.counts import BrokerAccount
+from metrics.trial.client import BrokerAccount
 
 DUPLICATE_SEQUENCE = 46
 """Kafka's error code for a batch of an idempotent producer that the broker already has."""

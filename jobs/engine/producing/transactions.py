@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from kafka.errors import for_code
 
-from jobs.engine.producing.batch import Batch
+from jobs.engine.producing.protocol import Batch
 from metrics.common.errors import RedlineError
 
 ABORTED = "TransactionAbortedError"

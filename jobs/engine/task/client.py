@@ -13,15 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from jobs.engine.network.connections import open_connections
+from jobs.engine.network.connections import Api, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener
 from jobs.engine.network.transport import Transport
-from jobs.engine.network.versions import Api
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions
-from metrics.trial.task import TaskReport
+from metrics.trial.client import TaskReport
 
 Targets = Callable[[], Mapping[int, int] | None]
 """Partition → offset to read to; None while more records may be acknowledged."""

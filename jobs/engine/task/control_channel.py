@@ -34,8 +34,7 @@ from jobs.engine.task.clock_comparison import compare_clocks, pinned
 from metrics.columns import row_of
 from metrics.common.errors import RedlineError
 from metrics.sources.hosts.source import HostSample
-from metrics.trial.client import ClockOffset, furthest
-from metrics.trial.task import TaskReport
+from metrics.trial.client import ClockOffset, TaskReport, furthest
 
 PROBLEM_LENGTH = 2_000
 """Characters of a problem that are sent: a message on the control channel is one short line."""

@@ -1,23 +1,25 @@
 """The plan of one trial for its tasks, as plain frozen data that crosses to the executors.
 
-Numbers for the partitions of all topics of a trial.
-
-Everything between the wire and the tables knows a partition by its number alone: partition p of
-topic t has the number t · (partitions of a topic) + p. With one topic, that is p itself.
+A partition is known by its number alone: partition p of topic t has the number t · (partitions of a
+topic) + p. With one topic, that is p itself. A task knows only its own part of a mix, whose
+partitions, producers and groups count from 0; its report is placed among the numbers of all parts.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 from jobs.engine.network.options import NAME_PREFIX, client_id_of, join_address
 from jobs.engine.network.pacing import PATIENCE
 from jobs.engine.task.control_channel import ControlAddress
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
+from metrics.trial.client import Counts, ProducerAccounts, TaskReport
+from metrics.trial.consumption import GroupShare
 
 
 @dataclass(frozen=True)
@@ -233,3 +235,46 @@ class StagePlan:
     def plan_of(self, task: int) -> TrialPlan:
         """The plan of the part that a task belongs to."""
         return next(each for each in self.plans if each.hosts(task))
+
+
+Numbered = TypeVar("Numbered", Counts, ProducerAccounts)
+
+
+def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
+    """The report with the numbers of the whole load; as it is where the load has one part."""
+    if not plan.part:
+        return report
+    produced, consumed = report.produced, report.consumed
+    if produced is not None:
+        counts, worst = produced.counts, produced.shares.worst
+        by_producer = _shifted(counts.by_producer, plan.first_producer)
+        counts = _shifted(counts, plan.first_partition, "_by_partition")
+        worst = None if worst is None else worst + plan.first_producer
+        produced = replace(
+            produced,
+            counts=replace(counts, by_producer=by_producer),
+            shares=replace(produced.shares, worst=worst),
+        )
+    if consumed is not None:
+        groups = tuple(_group(plan, each) for each in consumed.groups)
+        consumed = replace(consumed, groups=groups)
+    task = plan.stage_task(report.task_id)
+    return replace(report, task_id=task, part=plan.part, produced=produced, consumed=consumed)
+
+
+def _shifted(counted: Numbered, first: int, ending: str = "") -> Numbered:
+    """The counts with numbers from `first` on in all mappings whose names end like this."""
+    shifted: dict[str, Any] = {
+        each.name: {first + n: count for n, count in getattr(counted, each.name).items()}
+        for each in fields(counted)
+        if each.name.endswith(ending)
+    }
+    return replace(counted, **shifted)
+
+
+def _group(plan: TrialPlan, share: GroupShare) -> GroupShare:
+    ranges = (
+        replace(each, partition=each.partition + plan.first_partition) for each in share.read_ranges
+    )
+    group = share.counts.group + plan.first_group
+    return replace(share, counts=replace(share.counts, group=group), read_ranges=tuple(ranges))

@@ -28,7 +28,7 @@ from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.figures import middle
-from metrics.judging.attribution_votes import AttributionVote, combine_votes
+from metrics.judging.attribution import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import CaseRow
 from metrics.traffic.axes import SCALE

@@ -35,8 +35,7 @@ from metrics.judging.thresholds import Indicators
 from metrics.planning.provisioning import MeasuredLimit, limit_at
 from metrics.tables.rows import ResourceHeadroom
 from metrics.units import format_ratio, format_size
-from metrics.windows.broker import BrokerWindow
-from metrics.windows.spans import HANDLER_POLL_S
+from metrics.windows.broker import HANDLER_POLL_S, BrokerWindow
 from metrics.windows.use import Resource
 from search.model import LEVEL
 
