@@ -111,11 +111,12 @@ def test_a_mix_of_one_part_has_the_row_of_the_part() -> None:
 # --- CPU, as calls ----------------------------------------------------------------------
 
 
-OF_MIXES = {"plan.py", "mix.py", "load_needs.py"}
+OF_MIXES = {"mix.py", "load_needs.py"}
 STEPS_OF_MIXES = {
     ("plan.py", "own_task"),
     ("plan.py", "stage_task"),
     ("plan.py", "hosts"),
+    ("plan.py", "placed"),
     ("pattern.py", "loads"),
     ("climb.py", "shares"),
 }
