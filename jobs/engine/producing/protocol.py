@@ -6,8 +6,8 @@ every broker from Kafka 2.1 to 4.x accepts it. A broker does the same work for i
 versions, which only changed the framing.
 
 Every batch of an idempotent producer carries the producer id, an epoch and the sequence of its
-first record; a broker takes a partition's batches only in sequence. Where a batch failed for good and
-breaks the sequence, the partition starts again at 0 in the next epoch. A producer without
+first record; a broker takes a partition's batches only in sequence. Where a batch failed for good
+and breaks the sequence, the partition starts again at 0 in the next epoch. A producer without
 transactions raises its own epoch (KIP-360); with transactions the coordinator does it for all
 partitions, once the transaction of that batch is aborted.
 
