@@ -172,12 +172,19 @@ def test_a_point_that_was_searched_on_adds_a_newer_row(
         ("all brokers", 6),
         ("catching up", 6),
     ]
+
+
+def test_the_steady_limit_of_a_point_adds_one_row(
+    store: TableStore, again: TableStore, run_id: str
+) -> None:
     why = "no hold was made, as search.steady_s is 0"
-    for each in (store, again):  # the steady limit of a point adds one row
-        each.append_boundary(replace(point(run_id, trials=6, steady_note=why), at_s=6.0))
+    for each in (store, again):
+        each.append_boundary(point(run_id))
+        each.append_boundary(replace(point(run_id, steady_note=why), at_s=6.0))
         each.settle()
-    assert len(stored_rows(store, "boundaries", run_id)) == len(rows) + 1
-    assert why in {row.steady_note for row in store.boundaries(run_id).collect()}
+    assert len(stored_rows(store, "boundaries", run_id)) == 2
+    (row,) = store.boundaries(run_id).collect()
+    assert row.steady_note == why
 
 
 def test_the_tables_are_not_queried_for_a_new_run(
