@@ -16,8 +16,7 @@ from click.testing import CliRunner
 
 from jobs.config import load_cluster
 from jobs.features.headroom import body
-from jobs.features.headroom import body as history
-from jobs.features.headroom.production import busiest_of_past, past_use, watched
+from jobs.features.headroom.production import busiest_of_past, watched
 from jobs.headroom import headroom
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
@@ -42,10 +41,6 @@ NODE = NodeInfo(1, "4.1", frozenset({Role.BROKER}), {})
 HOUR_S = 3_600.0
 
 
-def run_headroom(*options: str) -> None:
-    CliRunner().invoke(headroom, options, standalone_mode=False, catch_exceptions=False)
-
-
 # --- samples ------------------------------------------------------------------
 
 
@@ -56,11 +51,8 @@ def test_a_minute_of_samples_is_a_window_and_its_parts() -> None:
     assert window.handler_idle == pytest.approx(0.7)
     assert [each.brokers[0].handler_idle for each in today.parts] == pytest.approx([0.7] * 6)
     assert today.bytes_in_per_s == pytest.approx(500_000)
-
-
-def test_few_samples_are_one_part() -> None:
-    today = today_of("jmx", busy_samples(7), (), [1], {}, (START_S, START_S + 5, 1.0))
-    assert today.parts == ()
+    few = today_of("jmx", busy_samples(7), (), [1], {}, (START_S, START_S + 5, 1.0))
+    assert few.parts == ()
 
 
 class Source:
@@ -135,40 +127,21 @@ class Server(PrometheusServerSource):
 
 
 def test_the_busiest_part_of_the_past_counts() -> None:
-    server = Server([0.1, 0.2, 0.5, 0.2, 0.1, 0.0])
-    today = busiest_of_past(OPENED, server, START_S, 86_400.0, None)
+    def busiest(busy: list[float], **options: Any) -> Today | None:
+        return busiest_of_past(OPENED, Server(busy, **options), START_S, 86_400.0, None)
+
+    today = busiest([0.1, 0.2, 0.5, 0.2, 0.1, 0.0])
     assert today is not None
     assert today.whole.brokers[0].handler_idle == pytest.approx(0.5)
     assert today.end_s - today.start_s == 300.0
     assert len(today.parts) == 3
     assert "busiest 5 min of the last 24 h 00 min" in today.note
-
-
-def test_a_hole_in_the_past_is_left_out() -> None:
-    server = Server([0.1, 0.2, 0.5, 0.2, 0.1, 0.0], hole=2)
-    today = busiest_of_past(OPENED, server, START_S, 86_400.0, None)
-    assert today is not None
-    assert today.whole.brokers[0].handler_idle == pytest.approx(0.8)
-
-
-def test_a_server_without_counts_has_no_past() -> None:
-    assert busiest_of_past(OPENED, Server([]), START_S, 86_400.0, None) is None
-
-
-def test_a_server_that_does_not_answer_is_no_conclusion() -> None:
+    with_hole = busiest([0.1, 0.2, 0.5, 0.2, 0.1, 0.0], hole=2)
+    assert with_hole is not None
+    assert with_hole.whole.brokers[0].handler_idle == pytest.approx(0.8)
+    assert busiest([]) is None
     with pytest.raises(NoConclusionError, match="it is down"):
-        busiest_of_past(OPENED, Server([], fails=True), START_S, 86_400.0, None)
-
-
-def test_the_use_of_the_past_is_that_of_each_hour() -> None:
-    server = Server([0.1, 0.2, 0.4, 0.0])
-
-    def share_of(today: Today) -> float | None:
-        return 1 - (today.whole.brokers[0].handler_idle or 0)
-
-    found = past_use(server, START_S, share_of, {}, None)
-    assert [use for _, use in found] == pytest.approx([0.1, 0.2, 0.4])
-    assert found[1][0] - found[0][0] == HOUR_S
+        busiest([], fails=True)
 
 
 # --- history ------------------------------------------------------------------
@@ -182,56 +155,47 @@ def test_a_missing_library_leaves_the_date_out(monkeypatch: pytest.MonkeyPatch) 
     def missing(*_: object) -> None:
         raise NoForecastLibraryError
 
-    monkeypatch.setattr(history, "growth_of", missing)
-    assert history.continued([], answer_at(25.0), START_S) == (None, history.NO_LIBRARY)
-    assert "kafka-redline[forecast]" in history.NO_LIBRARY
+    monkeypatch.setattr(body, "growth_of", missing)
+    assert body.continued([], answer_at(25.0), START_S) == (None, body.NO_LIBRARY)
+    assert "kafka-redline[forecast]" in body.NO_LIBRARY
 
 
 def test_a_history_has_calls_of_the_same_kind() -> None:
     order = body.HeadroomOrder("prod", (), Path("out"))
     rows = body.rows_of(answer_at(25.0), today_at(25.0), None, order, "default", ("p", OPENED))
-    assert [use for _, use in history.of_tables(rows[:1], is_estimate=True)] == pytest.approx(
-        [1 / (rows[0].headroom.times or 0)]
-    )
-    assert history.of_tables(rows[:1], is_estimate=False) == []
+    ((_, use),) = body.of_tables(rows[:1], is_estimate=True)
+    assert use == pytest.approx(1 / (rows[0].headroom.times or 0))
+    assert body.of_tables(rows[:1], is_estimate=False) == []
 
 
-def test_only_a_server_has_the_use_of_the_past() -> None:
-    found = history.of_source(
-        Source(), OPENED, answer_at(25.0), today_at(25.0), Indicators(), None  # type: ignore[arg-type]
-    )  # fmt: skip
-    assert found == []
-
-
-def test_the_past_of_a_server_is_the_use_of_what_gives_out_first() -> None:
+def test_the_past_of_a_server_is_the_use_of_what_gives_out_first_in_each_hour() -> None:
     """The use of the handlers over their limit of 80 %, without what they use at rest."""
     answer = answer_at(25.0)
     answer = replace(answer, rows=(replace(answer.first, at_rest=0.1),))
     rest, limit = answer.first.at_rest, answer.first.limit
     assert answer.first.resource == "request handlers"
-    found = history.of_source(
-        Server([0.2, 0.4, 0.0]), OPENED, answer, today_at(25.0), Indicators(), None
-    )
+
+    def past(source: Any, answer: Any = answer) -> list[tuple[float, float]]:
+        return body.of_source(source, OPENED, answer, today_at(25.0), Indicators(), None)
+
+    found = past(Server([0.2, 0.4, 0.0]))
     expected = [(busy - rest) / (limit - rest) for busy in (0.2, 0.4)]
     assert [use for _, use in found] == pytest.approx(expected)
+    assert found[1][0] - found[0][0] == HOUR_S
     in_bytes = replace(answer, rows=(replace(answer.first, unit="B/s"),))
-    assert not history.of_source(
-        Server([0.2, 0.4, 0.0]), OPENED, in_bytes, today_at(25.0), Indicators(), None
-    )
+    assert past(Server([0.2, 0.4, 0.0]), in_bytes) == past(Source()) == []
 
 
 # --- errors -------------------------------------------------------------------
 
 
-def test_a_testbed_that_each_run_starts_has_no_traffic() -> None:
-    with pytest.raises(ConfigError, match=r"cluster testbed is a testbed.*--cluster"):
-        run_headroom("--cluster", "testbed")
-
-
-def test_a_cluster_is_required() -> None:
+def test_a_cluster_is_required_and_a_testbed_that_each_run_starts_has_no_traffic() -> None:
     done = CliRunner().invoke(headroom, [])
-    assert done.exit_code == 2
-    assert "--cluster" in done.output
+    assert (done.exit_code, "--cluster" in done.output) == (2, True)
+    with pytest.raises(ConfigError, match=r"cluster testbed is a testbed.*--cluster"):
+        CliRunner().invoke(
+            headroom, ["--cluster", "testbed"], standalone_mode=False, catch_exceptions=False
+        )
 
 
 def test_brokers_without_metrics_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -339,21 +303,18 @@ def test_the_answer_is_shown_appended_and_written(store: Store, tmp_path: Path) 
         assert part in text
     assert document["times"] == pytest.approx(4.0, rel=0.03)
     assert document["times_low"] < 4.0 < document["times_high"]
-    assert (document["run_id"], document["is_estimate"], document["growth"]) == (
-        "run-1",
-        False,
-        None,
-    )
+    assert (document["run_id"], document["is_estimate"]) == ("run-1", False)
+    assert document["growth"] is None
     assert len(store.appended) == len(document["rows"])
     first = store.appended[0]
-    assert (first.is_first, first.headroom.broker_id, first.cluster, first.cluster_id) == (
-        True,
-        1,
-        "prod",
-        "c",
-    )
-    assert not any(row.is_first for row in store.appended[1:])
+    assert first.is_first and not any(row.is_first for row in store.appended[1:])
+    assert (first.headroom.broker_id, first.cluster, first.cluster_id) == (1, "prod", "c")
     assert {row.headroom_id for row in store.appended} == {document["headroom_id"]}
+    page = (ROOT / "docs" / "headroom.md").read_text(encoding="utf-8")
+    programs = page.partition("## For programs")[2]
+    stated = {"headroom_id", "at", "cluster", "cluster_id", "run_id", "goal", "source", "window_s"}
+    named = {key for key in document if f"`{key}`" in programs}
+    assert document.keys() - named == {*stated, "level"}, "keys that the page lacks"
 
 
 def test_runs_without_an_answer_for_the_goal_are_named(
@@ -366,15 +327,6 @@ def test_runs_without_an_answer_for_the_goal_are_named(
     with pytest.raises(NoConclusionError, match="run-1 has no closed bracket"):
         answered(tmp_path, "--run=run-1")
     assert store.appended == []
-
-
-def test_keys_of_the_document_are_those_of_the_page(store: Store, tmp_path: Path) -> None:
-    _, document = answered(tmp_path, "--run=run-1")
-    page = (ROOT / "docs" / "headroom.md").read_text(encoding="utf-8")
-    programs = page.partition("## For programs")[2]
-    stated = {"headroom_id", "at", "cluster", "cluster_id", "run_id", "goal", "source", "window_s"}
-    named = {key for key in document if f"`{key}`" in programs}
-    assert document.keys() - named == {*stated, "level"}
 
 
 def test_too_little_headroom_is_exit_code_4_after_the_append(store: Store, tmp_path: Path) -> None:

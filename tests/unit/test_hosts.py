@@ -194,6 +194,11 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def quota_of(proc: Path) -> list[float]:
+    values = local(proc, generates=True).sample().values
+    return [values[name] for name in ("quota_periods", "throttled_periods", "throttled_s")]
+
+
 def test_the_quota_of_the_generators_own_group_and_of_its_parents_is_read(proc: Path) -> None:
     write(proc / "self/cgroup", "0::/pod.slice/executor\n")
     groups = proc / "sys/fs/cgroup"
@@ -202,10 +207,17 @@ def test_the_quota_of_the_generators_own_group_and_of_its_parents_is_read(proc: 
     write(groups / "pod.slice/cpu.stat", QUOTA_V2.format(100, 10, 250_000))
     write(groups / "pod.slice/executor/cpu.stat", QUOTA_V2.format(90, 5, 500_000))
     write(groups / "other/cpu.stat", QUOTA_V2.format(900, 900, 9_000_000))
-    values = local(proc, generates=True).sample().values
-    assert (values["quota_periods"], values["throttled_periods"]) == (100.0, 15.0)
-    assert values["throttled_s"] == pytest.approx(0.75)
+    assert quota_of(proc) == pytest.approx([100.0, 15.0, 0.75])
     assert "quota_periods" not in local(proc).sample().values, "a broker's host"
+
+
+@pytest.mark.parametrize("folder", ["cpu,cpuacct/task", "cpu/task", "cpu"])
+def test_groups_of_version_1_are_read_in_a_container_and_outside_of_one(
+    proc: Path, folder: str
+) -> None:
+    write(proc / "self/cgroup", "9:name=systemd:/\n4:cpu,cpuacct:/task\n0::/\nnonsense\n")
+    write(proc / "sys/fs/cgroup" / folder / "cpu.stat", QUOTA_V1)
+    assert quota_of(proc) == pytest.approx([80.0, 20.0, 0.5])
 
 
 def test_the_quota_of_each_brokers_own_group_is_read_and_of_no_other(proc: Path) -> None:
@@ -218,18 +230,6 @@ def test_the_quota_of_each_brokers_own_group_is_read_and_of_no_other(proc: Path)
     assert quotas == {"broker_quota_periods:1": 100.0}
     write(proc / "sys/fs/cgroup/broker-1/cpu.stat", QUOTA_V2.format(200, 186, 250_000))
     assert host.sample({1: 71}).values["broker_throttled_periods:1"] == 186.0
-
-
-@pytest.mark.parametrize("folder", ["cpu,cpuacct/task", "cpu/task", "cpu"])
-def test_groups_of_version_1_are_read_in_a_container_and_outside_of_one(
-    proc: Path, folder: str
-) -> None:
-    lines = "9:name=systemd:/\n4:cpu,cpuacct:/task\n0::/\nnonsense\n"
-    write(proc / "self/cgroup", lines)
-    write(proc / "sys/fs/cgroup" / folder / "cpu.stat", QUOTA_V1)
-    values = local(proc, generates=True).sample().values
-    found = [values[name] for name in ("quota_periods", "throttled_periods", "throttled_s")]
-    assert found == pytest.approx([80.0, 20.0, 0.5])
 
 
 def test_a_window_has_the_share_of_the_periods_that_a_quota_stopped() -> None:
@@ -272,13 +272,8 @@ def test_node_exporter_has_the_same_readings_under_the_same_names(proc: Path) ->
         with closing(source):
             (sample,) = source.open().sample_all()
     assert source.brokers == {"127.0.0.1": (1, 2)}
-    own = local(proc).sample().values
-    speed = sample.values["net_speed_bytes_per_s:eth0"]
-    assert speed == 1.25e8
-    assert {name: own[name] for name in sample.values.keys() & own.keys()} == {
-        name: value for name, value in sample.values.items() if name in own
-    }
-    assert sample.values.keys() - own.keys() == {"net_speed_bytes_per_s:eth0"}
+    own = {**local(proc).sample().values, "net_speed_bytes_per_s:eth0": 1.25e8}
+    assert sample.values == {name: own[name] for name in sample.values}
     assert {"cores", "cpu_s:user", "disk_queued_s:vda", "pressure_s:cpu"} <= sample.values.keys()
 
 
@@ -303,12 +298,11 @@ def test_the_disks_of_the_log_dirs_are_those_that_the_clusters_file_names(
 
 
 def test_a_failed_exporter_is_reported() -> None:
-    with serving(Exporter("go_goroutines 9\n")) as other:
-        source = NodeExporters({7: f"127.0.0.1:{other.port}"}, PATIENCE_S)
+    with serving(Exporter("go_goroutines 9\n")) as exporter:
+        source = NodeExporters({7: f"127.0.0.1:{exporter.port}"}, PATIENCE_S)
         with pytest.raises(ConfigError, match=r"host of broker 7 .*without any series of node_exp"):
             source.open()
-    with serving(Exporter(EXPORTED)) as exporter:
-        source = NodeExporters({1: f"127.0.0.1:{exporter.port}"}, PATIENCE_S)
+        exporter.text = EXPORTED
         with closing(source):
             source.open()
             exporter.status = 500
@@ -383,79 +377,53 @@ def test_another_machine_during_a_run_is_no_sample() -> None:
             errors = []
             for page in (machine("b"), machine("a", 2e9), machine("a", 1e9)):
                 exporter.text = page
-                errors.append(source.sample_all()[0].error)
-    assert errors[0] is not None
+                errors.append(str(source.sample_all()[0].error))
     assert f"machine b, booted 2001-09-09 01:46:40 UTC answers at {address}" in errors[0]
-    assert errors[1] is None, "it was booted again"
-    assert errors[2] is not None
+    assert errors[1] == "None", "it was booted again"
     assert "and before it was machine a, booted 2033" in errors[2]
 
 
 # --- windows ------------------------------------------------------------------
 
 
-FIRST = {
-    "cpu_s:user": 10.0,
-    "cpu_s:system": 5.0,
-    "cpu_s:softirq": 1.0,
-    "cpu_s:idle": 80.0,
-    "cpu_s:iowait": 4.0,
-    "cores": 2.0,
-    "running_threads": 3.0,
-    "memory_total_bytes": 1000.0,
-    "memory_available_bytes": 400.0,
-    "page_cache_bytes": 100.0,
-    "swapped_in_pages": 0.0,
-    "swapped_out_pages": 0.0,
-    "disk_busy_s:vda": 1.0,
-    "disk_queued_s:vda": 2.0,
-    "disk_reads:vda": 0.0,
-    "disk_writes:vda": 0.0,
-    "disk_written_bytes:vda": 0.0,
-    "disk_busy_s:idle": 1.0,
-    "net_received_bytes:eth0": 0.0,
-    "net_sent_bytes:eth0": 0.0,
-    "net_received_packets:eth0": 0.0,
-    "net_sent_packets:eth0": 0.0,
-    "net_receive_drops:eth0": 0.0,
-    "net_send_drops:eth0": 0.0,
-    "net_speed_bytes_per_s:eth0": 1_000_000.0,
-    "tcp_sent_segments": 0.0,
-    "tcp_retransmitted_segments": 0.0,
-    "tcp_listen_overflows": 0.0,
-    "pressure_s:io": 0.0,
-    "resident_bytes:1": 500.0,
+READINGS = {
+    "cpu_s:user": (10.0, 10.0),
+    "cpu_s:system": (5.0, 4.0),
+    "cpu_s:softirq": (1.0, 1.0),
+    "cpu_s:idle": (80.0, 4.0),
+    "cpu_s:iowait": (4.0, 1.0),
+    "cores": (2.0, 0.0),
+    "running_threads": (3.0, 4.0),
+    "memory_total_bytes": (1000.0, 0.0),
+    "memory_available_bytes": (400.0, -200.0),
+    "page_cache_bytes": (100.0, 50.0),
+    "swapped_in_pages": (0.0, 1000.0),
+    "swapped_out_pages": (0.0, 4000.0),
+    "disk_busy_s:vda": (1.0, 9.5),
+    "disk_queued_s:vda": (2.0, 60.0),
+    "disk_reads:vda": (0.0, 0.0),
+    "disk_writes:vda": (0.0, 500.0),
+    "disk_written_bytes:vda": (0.0, 5e6),
+    "disk_busy_s:idle": (1.0, 0.0),
+    "net_received_bytes:eth0": (0.0, 9.6e6),
+    "net_sent_bytes:eth0": (0.0, 1e6),
+    "net_received_packets:eth0": (0.0, 900.0),
+    "net_sent_packets:eth0": (0.0, 90.0),
+    "net_receive_drops:eth0": (0.0, 10.0),
+    "net_send_drops:eth0": (0.0, 0.0),
+    "net_speed_bytes_per_s:eth0": (1_000_000.0, 0.0),
+    "tcp_sent_segments": (0.0, 980.0),
+    "tcp_retransmitted_segments": (0.0, 20.0),
+    "tcp_listen_overflows": (0.0, 3.0),
+    "pressure_s:io": (0.0, 4.0),
+    "resident_bytes:1": (500.0, 100.0),
 }
-GROWN = {
-    "cpu_s:user": 10.0,
-    "cpu_s:system": 4.0,
-    "cpu_s:softirq": 1.0,
-    "cpu_s:idle": 4.0,
-    "cpu_s:iowait": 1.0,
-    "running_threads": 4.0,
-    "memory_available_bytes": -200.0,
-    "page_cache_bytes": 50.0,
-    "swapped_in_pages": 1000.0,
-    "swapped_out_pages": 4000.0,
-    "disk_busy_s:vda": 9.5,
-    "disk_queued_s:vda": 60.0,
-    "disk_writes:vda": 500.0,
-    "disk_written_bytes:vda": 5e6,
-    "net_received_bytes:eth0": 9.6e6,
-    "net_sent_bytes:eth0": 1e6,
-    "net_received_packets:eth0": 900.0,
-    "net_sent_packets:eth0": 90.0,
-    "net_receive_drops:eth0": 10.0,
-    "tcp_sent_segments": 980.0,
-    "tcp_retransmitted_segments": 20.0,
-    "tcp_listen_overflows": 3.0,
-    "pressure_s:io": 4.0,
-    "resident_bytes:1": 100.0,
-}
+"""Reading → its value at the first sample, and its growth until the second one."""
+FIRST = {name: first for name, (first, _) in READINGS.items()}
 
 
 def two_samples() -> list[HostSample]:
-    later = {name: value + GROWN.get(name, 0.0) for name, value in FIRST.items()}
+    later = {name: first + growth for name, (first, growth) in READINGS.items()}
     return [
         HostSample("b1", 100.0, FIRST),
         HostSample("b1", 110.0, later),
@@ -463,6 +431,12 @@ def two_samples() -> list[HostSample]:
         HostSample("b1", 105.0, error="no answer"),
         HostSample("other", 105.0, FIRST),
     ]
+
+
+def with_values(sample: HostSample, at_s: float | None = None, **values: float) -> HostSample:
+    """A sample with more readings, `disk_busy_s__vda` for `disk_busy_s:vda`."""
+    more = {name.replace("__", ":"): value for name, value in values.items()}
+    return replace(sample, at_s=at_s or sample.at_s, values={**sample.values, **more})
 
 
 def window(
@@ -474,19 +448,15 @@ def window(
     )
 
 
+def without(part: str, sample: HostSample) -> HostSample:
+    values = {name: value for name, value in sample.values.items() if part not in name}
+    return replace(sample, values=values)
+
+
 def test_a_cpu_is_busy_without_a_reading_of_waits_for_disks() -> None:
-    samples = [
-        replace(each, values={n: v for n, v in each.values.items() if n != "cpu_s:iowait"})
-        for each in two_samples()
-    ]
-    found = window(samples)
+    found = window([without("iowait", each) for each in two_samples()])
     assert found.cpu_busy == pytest.approx(15 / 19)
     assert found.cpu_iowait is None
-
-
-def test_interfaces_without_readings_have_no_use_and_none_is_the_busiest() -> None:
-    assert InterfaceWindow("eth0", packets=9.0, speed_bytes_per_s=1e6).used_share is None
-    assert replace(window(), interfaces=()).busiest_interface is None
 
 
 def test_a_window_has_the_exact_growth_of_the_kernels_counters() -> None:
@@ -504,6 +474,9 @@ def test_a_window_has_the_exact_growth_of_the_kernels_counters() -> None:
     assert (found.retransmits_per_s, found.listen_overflows) == (2.0, 3.0)
     assert (found.pressure_io, found.pressure_cpu) == (0.4, None)
     assert found.resident_bytes == {1: 600.0}
+    assert window(start_s=100.0, end_s=110.0) == found, "samples on the edges are inside"
+    one = window(two_samples()[:1], 0.0, 200.0)
+    assert (one.brokers, one.samples, one.cpu_busy) == ((1, 2), 0, None)
 
 
 def test_active_disks_and_interfaces_are_listed() -> None:
@@ -515,56 +488,40 @@ def test_active_disks_and_interfaces_are_listed() -> None:
     assert link.used_share == pytest.approx(0.96)
     assert link.dropped_share == pytest.approx(10 / 1000)
     assert link.errors is None
+    assert InterfaceWindow("eth0", packets=9.0, speed_bytes_per_s=1e6).used_share is None
+    assert replace(window(), interfaces=()).busiest_interface is None
 
 
 def test_the_use_table_has_utilization_saturation_and_errors_of_each_resource() -> None:
-    rows = {(row.resource, row.device): row for row in host_use_of(window())}
-    assert list(rows) == [
-        (Resource.CPU, ""),
-        (Resource.MEMORY, ""),
-        (Resource.DISK, "vda"),
-        (Resource.NETWORK, "eth0"),
-        (Resource.NETWORK, "TCP"),
+    rows = [
+        (row.resource, row.device, row.utilization, row.saturation, row.errors)
+        for row in host_use_of(window())
     ]
-    measured = {key: (row.utilization, row.saturation, row.errors) for key, row in rows.items()}
-    assert measured[Resource.CPU, ""] == pytest.approx((0.75, 3.0, None))
-    assert measured[Resource.MEMORY, ""] == pytest.approx((0.8, 500.0, None))
-    assert measured[Resource.DISK, "vda"] == pytest.approx((0.95, 6.0, None))
-    assert measured[Resource.NETWORK, "eth0"] == pytest.approx((0.96, 10.0, None))
-    assert measured[Resource.NETWORK, "TCP"] == pytest.approx((None, 3.0, 0.02))
-
-
-def test_a_sample_on_either_edge_is_inside_and_one_sample_has_no_values() -> None:
-    assert window(start_s=100.0, end_s=110.0) == window()
-    found = window(two_samples()[:1], 0.0, 200.0)
-    assert (found.brokers, found.samples, found.cpu_busy) == ((1, 2), 0, None)
+    assert rows == [
+        (Resource.CPU, "", pytest.approx(0.75), 3.0, None),
+        (Resource.MEMORY, "", pytest.approx(0.8), 500.0, None),
+        (Resource.DISK, "vda", pytest.approx(0.95), 6.0, None),
+        (Resource.NETWORK, "eth0", pytest.approx(0.96), 10.0, None),
+        (Resource.NETWORK, "TCP", None, 3.0, pytest.approx(0.02)),
+    ]
 
 
 def test_the_memory_of_each_broker_is_known_by_the_samples_that_show_it() -> None:
     first, last, *_ = two_samples()
-    late = replace(last, at_s=111.0, values={**last.values, "resident_bytes:2": 700.0})
+    late = with_values(last, 111.0, resident_bytes__2=700.0)
     assert window([first, last, late]).resident_bytes == {1: 600.0, 2: 700.0}
-    values = {name: value for name, value in last.values.items() if "resident" not in name}
-    of_a_task = replace(last, at_s=111.0, values=values)
+    of_a_task = replace(without("resident", last), at_s=111.0)
     assert window([first, last, of_a_task]).resident_bytes == {1: 600.0}
 
 
 def test_a_broker_has_the_share_of_its_quotas_periods_that_stopped_it() -> None:
     first, last, *_ = two_samples()
-    quotas = {"broker_quota_periods:1": 50.0, "broker_throttled_periods:1": 10.0}
     own = [
-        replace(first, values={**first.values, **quotas, "broker_quota_periods:2": 7.0}),
-        replace(
-            last,
-            values={
-                **last.values,
-                "broker_quota_periods:1": 150.0,
-                "broker_throttled_periods:1": 90.0,
-                "broker_quota_periods:2": 7.0,
-                "broker_throttled_periods:2": 0.0,
-            },
-        ),
-    ]
+        with_values(first, broker_quota_periods__1=50.0, broker_throttled_periods__1=10.0,
+                    broker_quota_periods__2=7.0),
+        with_values(last, broker_quota_periods__1=150.0, broker_throttled_periods__1=90.0,
+                    broker_quota_periods__2=7.0, broker_throttled_periods__2=0.0),
+    ]  # fmt: skip
     of_a_task = [replace(first, at_s=99.5), replace(last, at_s=110.5)]
     assert window([*own, *of_a_task]).throttled_shares == {1: 0.8}, "broker 2 has no quota"
     assert window([own[0], *of_a_task]).throttled_shares == {}
@@ -574,10 +531,9 @@ def test_a_broker_has_the_share_of_its_quotas_periods_that_stopped_it() -> None:
 
 def test_disks_of_log_dirs_are_known_beside_samples_of_tasks_that_lack_them() -> None:
     first, last, *_ = two_samples()
-    grown = {"disk_busy_s:loop1": 9.0, "disk_queued_s:loop1": 150.0}
     with_logs = [
-        replace(first, values={**first.values, "log_disk:loop1": 1.0, **dict.fromkeys(grown, 0.0)}),
-        replace(last, values={**last.values, "log_disk:loop1": 1.0, **grown}),
+        with_values(first, log_disk__loop1=1.0, disk_busy_s__loop1=0.0, disk_queued_s__loop1=0.0),
+        with_values(last, log_disk__loop1=1.0, disk_busy_s__loop1=9.0, disk_queued_s__loop1=150.0),
     ]
     of_tasks = [replace(first, at_s=99.5), replace(last, at_s=110.5)]
     found = {each.device: each for each in window([*with_logs, *of_tasks]).disks}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from types import SimpleNamespace
 from typing import cast
 
@@ -64,60 +66,46 @@ def test_a_fall_beyond_the_error_of_the_edges_proves_the_reading() -> None:
     assert proof(0.98, 0.88).is_shown
     assert not proof(0.98, 0.90).is_shown
     assert not proof(0.98, 0.88, pool=HandlerPool(8, idle_error=0.05)).is_shown
-    assert proof(0.98, 0.80).proven_below == pytest.approx(0.89)
+    found = proof(0.98, 0.80)
+    assert found.proven_below == pytest.approx(0.89)
+    blind = Polls(replace(found.rest.first, values={}), found.rest.last)
+    assert replace(found, rest=blind).proven_below is None
+    assert not replace(found, rest=blind).is_shown
+    assert not replace(found, load=blind).too_idle()
 
 
-def test_a_tiny_load_requires_no_fall() -> None:
-    for idle in (0.99, 1.0, 1.02):
-        found = proof(0.98, idle)
-        assert found.busy_least == pytest.approx(2_000 * 20e-6 / 8 / LOAD_S)
-        assert not found.too_idle()
-        assert not found.is_shown
-
-
-def test_handlers_are_never_more_idle_than_all_the_time(snapshot: SnapshotAssertion) -> None:
-    found = proof(0.98, 1.3, pool=HandlerPool(None))
-    assert found.too_idle() == snapshot
-    assert not proof(0.98, 1.3, pool=HandlerPool(None, idle_error=0.3)).too_idle()
-
-
-def test_a_large_load_requires_a_fall_by_the_least_time_of_a_request(
+def test_handlers_are_as_busy_as_the_requests_of_the_load_make_them(
     snapshot: SnapshotAssertion,
 ) -> None:
+    for idle in (0.99, 1.0, 1.02):
+        tiny = proof(0.98, idle)
+        assert tiny.busy_least == pytest.approx(2_000 * 20e-6 / 8 / LOAD_S)
+        assert not tiny.too_idle() and not tiny.is_shown
+    unknown = HandlerPool(None)
+    assert proof(0.98, 1.3, pool=unknown).too_idle() == snapshot(name="more than all the time")
+    assert not proof(0.98, 1.3, pool=HandlerPool(None, idle_error=0.3)).too_idle()
     # 20,000 requests/s take 8 handlers 0.05 of their time or more; the error is 0.03.
     many = int(20_000 * LOAD_S)
-    assert proof(0.98, 0.99, many).too_idle() == snapshot
+    assert proof(0.98, 0.99, many).too_idle() == snapshot(name="many requests")
     assert not proof(0.98, 0.97, many).too_idle()
-    assert not proof(0.98, 0.99, many, HandlerPool(None)).too_idle()
-    assert not proof(0.98, 0.99, many, HandlerPool(64)).too_idle()
-
-
-def test_a_load_of_slow_requests_requires_a_fall_by_half_of_their_local_time() -> None:
+    for pool in (unknown, HandlerPool(64)):
+        assert not proof(0.98, 0.99, many, pool).too_idle()
     # 40 requests/s of 60 ms keep 4 handlers busy for 0.6 of the time.
-    four, requests = HandlerPool(4), int(40 * LOAD_S)
-    slow = proof(0.98, 0.98, requests, four, local_ms=60.0)
-    assert slow.busy_least == pytest.approx(0.2975)
-    assert "expected 0.70 or less" in slow.too_idle()
-    assert not proof(0.98, 0.40, requests, four, local_ms=60.0).too_idle()
-    # A time of 0.5 ms may be 0.
-    assert proof(0.98, 0.98, requests, four, local_ms=0.5).busy_least < 0.01
+    slow = partial(proof, 0.98, requests=int(40 * LOAD_S), pool=HandlerPool(4))
+    assert slow(0.98, local_ms=60.0).busy_least == pytest.approx(0.2975)
+    assert "expected 0.70 or less" in slow(0.98, local_ms=60.0).too_idle()
+    assert not slow(0.40, local_ms=60.0).too_idle()
+    assert slow(0.98, local_ms=0.5).busy_least < 0.01, "a time of 0.5 ms may be 0"
+    assert not slow(0.98, local_ms=60.0, of_others=5.0).too_idle()
+    assert not slow(0.98, local_ms=60.0, is_transactional=True).too_idle(), "they wait"
 
 
-def test_local_times_of_others_and_of_transactions_require_no_fall() -> None:
-    four, requests = HandlerPool(4), int(40 * LOAD_S)
-    busy = proof(0.98, 0.98, requests, four, local_ms=60.0, of_others=5.0)
-    assert not busy.too_idle()
-    waiting = proof(0.98, 0.98, requests, four, local_ms=60.0, is_transactional=True)
-    assert not waiting.too_idle()
-
-
-@pytest.mark.parametrize("rest", [0.98, 0.7, 0.4])
-@pytest.mark.parametrize("load", [0.9, 0.6, 0.2])
-def test_neighbors_who_stop_or_begin_with_the_load_refuse_nothing(rest: float, load: float) -> None:
+def test_neighbors_who_stop_or_begin_with_the_load_refuse_nothing() -> None:
     # The load keeps 4 handlers busy for 0.1 of the time; the rest is others'.
-    found = proof(rest, load, 200, HandlerPool(4), local_ms=60.0)
-    assert not found.too_idle()
-    assert found.is_shown == (load < rest - 0.09)
+    for rest, load in product((0.98, 0.7, 0.4), (0.9, 0.6, 0.2)):
+        found = proof(rest, load, 200, HandlerPool(4), local_ms=60.0)
+        assert not found.too_idle()
+        assert found.is_shown == (load < rest - 0.09)
 
 
 def test_whole_ticks_of_one_minute_rates_may_lie_a_tick_beside_the_load() -> None:
@@ -151,14 +139,6 @@ def test_whole_ticks_of_one_minute_rates_may_lie_a_tick_beside_the_load() -> Non
     assert replace(slow, pool=HandlerPool(8)).too_idle()
     half = ticked_proof(polled(43.0, 9, 17.8))
     assert half.is_shown
-
-
-def test_a_reading_that_is_not_shown_proves_nothing() -> None:
-    found = proof(0.98, 0.5)
-    blind = Polls(replace(found.rest.first, values={}), found.rest.last)
-    assert replace(found, rest=blind).proven_below is None
-    assert not replace(found, rest=blind).is_shown
-    assert not replace(found, load=blind).too_idle()
 
 
 def test_a_trial_shows_what_the_first_load_was_too_small_for(snapshot: SnapshotAssertion) -> None:
