@@ -147,13 +147,8 @@ def time(monkeypatch: pytest.MonkeyPatch) -> SimulatedWatch:
 
 def guards(admin: Crowded, time: SimulatedWatch, **limits: Any) -> Guards:
     """Open guards, as on a cluster that others use."""
-    made = Guards(
-        GuardLimits(**limits),
-        ClusterHealth(admin),
-        lambda _: False,
-        pytest.fail,
-        lambda: time.now_s,
-    )
+    health, limit = ClusterHealth(admin), GuardLimits(**limits)
+    made = Guards(limit, health, lambda _: False, pytest.fail, lambda: time.now_s)
     made.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, 600.0)
     made.open()
     return made
@@ -206,23 +201,23 @@ def test_a_small_cluster_is_looked_at_each_second_and_a_large_one_every_15_s(
     assert many.asked["topic"] == few.asked["topic"] == BRAKE_LOOKERS * LOAD_S // INTERVAL_S
 
 
-@pytest.mark.parametrize(("partitions", "most_s"), [(50, INTERVAL_S), (50_000, 15.0 + INTERVAL_S)])
+@pytest.mark.parametrize(
+    ("partitions", "broken_s", "most_s", "has_metrics"),
+    [
+        (50, 30.0, INTERVAL_S, False),
+        (50_000, 30.0, 15.0 + INTERVAL_S, False),
+        (50_000, 32.0, INTERVAL_S, True),  # metrics show it at once
+    ],
+)
 def test_a_partition_of_others_that_loses_a_replica_stops_the_run_in_time(
-    partitions: int, most_s: float, time: SimulatedWatch
+    partitions: int, broken_s: float, most_s: float, has_metrics: bool, time: SimulatedWatch
 ) -> None:
-    admin, broken_s, seen_s = Crowded(partitions), 30.0, []
+    admin = Crowded(partitions)
     made = guards(admin, time)
-
-    def break_one(at_s: float) -> None:
-        admin.lacking = at_s >= broken_s
-        if made.ends_load is not None:
-            seen_s.append(at_s)
-
-    time.at = break_one
-    watch(made, admin)
+    time.at = lambda at_s: setattr(admin, "lacking", at_s >= broken_s)
+    watch(made, admin, (lambda: float(admin.lacking)) if has_metrics else lambda: None)
     assert made.ends_load is not None and "others-0" in made.ends_load
-    ended_s = sum(time.waits_s["guards"])
-    assert broken_s <= ended_s <= broken_s + most_s
+    assert broken_s <= sum(time.waits_s["guards"]) <= broken_s + most_s
 
 
 def test_metrics_that_show_all_replicas_in_sync_replace_the_answer_about_all_topics(
@@ -237,67 +232,39 @@ def test_metrics_that_show_all_replicas_in_sync_replace_the_answer_about_all_top
     assert admin.asked["topics"] == LOAD_S // 15.0 - 1
 
 
-def test_metrics_show_a_lost_replica_of_a_large_cluster_at_once(time: SimulatedWatch) -> None:
-    admin, broken_s = Crowded(50_000), 32.0
-    made = guards(admin, time)
-
-    def break_one(at_s: float) -> None:
-        admin.lacking = at_s >= broken_s
-
-    time.at = break_one
-    watch(made, admin, lambda: float(admin.lacking))
-    assert made.ends_load is not None and "others-0" in made.ends_load
-    assert broken_s <= sum(time.waits_s["guards"]) <= broken_s + INTERVAL_S
-
-
 def test_a_partition_that_lacked_a_replica_before_the_load_is_accepted_until_it_is_in_sync(
     time: SimulatedWatch,
 ) -> None:
     admin = Crowded(50)
     admin.lacking = True
     made = guards(admin, time)
-
-    def repair_and_break(at_s: float) -> None:
-        admin.lacking = not 30.0 <= at_s < 60.0
-
-    time.at = repair_and_break
+    time.at = lambda at_s: setattr(admin, "lacking", not 30.0 <= at_s < 60.0)
     watch(made, admin, lambda: float(admin.lacking))
     assert made.ends_load is not None and "others-0" in made.ends_load
     assert 60.0 <= sum(time.waits_s["guards"]) <= 60.0 + INTERVAL_S
 
 
-def test_a_cluster_whose_metrics_alone_answer_is_still_noticed_as_silent(
-    time: SimulatedWatch,
-) -> None:
-    """Without disks to watch, and without brokers that may leave, nothing else is requested."""
-    admin = Crowded(50_000)
-    made = guards(admin, time, disk_free_bytes_min=None, disk_used_share_max=None)
-    made.absence = None
-
-    def fall_silent(at_s: float) -> None:
-        admin.is_silent = at_s >= 20.0
-
-    time.at = fall_silent
-    watch(made, admin, lambda: 0.0)
-    assert made.ends_load is not None and "could not be watched" in made.ends_load
-
-
-@pytest.mark.parametrize("other_topics", [True, False])
+@pytest.mark.parametrize(
+    ("limits", "has_metrics"),
+    [
+        ({}, False),
+        ({"other_topics": False}, False),
+        # Without disks to watch, and without brokers that may leave, nothing else is requested.
+        ({"disk_free_bytes_min": None, "disk_used_share_max": None}, True),
+    ],
+)
 def test_a_large_cluster_that_answers_no_more_ends_the_load(
-    other_topics: bool, time: SimulatedWatch
+    limits: dict[str, Any], has_metrics: bool, time: SimulatedWatch
 ) -> None:
     admin, silent_s = Crowded(50_000), 20.0
-    made = guards(admin, time, other_topics=other_topics)
+    made = guards(admin, time, **limits)
     made.absence = None  # nothing but the rare requests notices
-
-    def fall_silent(at_s: float) -> None:
-        admin.is_silent = at_s >= silent_s
-
-    time.at = fall_silent
-    watch(made, admin)
-    assert made.ends_load is not None
-    assert f"could not be watched for {BLIND_S:.0f} s" in made.ends_load
-    assert sum(time.waits_s["guards"]) <= silent_s + BLIND_S + 2 * INTERVAL_MAX_S
+    time.at = lambda at_s: setattr(admin, "is_silent", at_s >= silent_s)
+    watch(made, admin, lambda: 0.0 if has_metrics else None)
+    assert made.ends_load is not None and "could not be watched" in made.ends_load
+    if not has_metrics:
+        assert f"could not be watched for {BLIND_S:.0f} s" in made.ends_load
+        assert sum(time.waits_s["guards"]) <= silent_s + BLIND_S + 2 * INTERVAL_MAX_S
 
 
 def test_the_check_before_a_load_asks_for_everything(time: SimulatedWatch) -> None:

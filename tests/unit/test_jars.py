@@ -7,8 +7,8 @@ import importlib.util
 import json
 import re
 import subprocess
-import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -45,14 +45,25 @@ class Fetcher:
 
 
 def test_a_set_is_fetched_once_for_a_recipe_and_sorted(tmp_path: Path) -> None:
+    with pytest.raises(UnreachableError):
+        JarSet(tmp_path, "kafka-1", "recipe", Fetcher(UnreachableError("no network"))).jars()
+    assert {path.name for path in tmp_path.iterdir()} <= {".kafka-1.lock"}
+    for name in (".kafka-1.partial", ".kafka-1.work"):  # as a killed fetch leaves them
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half.jar").write_bytes(b"h")
     fetch = Fetcher()
     for _ in range(2):
         found = JarSet(tmp_path, "kafka-1", "recipe", fetch).jars()
         assert found == [tmp_path / "kafka-1" / "a.jar", tmp_path / "kafka-1" / "b.jar"]
     assert fetch.calls == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"kafka-1", ".kafka-1.lock"}
+    manifest = json.loads((tmp_path / "kafka-1" / MANIFEST).read_text())
+    assert sorted(manifest["jars"]) == ["a.jar", "b.jar"]
     JarSet(tmp_path, "kafka-1", "another recipe", fetch).jars()
     assert fetch.calls == 2
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"Name another cache folder .* REDLINE_CACHE"):
+        JarSet(tmp_path / "file" / "jars", "kafka-1", "recipe", Fetcher()).jars()
 
 
 def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
@@ -109,40 +120,12 @@ def test_a_damaged_set_is_noticed_and_fetched_again(tmp_path: Path, damage: obje
     assert fetch.calls == 2
 
 
-def test_a_failed_fetch_leaves_no_complete_set(tmp_path: Path) -> None:
-    with pytest.raises(UnreachableError):
-        JarSet(tmp_path, "kafka-1", "recipe", Fetcher(UnreachableError("no network"))).jars()
-    assert {path.name for path in tmp_path.iterdir()} <= {".kafka-1.lock"}
-
-
-def test_the_leftovers_of_a_killed_fetch_are_removed(tmp_path: Path) -> None:
-    for name in (".kafka-1.partial", ".kafka-1.work"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "half.jar").write_bytes(b"h")
-    found = JarSet(tmp_path, "kafka-1", "recipe", Fetcher()).jars()
-    assert [path.name for path in found] == ["a.jar", "b.jar"]
-    manifest = json.loads((tmp_path / "kafka-1" / MANIFEST).read_text())
-    assert sorted(manifest["jars"]) == ["a.jar", "b.jar"]
-
-
-def test_two_at_the_same_time_fetch_once(tmp_path: Path) -> None:
-    fetch, found = Fetcher(), list[list[Path]]()
-    threads = [
-        threading.Thread(target=lambda: found.append(JarSet(tmp_path, "k", "r", fetch).jars()))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_four_at_the_same_time_fetch_once(tmp_path: Path) -> None:
+    fetch = Fetcher()
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda _: JarSet(tmp_path, "k", "r", fetch).jars(), range(4))
     assert fetch.calls == 1
-    assert found == [[tmp_path / "k" / "a.jar", tmp_path / "k" / "b.jar"]] * 4
-
-
-def test_a_cache_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"Name another cache folder .* REDLINE_CACHE"):
-        JarSet(tmp_path / "file" / "jars", "kafka-1", "recipe", Fetcher()).jars()
+    assert [*found] == [[tmp_path / "k" / "a.jar", tmp_path / "k" / "b.jar"]] * 4
 
 
 def test_the_binding_fits_the_slf4j_and_the_log4j_that_came() -> None:
@@ -224,44 +207,37 @@ def test_no_host_is_named_in_the_code() -> None:
 
 
 def test_a_proxy_of_the_environment_reaches_java() -> None:
-    url = "https://repo.example.org/maven2/"
-    options = ivy.proxy_options(url, {"https": "http://proxy.example.org:3128"})
-    assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
-    assert ivy.proxy_options(url, {}) == []
-    proxies = {"https": "http://proxy.example.org:3128", "http": "http://other.example.org:1"}
-    options = ivy.proxy_options(None, proxies)
-    assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
-    plain = ivy.proxy_options("http://repo.example.org/", proxies)
-    assert plain == ["-Dhttp.proxyHost=other.example.org", "-Dhttp.proxyPort=1"]
+    secure = {"https": "http://proxy.example.org:3128"}
+    both = {**secure, "http": "http://other.example.org:1"}
+    as_secure = ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
+    as_plain = ["-Dhttp.proxyHost=other.example.org", "-Dhttp.proxyPort=1"]
+    assert ivy.proxy_options("https://repo.example.org/maven2/", secure) == as_secure
+    assert ivy.proxy_options("https://repo.example.org/maven2/", {}) == []
+    assert ivy.proxy_options(None, both) == as_secure
+    assert ivy.proxy_options("http://repo.example.org/", both) == as_plain
 
 
 # --- the places of Spark's own jars ------------------------------------------------
 
 
-def package_at(monkeypatch: pytest.MonkeyPatch, *places: str) -> None:
-    found = SimpleNamespace(submodule_search_locations=list(places))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
-
-
-def jar(folder: Path, name: str) -> Path:
-    path = folder / "jars" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    return path
-
-
 def test_the_jars_are_in_the_pip_package_or_in_the_home_of_spark_submit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    package_at(monkeypatch, str(tmp_path / "pyspark"))
+    package, home = tmp_path / "pyspark", tmp_path / "home"
+    found = SimpleNamespace(submodule_search_locations=[str(package)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     with pytest.raises(ConfigError, match=r"SPARK_HOME \(not set\); expected it in one of them"):
         spark_jar("ivy")
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
-    at_home = jar(tmp_path / "home", "ivy-9.9.jar")
-    assert spark_jar("ivy") == at_home
-    own = jar(tmp_path / "pyspark", "ivy-2.5.3.jar")
-    assert spark_jar("ivy") == own
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    for folder, name in ((home, "ivy-9.9.jar"), (package, "ivy-2.5.3.jar")):
+        (folder / "jars").mkdir(parents=True)
+        (folder / "jars" / name).touch()
+        assert spark_jar("ivy") == folder / "jars" / name
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.delenv("SPARK_HOME")
+    with pytest.raises(ConfigError, match=r"Spark's jar janino is missing .* Run make setup"):
+        java_jar("Ours", "class Ours {}", [])
 
 
 # --- releases of Kafka -------------------------------------------------------------
@@ -278,14 +254,10 @@ def test_a_release_has_three_numbers_from_2_8_on() -> None:
 
 def test_each_release_has_a_default_place_of_its_metadata_and_a_choice() -> None:
     places: list[tuple[str, Metadata | None, Metadata]] = [
-        ("2.8.2", None, "zookeeper"),
-        ("3.8.1", None, "zookeeper"),
-        ("3.9.2", None, "kraft"),
-        ("4.1.2", None, "kraft"),
-        ("3.9.2", "zookeeper", "zookeeper"),
-        ("3.3.2", "kraft", "kraft"),
-        ("4.3.1", "combined", "combined"),
-    ]
+        ("2.8.2", None, "zookeeper"), ("3.8.1", None, "zookeeper"), ("3.9.2", None, "kraft"),
+        ("4.1.2", None, "kraft"), ("3.9.2", "zookeeper", "zookeeper"),
+        ("3.3.2", "kraft", "kraft"), ("4.3.1", "combined", "combined"),
+    ]  # fmt: skip
     for release, chosen, found in places:
         assert metadata_of(release, chosen) == found, release
     with pytest.raises(ConfigError, match=r"4\.0\.1.*kraft or combined"):
@@ -312,65 +284,39 @@ class Compiler:
         return subprocess.CompletedProcess(command, 1 if self._output else 0, self._output)
 
 
-@pytest.fixture
-def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    made = Compiler()
+def test_a_class_is_compiled_once_for_its_source_and_its_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = Compiler()
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
     monkeypatch.setattr(ivy, "java_command", lambda: "java")
-    monkeypatch.setattr(subprocess, "run", made)
-    return made
-
-
-def test_a_class_is_compiled_once_and_packed(compiler: Compiler, tmp_path: Path) -> None:
+    monkeypatch.setattr(subprocess, "run", compiler)
     path = [Path("/jars/a.jar"), Path("/jars/b.jar")]
-    jar = java_jar("Ours", "class Ours {}", path)
-    assert java_jar("Ours", "class Ours {}", path) == jar
+    made = java_jar("Ours", "class Ours {}", path)
+    assert java_jar("Ours", "class Ours {}", path) == made
     (command,) = compiler.commands
     assert command[command.index("-classpath") + 1] == "/jars/a.jar:/jars/b.jar"
     assert Path(command[-1]).name == "Ours.java"
-    assert jar.is_relative_to(tmp_path)
-    with zipfile.ZipFile(jar) as archive:
-        assert {name: archive.read(name) for name in archive.namelist()} == {
-            "Ours.class": b"class Ours {}"
-        }
-
-
-def test_another_source_or_another_release_is_another_jar(compiler: Compiler) -> None:
-    sources = ["class Ours {}", "class Ours { int a; }"]
-    jars = {
-        java_jar("Ours", source, [Path(jar)])
-        for source in sources
-        for jar in ("/a-1.jar", "/a-2.jar")
+    assert made.is_relative_to(tmp_path)
+    with zipfile.ZipFile(made) as archive:
+        assert archive.namelist() == ["Ours.class"]
+        assert archive.read("Ours.class") == b"class Ours {}"
+    others = {
+        java_jar("Ours", "class Ours { int a; }", path),
+        java_jar("Ours", "class Ours {}", path[:1]),
     }
-    assert len(jars) == len(compiler.commands) == 4
-
-
-def test_the_compilers_message_is_quoted(
-    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert len({made, *others}) == len(compiler.commands) == 3
     monkeypatch.setattr(subprocess, "run", Compiler(b"Line 3: no such type\n"))
-    with pytest.raises(ConfigError, match=r"Ours\.java cannot be compiled with the jars a\.jar: "):
-        java_jar("Ours", "class Ours {}", [Path("/a.jar")])
-
-
-def test_without_pyspark_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    with pytest.raises(ConfigError, match=r"Spark's jar janino is missing .* Run make setup"):
-        java_jar("Ours", "class Ours {}", [])
+    with pytest.raises(ConfigError, match=r"Ours\.java cannot be compiled with the jars c\.jar: "):
+        java_jar("Ours", "class Ours {}", [Path("/c.jar")])
 
 
 # --- class archives: complete or missing -------------------------------------------
 
 
-@pytest.fixture
-def java(tmp_path: Path) -> Path:
-    launcher = tmp_path / "java"
-    launcher.write_text("")
-    return launcher
-
-
-def test_another_class_path_or_another_java_has_another_archive(tmp_path: Path, java: Path) -> None:
+def test_another_class_path_or_another_java_has_another_archive(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.touch()
     of_two = archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
     assert of_two == archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
     assert of_two != archive_path(tmp_path, "spark", str(java), ["a.jar"])
@@ -378,13 +324,6 @@ def test_another_class_path_or_another_java_has_another_archive(tmp_path: Path, 
     (tmp_path / "newer").write_text("")
     java.symlink_to(tmp_path / "newer")
     assert of_two != archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
-
-
-def test_a_jvm_starts_without_an_archive_that_is_not_there(tmp_path: Path) -> None:
-    archive = tmp_path / "spark.jsa"
-    assert read_options(archive) == []
-    archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in read_options(archive)
 
 
 class Session:
@@ -409,22 +348,21 @@ class Session:
         return self.exit_code
 
 
-def test_the_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_archive_is_made_once_and_set_up_continues_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     archive = tmp_path / "classes" / "spark.jsa"
     Session(monkeypatch, archive, exit_code=-9)
     prepare.make_archive()
     assert list(archive.parent.iterdir()) == [], "that of a JVM that was ended is not kept"
+    assert read_options(archive) == []
     session = Session(monkeypatch, archive, exit_code=0)
     for _ in range(2):
         assert prepare.make_archive() == archive
     assert archive.read_text() == "classes"
     assert session.started == 1
     assert list(archive.parent.iterdir()) == [archive]
-
-
-def test_set_up_without_an_archive_reports_the_reason_and_continues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    assert f"-XX:SharedArchiveFile={archive}" in read_options(archive)
     (tmp_path / "file").write_text("")
     Session(monkeypatch, tmp_path / "file" / "classes" / "spark.jsa", exit_code=0)
     assert prepare.main() == 1
