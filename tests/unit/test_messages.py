@@ -49,35 +49,24 @@ def test_sizes_rise_with_the_quantile_and_have_the_mean(sizes: Sizes, mean_bytes
     assert statistics.mean(found) == pytest.approx(mean_bytes, abs=coarse + 0.02 * mean_bytes)
 
 
-@pytest.mark.parametrize("mean_bytes", [1, 2, 5, 10_000_000])
-def test_the_ends_of_the_range_stay_inside(mean_bytes: int) -> None:
-    for sizes in (Sizes(), Sizes("uniform", 0.9), Sizes("lognormal", 1.0)):
-        found = [sizes.quantile(mean_bytes, (i + 0.5) / 100) for i in range(100)]
-        assert min(found) >= 1
-        assert max(found) <= MESSAGE_BYTES_MAX
-    assert Sizes().quantile(mean_bytes, 0.3) == mean_bytes
-
-
-def test_a_lognormal_has_its_spread() -> None:
+def test_each_distribution_of_sizes_has_its_shape() -> None:
     logs = [Sizes("lognormal", 1.0).quantile(100_000, (i + 0.5) / 999) for i in range(999)]
     assert logs[499] == pytest.approx(100_000 / 2.718**0.5, rel=0.02), "the median"
-
-
-def test_a_uniform_reaches_from_one_end_to_the_other() -> None:
-    sizes = Sizes("uniform", 0.5)
-    assert sizes.quantile(1_000, 0.0) == pytest.approx(500, abs=1)
-    assert sizes.largest(1_000) == pytest.approx(1_500, abs=1)
-
-
-def test_a_histogram_is_scaled_to_the_mean() -> None:
-    sizes = Sizes("histogram", histogram=((300, 1.0), (100, 3.0)))
-    found = [sizes.quantile(300, (i + 0.5) / 100) for i in range(100)]
+    uniform = Sizes("uniform", 0.5)
+    ends = (uniform.quantile(1_000, 0.0), uniform.largest(1_000))
+    assert ends == pytest.approx((500, 1_500), abs=1)
+    histogram = Sizes("histogram", histogram=((300, 1.0), (100, 3.0)))
+    found = [histogram.quantile(300, (i + 0.5) / 100) for i in range(100)]
     assert {size: found.count(size) for size in set(found)} == {200: 75, 600: 25}
+    for mean_bytes in (1, 2, 10_000_000):
+        for sizes in (Sizes("uniform", 0.9), Sizes("lognormal", 1.0)):
+            found = [sizes.quantile(mean_bytes, (i + 0.5) / 100) for i in range(100)]
+            assert 1 <= min(found) <= max(found) <= MESSAGE_BYTES_MAX
 
 
-def _stream(payload: Payload, count: int, mean_bytes: int = 100, seed: int = 1) -> list[bytes]:
+def _stream(payload: Payload, count: int, mean_bytes: int = 100) -> list[bytes]:
     read = read_messages(payload) if payload.kind == "messages" else []
-    messages = Messages(payload, mean_bytes, random.Random(seed), read=read)
+    messages = Messages(payload, mean_bytes, random.Random(1), read=read)
     return [value for _, value, _ in islice(messages, count)]
 
 
@@ -90,24 +79,14 @@ def test_the_dial_sets_the_share_of_the_repeated_character() -> None:
     assert set(_stream(Payload("repeated"), 3)) == {REPEATED * 100}
 
 
-def test_the_same_seed_gives_the_same_stream() -> None:
-    payload = Payload(sizes="lognormal", size_spread=1.0)
-    assert _stream(payload, 50) == _stream(payload, 50) != _stream(payload, 50, seed=2)
-
-
-def test_messages_of_a_file_come_as_they_are(lines: Path) -> None:
-    payload = Payload("messages", messages_file=str(lines), sizes="messages")
-    values = _stream(payload, 400)
+def test_messages_of_a_file_come_as_they_are_or_are_cut_or_continued_to_a_size(lines: Path) -> None:
+    payload = Payload("messages", messages_file=str(lines))
+    values = _stream(replace(payload, sizes="messages"), 400)
     assert set(values) == set(LINES)
     assert min(values.count(line) for line in LINES) > 90
-
-
-def test_messages_of_a_file_are_cut_or_continued_to_a_size(lines: Path) -> None:
-    payload = Payload("messages", messages_file=str(lines))
-    joined = b"".join(LINES) * 3
     values = _stream(payload, 200, mean_bytes=9)
     assert {len(value) for value in values} == {9}
-    assert all(value in joined for value in values)
+    assert all(value in b"".join(LINES) * 3 for value in values)
     assert {value[:5] for value in values} == {b"alpha", b"begam", b"gamma", b"ddddd"}
 
 
@@ -118,15 +97,10 @@ def test_length_prefixed_messages_may_hold_anything(tmp_path: Path) -> None:
     assert read_messages(payload) == messages
     short = replace(payload, pool_bytes=20)
     assert read_messages(short) == messages[:1], "the rest is beyond the pool's size"
-
-
-@pytest.mark.parametrize("data", [b"\x00\x00", b"\x00\x00\x00\x09abc", b"text that is no length"])
-def test_a_file_that_is_not_length_prefixed_is_refused(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "messages.bin"
-    path.write_bytes(data)
-    payload = Payload("messages", messages_file=str(path), messages_format="length-prefixed")
-    with pytest.raises(MessagesError, match=r"messages\.bin .* at byte 0 is \d+ B"):
-        read_messages(payload)
+    for wrong in (b"\x00\x00", b"\x00\x00\x00\x09abc", b"text that is no length"):
+        path.write_bytes(wrong)
+        with pytest.raises(MessagesError, match=r"messages\.bin .* at byte 0 is \d+ B"):
+            read_messages(payload)
 
 
 def test_only_the_first_part_of_a_file_is_read(lines: Path) -> None:

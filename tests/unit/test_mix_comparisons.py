@@ -20,7 +20,6 @@ from jobs.features.compare.answer import (
     SideFacts,
     answer_of,
     load_of_cluster,
-    outcome_with,
     write_answer,
 )
 from jobs.features.compare.body import ComparisonRun, bound_table, effects_table, sentence
@@ -86,27 +85,20 @@ def measured(a: float, b: float, **changes: Any) -> tuple[ComparedSize, MixedSid
     return case, sides
 
 
-def test_loads_are_scales_of_the_mix() -> None:
+def test_the_share_of_a_mix_is_that_of_its_payload() -> None:
+    """Of the orders, which are most of the payload, half is taken, and all of the clicks."""
+    found = MixedSides({Side.A: 1.0}, orders=0.5)(Side.A, 200 / BROKERS, "")
+    payload = (0.25 * 2.5 + 0.5 * 0.1 + 0.5 * 0.2) / 2.8
+    assert achieved_share(found) == pytest.approx(payload, rel=0.01)
+
+
+def test_a_loss_is_found_and_named_for_the_mix(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     case, sides = measured(2.0, 1.5)
-    assert sides.loads[0] == 128
+    assert (sides.loads[0], case.notes) == (128, [])
     assert case.load == pytest.approx(1.5 * 200 / BROKERS, rel=0.02)
     assert case.steady_load == pytest.approx(0.6 * 150 / BROKERS, rel=0.02)
     for pair in (*case.saturated, *case.steady):
         assert pair.a.pattern.load == pair.b.pattern.load
-    assert case.notes == []
-
-
-def test_the_share_of_a_mix_is_that_of_its_payload() -> None:
-    """Of the orders, which are most of the payload, half is taken, and all of the clicks."""
-    sides = MixedSides({Side.A: 1.0, Side.B: 1.0}, orders=0.5)
-    found = sides(Side.A, 200 / BROKERS, "")
-    payload = (0.25 * 2.5 + 0.5 * 0.1 + 0.5 * 0.2) / 2.8
-    assert achieved_share(found) == pytest.approx(payload, rel=0.01)
-    assert achieved_share(trial(1, client=client(acked_records=7_000))) == 0.7
-
-
-def test_a_loss_is_found_and_named_for_the_mix(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    case, _ = measured(2.0, 1.5)
     facts = {side: SideFacts(side.value, f"id-{side.value}", "c", 3, {}) for side in Side}
     answer = answer_of(facts, [case], 0.05)
     (found,) = answer.cases
@@ -133,12 +125,6 @@ def test_a_load_without_end_is_stated_as_a_scale(snapshot: SnapshotAssertion) ->
     assert str(error.value) == snapshot
 
 
-def test_too_few_pairs_are_those_of_the_mix() -> None:
-    case, facts = ComparedSize(795, is_mix=True), SideFacts("a", "id", "c", 3, {})
-    outcome = outcome_with(answer_of(dict.fromkeys(Side, facts), [case], 0.05))
-    assert outcome.error is not None and "no conclusion at the mix" in outcome.error
-
-
 # --- the sides --------------------------------------------------------------------------
 
 
@@ -155,21 +141,15 @@ def test_the_sides_of_a_mix_differ_in_options_of_its_parts() -> None:
     assert isinstance(turns[0], Turn)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "workload.mix.orders.producers=50",
-        "workload.mix.clicks.message_bytes=99",
-        "workload.mix.clicks.producer.rate_bytes_per_s=30000",
-        "workload.mix.clicks.producer={}",
-        "workload.mix.clicks={}",
-        "workload.mix={}",
-    ],
-)
-def test_what_determines_the_load_is_the_same_on_both_sides(setting: str) -> None:
-    specs = {Side.A: "testbed", Side.B: setting}
-    with pytest.raises(ConfigError, match="expected the same value on both; give it with --set"):
-        load_sides(specs, "testbed", MIX, "default", ())
+def test_what_determines_the_load_is_the_same_on_both_sides() -> None:
+    settings = (
+        "orders.producers=50", "clicks.message_bytes=99", "clicks.producer.rate_bytes_per_s=30000",
+        "clicks.producer={}", "clicks={}",
+    )  # fmt: skip
+    for setting in settings:
+        specs = {Side.A: "testbed", Side.B: f"workload.mix.{setting}"}
+        with pytest.raises(ConfigError, match="expected the same value on both; give it with --s"):
+            load_sides(specs, "testbed", MIX, "default", ())
 
 
 def test_one_part_alone_is_not_compared_in_turns(snapshot: SnapshotAssertion) -> None:

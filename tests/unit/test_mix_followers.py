@@ -50,11 +50,9 @@ def test_each_broker_is_asked_for_its_replicas_and_compared_with_the_leaders() -
     first = ends(brokers)
     brokers.records, brokers.lacking = 100, {(3, "clicks"): 40}
     last = ends(brokers)
-    assert {broker: len(list(names)) for broker, names in brokers.held.items()} == {
-        1: 3,
-        2: 2,
-        3: 5,
-    }
+    assert {broker: len(list(names)) for broker, names in brokers.held.items()} == (
+        {1: 3, 2: 2, 3: 5}
+    )
     assert first is not None and last is not None
     assert last.written == {1: 100, 2: 100, 3: 300}
     assert last.copied == {1: 100, 2: 100, 3: 260}

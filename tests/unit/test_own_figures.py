@@ -56,13 +56,9 @@ def one_after_another(
     return polls(pages)
 
 
-def test_one_process_that_answers_for_several_brokers_is_recognized() -> None:
+def test_brokers_that_differ_in_one_reading_are_two_processes() -> None:
     every = one_after_another({1: {}, 2: {}, 3: {"idle_ns": 4e9}, 4: {}})
     assert nodes_of_one_process(every) == [(1, 2, 4)]
-
-
-def test_brokers_that_differ_in_one_reading_are_two_processes() -> None:
-    assert nodes_of_one_process(one_after_another({1: {}, 2: {}})) == [(1, 2)]
     differing = {"idle_ns": 4e8, "leader_partitions": 11.0, "produce_total_ms_count": 7.0}
     for name, value in differing.items():
         assert nodes_of_one_process(one_after_another({1: {}, 2: {name: value}})) == [], name
@@ -71,23 +67,18 @@ def test_brokers_that_differ_in_one_reading_are_two_processes() -> None:
     assert nodes_of_one_process(one_after_another(nodes)) == [(1, 2)]
 
 
-def test_fresh_brokers_without_a_load_are_not_taken_for_one() -> None:
+def test_polls_that_do_not_show_the_process() -> None:
     still = {HANDLER_IDLE_NS: 7e9, "bytes_in": 0.0, "messages_in": 0.0}
-    assert nodes_of_one_process(polls([{1: still, 2: still}] * 3)) == []
-
-
-def test_counts_that_are_computed_from_rates_do_not_show_the_process() -> None:
-    # They begin at 0 with each source, so those of two brokers are alike.
-    computed = {HANDLER_IDLE_NS: 1e9, f"{TICKED_S}:{HANDLER_IDLE_NS}": 5.0}
-    nodes = {i: page(0.0) | computed for i in (1, 2)}
-    assert nodes_of_one_process(polls([nodes] * 3)) == []
-
-
-def test_a_broker_without_an_answer_is_left_to_its_error() -> None:
+    assert nodes_of_one_process(polls([{1: still, 2: still}] * 3)) == [], "without a load"
+    # Counts that are computed from rates begin at 0 with each source.
+    computed = page(0.0) | {HANDLER_IDLE_NS: 1e9, f"{TICKED_S}:{HANDLER_IDLE_NS}": 5.0}
+    assert nodes_of_one_process(polls([{1: computed, 2: computed}] * 3)) == []
+    assert nodes_of_one_process(one_after_another({1: {}, 2: {}}, rounds=1)) == []
     every = one_after_another({1: {}, 2: {}})
     every[1][1] = BrokerSample(2, 1e6, error="no answer")
     assert nodes_of_one_process(every) == []
     assert list(changes_of_process(every)) == []
+    assert not same_process([page(0.0), page(1.0)], [page(2.0), page(3.0)]), "not interleaved"
 
 
 def test_the_meter_that_a_controller_shares_tells_brokers_apart() -> None:
@@ -127,9 +118,3 @@ def test_an_uptime_shows_another_process() -> None:
             assert contradiction == f"broker 1: {text}, so another process answered at its address"
         else:
             assert ("restarted" in contradiction) is (after_s < before_s)
-
-
-def test_two_polls_are_the_least_that_show_one_process() -> None:
-    assert nodes_of_one_process(one_after_another({1: {}, 2: {}}, rounds=1)) == []
-    assert same_process([page(0.0), page(2.0)], [page(1.0), page(3.0)])
-    assert not same_process([page(0.0), page(1.0)], [page(2.0), page(3.0)])

@@ -85,36 +85,29 @@ def test_no_combination_loosens_a_limit(
     for name in VALUES:
         found = strictness(name, getattr(both, name))
         assert found == strictness(name, getattr(other_way, name)), "the order does not matter"
-        wanted = [
-            getattr(limits, name),
-            *(each.given[name] for each in bounds if name in each.given),
-        ]
+        wanted = [getattr(limits, name), *(b.given[name] for b in bounds if name in b.given)]
         assert found >= max(strictness(name, each) for each in wanted), name
     if first.get("fail_closed"):
         assert both.stop_topic and both.other_topics and both.canary_p99_ms_max
 
 
 @pytest.mark.parametrize(
-    ("goal", "owner", "expected"),
+    ("goal", "owner", "name", "expected"),
     [
-        ({"np_max": 64}, {"np_max": 20}, {"np_max": 20}),
-        ({"np_max": 8}, {"np_max": 20}, {"np_max": 8}),
-        ({"np_max": None}, {"np_max": 20}, {"np_max": 20}),
-        ({"np_max": 8}, {}, {"np_max": 8}),
-        ({"other_topics": None}, {"other_topics": True}, {"other_topics": True}),
-        ({"disk_free_bytes_min": 5}, {"disk_free_bytes_min": 9}, {"disk_free_bytes_min": 9}),
-        ({"pause_max_s": None}, {"pause_max_s": 60.0}, {"pause_max_s": 0.0}),
-        ({"stop_topic": None}, {"fail_closed": True}, {"stop_topic": "redline-stop"}),
-        ({"canary_p99_ms_max": None}, {"fail_closed": True}, {"canary_p99_ms_max": 1_000.0}),
-        ({"canary_p99_ms_max": 5_000.0}, {"fail_closed": True}, {"canary_p99_ms_max": 5_000.0}),
-        ({"pause_max_s": None}, {"fail_closed": True}, {"pause_max_s": None}),
+        ({"np_max": 64}, {"np_max": 20}, "np_max", 20),
+        ({"np_max": 8}, {}, "np_max", 8),
+        ({"disk_free_bytes_min": 5}, {"disk_free_bytes_min": 9}, "disk_free_bytes_min", 9),
+        ({"pause_max_s": None}, {"pause_max_s": 60.0}, "pause_max_s", 0.0),
+        ({"stop_topic": None}, {"fail_closed": True}, "stop_topic", "redline-stop"),
+        ({"canary_p99_ms_max": None}, {"fail_closed": True}, "canary_p99_ms_max", 1_000.0),
+        ({"canary_p99_ms_max": 5_000.0}, {"fail_closed": True}, "canary_p99_ms_max", 5_000.0),
+        ({"pause_max_s": None}, {"fail_closed": True}, "pause_max_s", None),
     ],
 )
 def test_the_strictest_wins(
-    goal: dict[str, Any], owner: dict[str, Any], expected: dict[str, Any]
+    goal: dict[str, Any], owner: dict[str, Any], name: str, expected: Any
 ) -> None:
-    found = tightened(GuardLimits(**goal), OwnerBounds(**owner))
-    assert {name: getattr(found, name) for name in expected} == expected
+    assert getattr(tightened(GuardLimits(**goal), OwnerBounds(**owner)), name) == expected
 
 
 def test_a_record_is_json_or_yaml() -> None:
@@ -147,8 +140,6 @@ def test_a_record_is_json_or_yaml() -> None:
 def test_a_malformed_record_refuses_the_load(record: bytes, snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_bounds(record, LABEL)
-    assert "redline-owner" in str(caught.value)
-    assert "expected" in str(caught.value) or "nearest known key" in str(caught.value)
     assert str(caught.value) == snapshot
 
 
@@ -165,16 +156,12 @@ def test_the_topic_of_the_prefix_binds_beside_that_of_all_prefixes() -> None:
 
 
 def test_the_bounds_in_force_are_those_of_all_clusters_of_a_run() -> None:
-    sides = {
-        side: SimpleNamespace(guards=Owner(np_max=most).guards()) for side, most in (("a", 2),)
-    }
-    run = SimpleNamespace(contexts={**sides, "b": SimpleNamespace(guards=guardless())})
+    guards = {
+        "a": Owner(np_max=2).guards(), "b": Guards(GuardLimits(), Cluster(), str.isdigit, print)
+    }  # fmt: skip
+    run = SimpleNamespace(contexts={k: SimpleNamespace(guards=v) for k, v in guards.items()})
     found = RunState.owner_bounds.fget(cast(RunState, run))  # type: ignore[attr-defined]
     assert found == {"redline-owner": {"np_max": 2}}
-
-
-def guardless() -> Guards:
-    return Guards(GuardLimits(), Cluster(), str.isdigit, print)
 
 
 class Owner:
@@ -226,10 +213,7 @@ def test_no_load_begins_beyond_a_bound_of_the_owner(bounds: dict[str, Any], word
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"redline-owner": OwnerBounds(np_max=3)},
-        ConfigError("topic redline-owner, record bounds is empty"),
-    ],
+    [{"redline-owner": OwnerBounds(np_max=3)}, ConfigError("topic redline-owner is empty")],
 )
 def test_a_running_load_ends_when_the_owner_tightens(change: Any) -> None:
     owner = Owner(np_max=8)

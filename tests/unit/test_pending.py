@@ -30,14 +30,11 @@ def taken(
     return [(b.partition, b.first // 10) for b in pending.take(count, size_bytes)]
 
 
-def test_a_request_takes_one_batch_of_each_partition() -> None:
+def test_partitions_take_turns_with_one_batch_in_each_request() -> None:
     pending = pending_of(1, 1, 2, 2, 3)
     assert taken(pending) == [(1, 0), (2, 2), (3, 4)]
     assert taken(pending) == [(1, 1), (2, 3)]
     assert (taken(pending), bool(pending)) == ([], False)
-
-
-def test_partitions_take_turns() -> None:
     pending = pending_of(1, 1, 1, 2, 3)
     assert taken(pending, count=2) == [(1, 0), (2, 3)]
     assert taken(pending, count=2) == [(3, 4), (1, 1)]
@@ -48,12 +45,9 @@ def test_a_request_is_full_at_its_size_and_holds_one_batch_at_least() -> None:
     pending = pending_of(1, 2, 3)
     assert taken(pending, size_bytes=2 * SIZE) == [(1, 0), (2, 1)]
     assert taken(pending, size_bytes=SIZE - 1) == [(3, 2)]
-
-
-def test_a_batch_that_no_longer_fits_is_the_first_of_the_next_request() -> None:
     pending = pending_of(1, 2, 1)
     assert taken(pending, size_bytes=2 * SIZE - 1) == [(1, 0)]
-    assert list(pending.queues) == [2, 1]
+    assert list(pending.queues) == [2, 1], "the batch that did not fit is the first of the next"
 
 
 def test_the_overdue_of_every_partition_are_taken() -> None:

@@ -42,11 +42,7 @@ def test_every_batch_of_the_calibrated_workload_is_full_before_its_linger_ends()
 @pytest.mark.parametrize(
     ("times", "idle_min", "expected"),
     [
-        (FIVE, 0.2, 160.0),
         (FIVE, 0.5, 100.0),
-        (HandlerTime(5.0, handlers=3), 0.2, 480.0),
-        (HandlerTime(4.0, own_ms=1.0), 0.2, 160.0),
-        (HandlerTime(5.0, others=0.05), 0.2, 150.0),
         (HandlerTime(7.0, own_ms=1.0, others=0.1, handlers=2), 0.2, 175.0),
         (HandlerTime(5.0, others=0.9), 0.2, 0.0),
         (HandlerTime(0.0), 0.2, math.inf),
@@ -94,41 +90,24 @@ def test_the_time_of_other_requests_is_never_negative() -> None:
     assert found[0].own_ms == pytest.approx(0.96)
 
 
-@pytest.mark.parametrize(
-    "windows",
-    [
-        [],
-        [window(6.0, None, 61.0)],
-        [window(None, 0.9, 61.0)],
-        [window(0.0, 0.9, 61.0)],
-        [window(6.0, 0.9, None)],
-        [window(6.0, 0.9, 61.0, broker=2)],
-    ],
-)
-def test_brokers_without_these_metrics_have_no_planted_limit(windows: list[BrokerWindow]) -> None:
-    with pytest.raises(ValueError, match="at a light load"):
-        complete_handler_times({1: HandlerTime(60.0, handlers=4)}, windows)
+def test_brokers_without_these_metrics_have_no_planted_limit() -> None:
+    lacking = (
+        window(6.0, None, 61.0), window(None, 0.9, 61.0), window(0.0, 0.9, 61.0),
+        window(6.0, 0.9, None), window(6.0, 0.9, 61.0, broker=2),
+    )  # fmt: skip
+    for windows in ([], *([each] for each in lacking)):
+        with pytest.raises(ValueError, match="at a light load"):
+            complete_handler_times({1: HandlerTime(60.0, handlers=4)}, windows)
 
 
 def test_stated_times_pass_through_the_environment() -> None:
-    assert stated_handler_times({}, (1, 2)) == {}
-    assert stated_handler_times(environment_of_handlers({}, (1, 2)), (1, 2)) == {}
-    assert stated_handler_times(environment_of_handlers({1: 60.0}, (1, 2)), (1, 2)) == {}, (
-        "a broker without a planted time"
-    )
-    alike = {
-        **environment_of_handlers({1: 60.0, 2: 60.0}, (1, 2)),
-        "broker.config.num.io.threads": "4",
-    }
-    assert alike["broker.planted.handler_ms"] == "60"
-    assert stated_handler_times(alike, (1, 2)) == dict.fromkeys(
-        (1, 2), HandlerTime(60.0, handlers=4)
-    )
-    unlike = {
-        **environment_of_handlers({1: 60.0, 2: 80.5}, (1, 2)),
-        "broker.2.config.num.io.threads": "1",
-    }
-    assert stated_handler_times(unlike, (1, 2)) == {
-        1: HandlerTime(60.0, handlers=8),
-        2: HandlerTime(80.5, handlers=1),
-    }
+    def passed(stated_ms: dict[int, float], **facts: str) -> dict[int, HandlerTime]:
+        facts = {f"broker.{name.replace('_', '.')}.threads": text for name, text in facts.items()}
+        return stated_handler_times(environment_of_handlers(stated_ms, (1, 2)) | facts, (1, 2))
+
+    assert stated_handler_times({}, (1, 2)) == passed({}) == {}
+    assert passed({1: 60.0}) == {}, "a broker without a planted time"
+    four = HandlerTime(60.0, handlers=4)
+    assert passed({1: 60.0, 2: 60.0}, config_num_io="4") == {1: four, 2: four}
+    unlike = passed({1: 60.0, 2: 80.5}, **{"2_config_num_io": "1"})
+    assert unlike == {1: HandlerTime(60.0, handlers=8), 2: HandlerTime(80.5, handlers=1)}

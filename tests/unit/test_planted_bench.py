@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench import planted
-from tests.bench.planted import KINDS, Point, conclusion, points_of, table
+from tests.bench.planted import Point, conclusion, points_of, table
 
 SUMMARY: dict[str, Any] = {
     "boundaries": [
         {
-            "bpm": 1_000,
-            "np_planted": 200.0,
-            "gave_up": None,
-            "np_sustained": 196,
-            "np_overloaded": 200,
-            "np_estimate": 197.5,
-            "limited_by": "disk",
-            "trials": 6,
+            "bpm": 1_000, "np_planted": 200.0, "gave_up": None, "np_sustained": 196,
+            "np_overloaded": 200, "np_estimate": 197.5, "limited_by": "disk", "trials": 6,
         },
         {
-            "bpm": 10_000,
-            "np_planted": 200.0,
-            "gave_up": "invalid",
-            "np_sustained": 0,
-            "np_overloaded": None,
-            "limited_by": None,
-            "trials": 4,
+            "bpm": 10_000, "np_planted": 200.0, "gave_up": "invalid", "np_sustained": 0,
+            "np_overloaded": None, "limited_by": None, "trials": 4,
         },
     ]
-}
+}  # fmt: skip
 
 
 def test_a_point_is_right_near_the_limit_and_with_its_cause() -> None:
@@ -63,22 +48,3 @@ def test_a_point_is_right_near_the_limit_and_with_its_cause() -> None:
     assert conclusion([none], 1) == ["0 of 1 points have an answer"]
     assert not Point(**{**vars(near), "planted": None}).is_right
     assert Point(**{**vars(near), "kind": "handlers", "limited_by": "cpu"}).is_right
-
-
-def test_only_missing_runs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, str, int]] = []
-
-    def measure(kind: str, rate: str, repeat: int) -> list[Point]:
-        made.append((kind, rate, repeat))
-        (near, _) = points_of(SUMMARY, kind, rate, repeat)
-        return [replace(near, message_bytes=size) for size in (100, 1_000, 10_000)]
-
-    monkeypatch.setattr(planted, "measure", measure)
-    arguments = ["--kind", "disk", "--rates", "6MB/s,8MB/s", "--json", str(tmp_path / "disk.json")]
-    assert planted.main(arguments) == 0
-    assert planted.main([*arguments[:3], "6MB/s,10MB/s", *arguments[4:]]) == 0
-    assert planted.main([*arguments, "--repeats", "2"]) == 0
-    rates = [("6MB/s", 1), ("8MB/s", 1), ("10MB/s", 1), ("6MB/s", 2), ("8MB/s", 2)]
-    assert made == [("disk", *each) for each in rates]
-    assert len(json.loads((tmp_path / "disk.json").read_text())) == 15
-    assert sum(3 * len(KINDS[each].values) for each in ("disk", "link")) == 24

@@ -61,9 +61,8 @@ def test_a_disk_is_read_from_options_of_several_forms() -> None:
     text = adapt(load_profile("disk-bound"), overrides={"disk": "write_rate=10MB/s,dirty_bytes=0"})
     assert text.disk == wanted
     assert adapt(text, overrides={"disk": "none"}).disk is None
-    assert adapt(text, overrides={"disk.write_rate": "5MB/s"}).disk == replace(
-        wanted, write_rate="5MB/s"
-    )
+    slower = adapt(text, overrides={"disk.write_rate": "5MB/s"}).disk
+    assert slower == replace(wanted, write_rate="5MB/s")
 
 
 def test_what_waits_in_memory_is_bounded_unless_it_is_left_to_the_kernel() -> None:
@@ -86,7 +85,6 @@ def test_what_waits_in_memory_is_bounded_unless_it_is_left_to_the_kernel() -> No
 def test_a_wrong_disk_is_refused(keys: dict[str, object], snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ConfigError) as error:
         with_disk(**keys)
-    assert "disk" in str(error.value)
     assert str(error.value) == snapshot
 
 
@@ -100,17 +98,12 @@ def test_a_testbed_states_its_disks(snapshot: SnapshotAssertion) -> None:
     assert "disks of 10MB/s" in spec.title
 
 
-@pytest.mark.parametrize(
-    ("root", "file", "missing"),
-    [(True, "/nowhere", "no /nowhere of control groups"), (False, "/", "no root")],
-)
-def test_a_machine_that_does_not_permit_it_is_named(
-    root: bool, file: str, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
-    monkeypatch.setattr(devices, "RATE_FILE", Path(file))
-    with pytest.raises(ConfigError, match=missing):
-        require_devices(None, DISK)
+def test_a_machine_that_does_not_permit_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for user, file, missing in ((0, "/nowhere", "no /nowhere of control"), (1000, "/", "no root")):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        monkeypatch.setattr(devices, "RATE_FILE", Path(file))
+        with pytest.raises(ConfigError, match=missing):
+            require_devices(None, DISK)
 
 
 def test_doctor_and_the_start_of_a_run_look_for_what_a_disk_needs(
@@ -121,10 +114,8 @@ def test_doctor_and_the_start_of_a_run_look_for_what_a_disk_needs(
     (found,) = [each for each in machine_findings(tmp_path, planted) if each.check == CHECK]
     assert "10MB/s a broker" in found.found
     monkeypatch.setattr(devices, "planted_disk_problem", lambda _disk: "here there is no root")
-    (problem,) = [
-        each for each in problems_of(machine_findings(tmp_path, planted)) if each.check == CHECK
-    ]
-    assert "no root" in problem.found
+    problems = problems_of(machine_findings(tmp_path, planted))
+    assert ["no root" in each.found for each in problems if each.check == CHECK] == [True]
     with pytest.raises(ConfigError, match="no root"):
         require_startable(planted)
     assert CHECK not in [each.check for each in machine_findings(tmp_path, load_cluster("testbed"))]

@@ -44,12 +44,9 @@ def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
     cluster = SimpleNamespace(given="my own.yml", starts_brokers=False)
     context = SimpleNamespace(
-        topics=keeper,
-        reporter=reporter,
-        generator=SimpleNamespace(groups=set()),
-        run_id="run1",
+        topics=keeper, reporter=reporter, generator=SimpleNamespace(groups=set()), run_id="run1",
         config=SimpleNamespace(cluster=cluster),
-    )
+    )  # fmt: skip
     return PointTopics(cast(RunContext, context))
 
 
@@ -59,12 +56,16 @@ def test_another_load_keeps_the_topics_and_another_size_has_new_ones(
     first = topics.open(traffic(100, 4))
     assert topics.open(traffic(100, 8)) is first
     topics.open(traffic(1_000, 4))
-    created = [name.replace("100B", "1000B") for name in NAMES]
+    topics.open(traffic(1_000, 4, partitions=20))
+    larger = [name.replace("100B", "1000B") for name in NAMES]
     assert admin.requests == [
-        *(f"create {name}" for name in NAMES),
-        *(f"delete {name}" for name in NAMES),
-        *(f"create {name}" for name in created),
-    ]
+        f"{verb} {name}"
+        for verb, names in (
+            ("create", NAMES), ("delete", NAMES), ("create", larger), ("delete", larger),
+            ("create", [name.replace("10p", "20p") for name in larger]),
+        )
+        for name in names
+    ]  # fmt: skip
 
 
 def test_topics_whose_replicas_others_moved_are_made_anew(
@@ -75,25 +76,10 @@ def test_topics_whose_replicas_others_moved_are_made_anew(
     admin.topics[NAMES[0]][0] = replace(old, leader=3, replicas=(3, 2), isr=(3, 2))
     again = topics.open(traffic(100, 4))
     assert again.replicas == first.replicas
-    assert admin.requests == [
-        *(f"create {name}" for name in NAMES),
-        *(f"delete {name}" for name in NAMES),
-        *(f"create {name}" for name in NAMES),
-    ]
+    verbs = ("create", "delete", "create")
+    assert admin.requests == [f"{verb} {name}" for verb in verbs for name in NAMES]
     (notice,) = [each for each in reporter.events if isinstance(each, Notice)]
     assert notice.text.startswith("others moved replicas of topic redline-run1-100B-10p-0")
-
-
-def test_another_number_of_partitions_has_new_topics(
-    topics: PointTopics, admin: ScriptedAdmin
-) -> None:
-    topics.open(traffic(100, 4))
-    topics.open(traffic(100, 4, partitions=20))
-    assert admin.requests == [
-        *(f"create {name}" for name in NAMES),
-        *(f"delete {name}" for name in NAMES),
-        *(f"create {name.replace('10p', '20p')}" for name in NAMES),
-    ]
 
 
 def test_topics_of_a_failed_creation_are_deleted(topics: PointTopics, admin: ScriptedAdmin) -> None:
@@ -112,15 +98,6 @@ def test_topics_that_cannot_be_deleted_do_not_hide_the_first_error(
     admin.topics_of_others = {NAMES[1]}
     admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
     with pytest.raises(AdminError, match="TopicAlreadyExists"), topics:
-        topics.open(traffic(100, 4))
-    assert warnings(reporter) == [REMAIN]
-
-
-def test_topics_that_cannot_be_deleted_are_a_warning_with_the_command_that_deletes_them(
-    topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
-) -> None:
-    admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
-    with topics:
         topics.open(traffic(100, 4))
     assert warnings(reporter) == [REMAIN]
 

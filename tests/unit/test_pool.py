@@ -14,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from jobs.engine.batches.pool import CODECS, ESTIMATION_FACTOR, BatchPool, CodecError, record_counts
 from jobs.engine.batches.sections import Section
 from metrics.traffic.clients import ProducerPattern
-from metrics.traffic.payload import BATCH_HEADER_BYTES, Payload, record_bytes, varint_bytes
+from metrics.traffic.payload import BATCH_HEADER_BYTES, Payload, record_bytes
 from tests.support.patterns import producer_pattern
 
 COMPRESSED = [name for name in CODECS if name != "none"]
@@ -26,9 +26,10 @@ def _pattern(message_bytes: int = 100, **options: Any) -> ProducerPattern:
 
 
 def _read(pool: BatchPool, section: Section, records: int) -> tuple[DefaultRecordBatch, list[Any]]:
-    header, body = pool.take(section, records, 1_700_000_000_000)
+    header, body = pool.take(section, records, 1_700_000_000_000, (77, 5, 1_000))
     batch = DefaultRecordBatch(bytes(header) + bytes(body))
     assert batch.validate_crc()
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 5, 1_000)
     assert batch.records_count == records
     assert batch.size_in_bytes == section.size_of(records) == len(header) + len(body)
     return batch, list(batch)
@@ -52,20 +53,20 @@ def test_every_length_is_a_valid_batch(message_bytes: int, compression: str) -> 
     assert section.fitting(full) == section.fitting(10 * full) == full
 
 
-def test_an_idempotent_producers_stamp_is_in_the_header() -> None:
-    pool = BatchPool(_pattern())
-    header, body = pool.take(pool.sections[0], 3, 0, (77, 5, 1_000))
-    batch = DefaultRecordBatch(bytes(header) + bytes(body))
-    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 5, 1_000)
-    assert batch.validate_crc()
-
-
 def test_a_full_batch_stays_within_batch_size() -> None:
     for message_bytes in (1, 100, 1_000, 8_000):
         section = BatchPool(_pattern(message_bytes)).sections[0]
         size = section.size_of(section.full_records)
         assert size <= 16_384
         assert size + record_bytes(section.full_records, message_bytes, 1000.0) > 16_384
+    assert BatchPool(_pattern(payload=Payload("repeated"))).compression_ratio == 1.0
+    for compression in CODECS:
+        alone = BatchPool(_pattern(100_000, compression=compression)).sections[0]
+        assert (alone.full_records, alone.size_of(1) > 100_000) == (1, True)
+    # Kafka's producer, too, counts a message uncompressed for the room of a batch.
+    options: dict[str, Any] = {"payload": Payload("repeated"), "compression": "zstd"}
+    full = [BatchPool(_pattern(n, **options)).sections[0].full_records for n in (16_384, 8_000)]
+    assert full[0] == 1 and full[1] > 20
 
 
 @pytest.mark.parametrize("payload", [Payload(), Payload("repeated"), Payload("mixed", 0.5)])
@@ -79,22 +80,6 @@ def test_a_compressed_batch_is_full_by_its_expected_size(
         assert size <= 16_384
         if payload.kind != "repeated":  # whose batches grow while their ratio does
             assert size == pytest.approx(16_384 / ESTIMATION_FACTOR, rel=0.05)
-
-
-def test_a_message_counts_uncompressed_for_the_room_of_a_batch() -> None:
-    """Kafka's producer counts in the same way."""
-    for message_bytes, records in ((100_000, 1), (16_384, 1), (8_000, 20)):
-        payload = Payload("repeated")
-        pool = BatchPool(_pattern(message_bytes, payload=payload, compression="zstd"))
-        full = pool.sections[0].full_records
-        assert full == 1 if records == 1 else full > records
-
-
-def test_a_message_larger_than_the_batch_travels_alone() -> None:
-    for compression in CODECS:
-        section = BatchPool(_pattern(100_000, compression=compression)).sections[0]
-        assert section.full_records == 1
-        assert section.size_of(1) > 100_000
 
 
 @pytest.mark.parametrize("compression", CODECS)
@@ -120,14 +105,12 @@ def test_the_pool_is_random_repeatable_and_bounded(compression: str) -> None:
 def test_producers_start_at_different_sections_and_use_all() -> None:
     pool = BatchPool(_pattern(1_000, pool_bytes=400_000))
     assert len(pool) == len(set(map(id, pool.sections))) > 20
-    starts = {id(pool.section_of(producer)) for producer in range(len(pool))}
-    assert len(starts) == len(pool)
-    section, seen = pool.section_of(7), set()
+    assert len({id(pool.section_of(producer)) for producer in range(len(pool))}) == len(pool)
+    following = [pool.section_of(7)]
     for _ in range(len(pool)):
-        seen.add(id(section))
-        section = section.following
-    assert section is pool.section_of(7)
-    assert len(seen) == len(pool)
+        following.append(following[-1].following)
+    assert following[-1] is following[0]
+    assert len(set(map(id, following))) == len(pool)
 
 
 def test_short_batches_do_not_all_begin_with_the_same_records() -> None:
@@ -150,34 +133,7 @@ def test_counts_lead_from_one_record_to_a_full_batch(
     assert max(steps, default=1) <= 2 ** (1 / per_octave) * 1.1 + 1e-9
 
 
-@pytest.mark.parametrize("compression", COMPRESSED)
-def test_the_natural_count_has_a_body_of_its_own(compression: str) -> None:
-    pattern = _pattern(100, rate_records_per_s=20_000.0, compression=compression)
-    assert pattern.lingered_records == 101
-    for section in BatchPool(pattern).sections:
-        assert [section.fitting(n) for n in (100, 101, 102)] == [100, 101, 102]
-
-
 # --- contents of messages ---------------------------------------------------
-
-
-def _ratio(linger_ms: float = 1_000.0, **options: Any) -> float:
-    fields = {"pool_bytes": 200_000, "batch_size": 65_536, "linger_ms": linger_ms}
-    pattern = _pattern(500, **fields, **options)
-    return BatchPool(pattern).compression_ratio
-
-
-@pytest.mark.parametrize("compression", COMPRESSED)
-def test_the_dial_leads_from_random_to_repeated(compression: str) -> None:
-    ratios = [
-        _ratio(compression=compression, payload=Payload("mixed", compressibility=share))
-        for share in (0.0, 0.5, 0.9, 1.0)
-    ]
-    assert ratios == sorted(ratios)
-    assert ratios[0] == pytest.approx(_ratio(compression=compression), rel=0.01)
-    assert ratios[0] == pytest.approx(1.0, abs=0.05)
-    assert ratios[1] == pytest.approx(2.0, rel=0.15)
-    assert ratios[3] > 10
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
@@ -186,13 +142,11 @@ def test_the_dial_leads_from_random_to_repeated(compression: str) -> None:
 def test_a_wanted_ratio_is_reached_in_batches_as_they_are_sent(
     compression: str, wanted: float, linger_ms: float
 ) -> None:
-    payload = Payload("mixed", wanted_ratio=wanted)
-    ratio = _ratio(linger_ms, compression=compression, payload=payload)
-    assert ratio == pytest.approx(wanted, rel=0.05)
-
-
-def test_without_compression_the_ratio_is_one() -> None:
-    assert _ratio(payload=Payload("repeated")) == 1.0
+    pattern = _pattern(
+        500, payload=Payload("mixed", wanted_ratio=wanted), compression=compression,
+        linger_ms=linger_ms, pool_bytes=200_000, batch_size=65_536,
+    )  # fmt: skip
+    assert BatchPool(pattern).compression_ratio == pytest.approx(wanted, rel=0.05)
 
 
 def _stream(**options: Any) -> list[Any]:
@@ -260,10 +214,9 @@ def test_a_record_that_does_not_fit_goes_to_the_next_batch() -> None:
     assert pool.mean_payload_bytes == pytest.approx(2_000, rel=0.03), "large ones are not dropped"
 
 
-@pytest.mark.parametrize("name", ["zip", "LZ4"])
-def test_an_unknown_codec_is_refused_by_name(name: str) -> None:
-    with pytest.raises(CodecError, match=rf"{name}; expected one of none, gzip, snappy, lz4, zstd"):
-        BatchPool(_pattern(compression=name))
+def test_an_unknown_codec_is_refused_by_name() -> None:
+    with pytest.raises(CodecError, match=r"LZ4; expected one of none, gzip, snappy, lz4, zstd"):
+        BatchPool(_pattern(compression="LZ4"))
 
 
 def test_a_missing_codec_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,18 +225,8 @@ def test_a_missing_codec_library_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         BatchPool(_pattern(compression="zstd"))
 
 
-@pytest.mark.parametrize(
-    ("rate", "linger_ms", "expected"),
-    [(1_000.0, 5.0, 6), (100.0, 5.0, 1), (1_000_000.0, 5.0, 148), (10.0, 1_000.0, 11)],
-)
-def test_records_per_batch_follow_from_rate_linger_and_size(
-    rate: float, linger_ms: float, expected: int
-) -> None:
-    pattern = _pattern(100, rate_records_per_s=rate, linger_ms=linger_ms)
-    assert pattern.records_per_batch == expected
-    assert pattern.batch_interval_s == pytest.approx(expected / rate)
-
-
-@pytest.mark.parametrize(("value", "size"), [(0, 1), (63, 1), (64, 2), (8191, 2), (8192, 3)])
-def test_varint_size(value: int, size: int) -> None:
-    assert varint_bytes(value) == size
+def test_records_per_batch_follow_from_rate_linger_and_size() -> None:
+    for rate, linger_ms, expected in ((1e3, 5.0, 6), (100.0, 5.0, 1), (1e6, 5.0, 148)):
+        pattern = _pattern(100, rate_records_per_s=rate, linger_ms=linger_ms)
+        assert pattern.records_per_batch == expected
+        assert pattern.batch_interval_s == pytest.approx(expected / rate)

@@ -80,13 +80,10 @@ def server_of(*targets: Scraped) -> Iterator[PrometheusStandIn]:
 
 
 def source_of(
-    server: PrometheusStandIn,
-    label: BrokerLabel = POD,
-    selector: str = 'job="kafka"',
-    rules: RuleSet | None = None,
-    access: HttpAccess | None = None,
+    server: PrometheusStandIn, label: BrokerLabel = POD, selector: str = 'job="kafka"',
+    rules: RuleSet | None = None, access: HttpAccess | None = None,
     hosts: Mapping[int, str] = HOSTS,
-) -> PrometheusServerSource:
+) -> PrometheusServerSource:  # fmt: skip
     clock = server.time
     api = ServerApi(server.url, access or HttpAccess(KEY), PATIENCE_S, clock)
     spec = FeedSpec(selector, label, hosts)
@@ -170,15 +167,6 @@ def test_a_poll_after_a_pause_has_one_scrape_that_is_not_older_than_the_poll() -
     assert all(called_s <= each.at_s <= called_s + 2.0 for each in samples)
 
 
-def test_the_scrape_interval_is_that_of_the_samples() -> None:
-    slow = broker_target(2, interval_s=15.0)
-    with server_of(broker_target(1), slow) as server, opened(server) as source:
-        assert {i: node.interval_s for i, node in source.nodes.items()} == {1: 2.0, 2: 15.0}
-        assert sample_interval_of(source, 1.0) == 15.0
-        assert sample_interval_of(source, 30.0) == 30.0
-        assert poll_interval_of(source, 1.0) == 0.25
-
-
 def test_a_target_without_new_scrapes_is_stale_and_its_last_numbers_are_not_new() -> None:
     stopped = broker_target(2)
     with server_of(broker_target(1), stopped) as server, opened(server) as source:
@@ -187,8 +175,7 @@ def test_a_target_without_new_scrapes_is_stale_and_its_last_numbers_are_not_new(
         (good, *_, stale) = source.sample_all()
         assert (good.broker_id, good.error) == (1, None)
         assert (stale.broker_id, stale.values) == (2, {})
-        assert stale.error is not None
-        assert "expected one every 2 s" in stale.error
+        assert stale.error is not None and "expected one every 2 s" in stale.error
         (age,) = map(float, re.findall(r"is (\d+) s old", stale.error))
         assert age >= STALE_INTERVALS * 2.0
 
@@ -317,20 +304,15 @@ def test_a_wrong_selection_is_refused_with_its_names(
         assert refused(server, **more) == snapshot
 
 
-def test_a_second_target_that_appears_later_is_no_sample() -> None:
-    with server_of() as server, opened(server) as source:
-        source.sample_all()
+def test_a_replaced_pod_counts_by_its_new_target_and_a_second_target_is_no_sample() -> None:
+    older = broker_target(1, instance="10.7.7.7:9404", until_s=START_S - 60.0)
+    with server_of(older, broker_target(1), broker_target(2)) as server, opened(server) as source:
+        assert [each.error for each in source.sample_all()] == [None, None]
         server.targets.append(broker_target(1, job="kafka", instance="10.9.9.9:9404"))
         found = source.sample_all()
     assert "several targets with pod='c-kafka-1'" in str(found[0].error)
     assert "instance is 10.0.0.1:9404 and 10.9.9.9:9404" in str(found[0].error)
     assert found[-1].error is None
-
-
-def test_a_replaced_pod_counts_by_its_new_target() -> None:
-    older = broker_target(1, instance="10.7.7.7:9404", until_s=START_S - 60.0)
-    with server_of(older, broker_target(1), broker_target(2)) as server, opened(server) as source:
-        assert [each.error for each in source.sample_all()] == [None, None]
 
 
 def test_targets_are_told_apart_without_the_servers_own_series() -> None:
@@ -419,6 +401,11 @@ def test_a_value_means_a_broker() -> None:
 
 def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> None:
     targets = [broker_target(i, interval_s=15.0, until_s=START_S + 300.0) for i in HOSTS]
+    slow = broker_target(2, interval_s=15.0)
+    with server_of(broker_target(1), slow) as server, opened(server) as source:
+        assert {i: node.interval_s for i, node in source.nodes.items()} == {1: 2.0, 2: 15.0}
+        assert sample_interval_of(source, 1.0) == 15.0
+        assert poll_interval_of(source, 1.0) == 0.25
     with server_of(*targets) as server, opened(server) as source:
         polls = take_first_polls(source)
         assert len(polls.rounds) == 1
