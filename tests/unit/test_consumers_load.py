@@ -6,60 +6,34 @@ from typing import Any
 
 import pytest
 
-from jobs.config import load, load_workload
+from jobs.config import load_workload
 from jobs.trials.load import require_room
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions
 from tests.support.patterns import plan
 
 
-@pytest.mark.parametrize(
-    ("groups", "members", "slots", "hosts"),
-    [(0, 1, 8, 0), (1, 1, 1, 0), (1, 1, 2, 1), (5, 2, 2, 1), (1, 4, 8, 4), (3, 9, 16, 12)],
-)  # fmt: skip
-def test_slots_are_shared_out_by_bytes(groups: int, members: int, slots: int, hosts: int) -> None:
-    assert ConsumerOptions(groups=groups, members=members).tasks(slots) == hosts
-
-
-def test_members_spread_over_the_tasks() -> None:
-    options = ConsumerOptions(groups=2, members=3)
-    assert options.members_of(0, 2) == [(0, 0), (0, 2), (1, 1)]
-    assert options.members_of(1, 2) == [(0, 1), (1, 0), (1, 2)]
+def test_slots_are_shared_out_by_bytes_and_members_over_the_tasks() -> None:
+    for groups, members, slots, tasks in (
+        (0, 1, 8, 0), (1, 1, 1, 0), (1, 1, 2, 1), (5, 2, 2, 1), (1, 4, 8, 4), (3, 9, 16, 12)
+    ):  # fmt: skip
+        options = ConsumerOptions(groups=groups, members=members)
+        assert options.tasks(slots) == tasks
+        spread = [member for task in range(tasks) for member in options.members_of(task, tasks)]
+        assert len(set(spread)) == len(spread) == (groups * members if tasks else 0)
 
 
 def test_groups_without_room_are_refused() -> None:
-    workload = load_workload("demo", ["workload.consumers.groups=2"])
-    pattern = workload.pattern(1_000, brokers=3)
+    pattern = load_workload("demo", ["workload.consumers.groups=2"]).pattern(1_000, brokers=3)
     require_room(pattern, 2)
     with pytest.raises(ConfigError, match="Spark has 1 slot; expected 2 slots"):
         require_room(pattern, 1)
-    crowded = load_workload(
-        "demo", ["workload.consumers.groups=2", "workload.consumers.members=31"]
-    )
+    crowded = ["workload.consumers.groups=2", "workload.consumers.members=31"]
     with pytest.raises(ConfigError, match="31 and the topics have 30 partitions"):
-        require_room(crowded.pattern(1_000, brokers=3), 2)
-    several = load_workload(
-        "demo",
-        ["workload.consumers.groups=2", "workload.consumers.members=31", "workload.topic.count=2"],
-    )
+        require_room(load_workload("demo", crowded).pattern(1_000, brokers=3), 2)
+    several = load_workload("demo", [*crowded, "workload.topic.count=2"])
     require_room(several.pattern(1_000, brokers=3), 2)
     require_room(load_workload("demo").pattern(1_000, brokers=3), 1)
-
-
-def test_the_workloads_groups_reach_the_tasks() -> None:
-    overrides = ["groups=3", "members=2", "start=backlog", "backlog_records=90", "check_crcs=true"]
-    workload = load_workload("demo", [f"workload.consumers.{each}" for each in overrides])
-    options = workload.pattern(1_000).consumers
-    assert (options.groups, options.members, options.members_total) == (3, 2, 6)
-    assert (options.start, options.backlog_records, options.check_crcs) == ("backlog", 90, True)
-
-
-def test_groups_can_be_searched_along() -> None:
-    overrides = ["workload.np=16", "workload.consumers.members=2"]
-    goal = ["goal.search.axis=consumer_groups", "goal.search.load_cap=8"]
-    config = load("testbed", "demo", "default", [*overrides, *goal, "goal.search.load_start_max=4"])
-    pattern = config.pattern(1_000, 5)
-    assert (pattern.producers, pattern.consumers.members_total) == (16, 10)
 
 
 @pytest.mark.parametrize("override", ["start=backlog", "backlog_records=5"])

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.config import load_workload
-from jobs.engine.consuming.group_member import await_settled, is_fair_share
+from jobs.engine.consuming.group_member import await_settled
 from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.control_channel import OrphanedError
-from jobs.engine.task.plan import Partitions, TrialPlan
+from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import BeginMissedError, EndMissedError, Window
-from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.client import TaskReport
 from tests.support import patterns
@@ -74,30 +72,19 @@ def window(driver: FakeDriver | None) -> Window:
     return Window.of(plan().pattern.phases, 100.0, driver)  # type: ignore[arg-type]
 
 
-def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
-    for driver in (None, FakeDriver()):
+def test_the_window_is_the_plans_until_the_driver_begins_or_ends_it() -> None:
+    for driver, now, expected in (
+        (None, 103.0, (102.0, 112.0)),
+        (FakeDriver(), 103.0, (102.0, 112.0)),
+        (FakeDriver(end_after_s=4.0), 105.0, (102.0, 106.0)),
+        (FakeDriver(begin_after_s=1.5), 101.0, (101.5, 111.5)),
+        (FakeDriver(begin_after_s=1.5, end_after_s=4.0), 101.0, (101.5, 105.5)),
+        (FakeDriver(begin_after_s=3.0), 101.0, (102.0, 112.0)),  # it is never moved back
+    ):
         seen = window(driver)
-        seen.check_in(103.0)
-        assert (seen.start_s, seen.end_s) == (102.0, 112.0)
-    seen = window(FakeDriver(end_after_s=4.0))
-    seen.check_in(105.0)
-    assert (seen.start_s, seen.end_s) == (102.0, 106.0)
-    seen.check_in(107.0)
-    assert seen.end_s == 106.0, "received in time, once is enough"
-
-
-def test_the_driver_begins_the_window_during_the_warm_up() -> None:
-    seen = window(FakeDriver(begin_after_s=1.5))
-    seen.check_in(101.0)
-    assert (seen.start_s, seen.end_s, seen.load_end_s) == (101.5, 111.5, 111.5)
-    seen.check_in(101.2)
-    assert seen.start_s == 101.5, "once is enough"
-    seen = window(FakeDriver(begin_after_s=1.5, end_after_s=4.0))
-    seen.check_in(101.0)
-    assert (seen.start_s, seen.end_s) == (101.5, 105.5)
-    later = window(FakeDriver(begin_after_s=3.0))
-    later.check_in(101.0)
-    assert later.start_s == 102.0, "it is never moved back"
+        seen.check_in(now)
+        seen.check_in(now + 0.2)  # once is enough
+        assert (seen.start_s, seen.end_s, seen.load_end_s) == (*expected, expected[1])
 
 
 def test_only_producers_report_progress_and_before_the_window_the_written_bytes() -> None:
@@ -137,19 +124,6 @@ def test_a_group_without_brokers_is_a_row_of_each_task(fields: dict[str, Any]) -
     rows = run_stage(plan(**fields))
     assert [type(row) for row in rows] == [TaskReport] * (fields.get("tasks", 2) + 1)
     assert all("127.0.0.1:1" in str(row.error) for row in rows)
-
-
-def test_a_member_has_its_fair_share_only_when_all_have_joined() -> None:
-    assert [owned for owned in range(31) if is_fair_share(owned, Partitions(("t",), 30), 4)] == [
-        7,
-        8,
-    ]
-    assert [owned for owned in range(31) if is_fair_share(owned, Partitions(("t",), 30), 3)] == [10]
-
-
-def test_an_unknown_client_is_refused() -> None:
-    with pytest.raises(ConfigError, match="expected wire, kafka-python, librdkafka or a name"):
-        load_workload("demo", ["workload.consumers.client=sarama"])
 
 
 def test_a_group_waits_for_members_whose_task_still_opens_connections(

@@ -41,6 +41,8 @@ def test_batches_come_with_their_offsets_records_times_and_sizes() -> None:
         (5, (0, 19, 20, 9_000, 9_019, size_of(20))),
     ]
     assert notes.answers == [FetchAnswer(3, 0, 77, 8)]
+    assert read(response({}, error_code=71, session_id=0)).answers == [FetchAnswer(3, 71, 0, 0)]
+    assert read(response({2: b""}, {2: 6})).partitions == [(2, 6, 1_002)]
 
 
 @pytest.mark.parametrize("check_crcs", [True, False])
@@ -61,27 +63,12 @@ def test_a_batch_that_is_cut_off_does_not_count(missing: int) -> None:
     assert len(notes.answers) == 1
 
 
-def test_a_response_without_topics_and_one_with_errors() -> None:
-    assert read(response({}, error_code=71, session_id=0)).answers == [FetchAnswer(3, 71, 0, 0)]
-    assert read(response({2: b""}, {2: 6})).partitions == [(2, 6, 1_002)]
-
-
 def test_a_changed_byte_is_found_when_crcs_are_checked() -> None:
     broken = bytearray(TWO)
     broken[-50] ^= 1
     with pytest.raises(FetchFormatError, match="offset 0 has CRC"):
         read(bytes(broken))
     assert len(read(bytes(broken), check_crcs=False).batches) == 3
-
-
-def test_bytes_of_another_protocol_are_refused() -> None:
-    broken = bytearray(TWO)
-    at = broken.index(encoded_batch(10, 3)[:12]) + 16
-    broken[at] = 1  # the magic of an old message set
-    with pytest.raises(FetchFormatError, match="format 1"):
-        read(bytes(broken))
-    with pytest.raises(FetchFormatError, match="too many"):
-        read((len(TWO) - 4 + 6).to_bytes(4, "big") + TWO[4:] + b"x" * 6)
 
 
 def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
@@ -111,16 +98,12 @@ def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
 
 
 def test_a_request_groups_partitions_by_topic() -> None:
-    pattern = ConsumerOptions(groups=1)
-    frame = FetchEncoder(PARTITIONS, "me", pattern).encode(
-        1, (0, 0), [(6, 60), (1, 10), (5, 50)], [7, 0]
-    )
+    encoder = FetchEncoder(PARTITIONS, "me", ConsumerOptions(groups=1))
+    frame = encoder.encode(1, (0, 0), [(6, 60), (1, 10), (5, 50)], [7, 0])
     request = FetchRequest.decode(frame[4:], version=FETCH.version, header=True)
-    wanted = {
-        topic.topic: [(each.partition, each.fetch_offset) for each in topic.partitions]
-        for topic in request.topics
-    }
-    assert wanted == {"u": [(2, 60), (1, 50)], "t": [(1, 10)]}
+    named = {each.topic: [(p.partition, p.fetch_offset) for p in each.partitions]
+             for each in request.topics}  # fmt: skip
+    assert named == {"u": [(2, 60), (1, 50)], "t": [(1, 10)]}
     forgotten = {each.topic: each.partitions for each in request.forgotten_topics_data}
     assert forgotten == {"u": [3], "t": [0]}
 
@@ -141,14 +124,8 @@ def test_a_session_names_only_changed_partitions() -> None:
     assert session.next_request({2: 25, 3: 0}) == ((99, 2), [(3, 0)], [1])
     session.renew()
     assert session.next_request({2: 25}) == ((99, 0), [(2, 25)], [])
-
-
-@pytest.mark.parametrize("answer", [(70, 99), (0, 0)])
-def test_without_a_session_everything_is_named_again(answer: tuple[int, int]) -> None:
-    session = FetchSession()
-    session.next_request({1: 10})
-    session.update(*answer)
-    assert session.next_request({1: 10}) == ((0, 0), [(1, 10)], [])
+    session.update(70, 99)  # without a session, all are named again
+    assert session.next_request({2: 25}) == ((0, 0), [(2, 25)], [])
 
 
 def test_without_a_session_every_partition_takes_its_turn() -> None:
@@ -168,16 +145,14 @@ def test_the_end_of_a_transaction_is_distinguished_from_records() -> None:
     assert notes.controls == [(2, 1)]
 
 
-@pytest.mark.parametrize("check_crcs", [True, False])
-@pytest.mark.parametrize(
-    ("place", "value", "named"), [(16, 1, "format 1"), (11, 3, "with 3 bytes")]
-)
-def test_a_batch_that_is_none_is_an_error_behind_whole_ones(
-    check_crcs: bool, place: int, value: int, named: str
-) -> None:
-    wrong = bytearray(encoded_batch(5, 1))
-    wrong[8:12] = bytes(4) if place == 11 else wrong[8:12]
-    wrong[place] = value
-    data = response({1: encoded_batch(0, 5) + bytes(wrong)})
-    with pytest.raises(FetchFormatError, match=named):
-        read(data, check_crcs=check_crcs)
+def test_a_batch_that_is_none_is_an_error_behind_whole_ones() -> None:
+    for place, value, named in ((16, 1, "format 1"), (11, 3, "with 3 bytes")):
+        wrong = bytearray(encoded_batch(5, 1))
+        wrong[8:12] = bytes(4) if place == 11 else wrong[8:12]
+        wrong[place] = value
+        data = response({1: encoded_batch(0, 5) + bytes(wrong)})
+        for check_crcs in (True, False):
+            with pytest.raises(FetchFormatError, match=named):
+                read(data, check_crcs=check_crcs)
+    with pytest.raises(FetchFormatError, match="too many"):
+        read((len(TWO) - 4 + 6).to_bytes(4, "big") + TWO[4:] + b"x" * 6)

@@ -72,6 +72,11 @@ def way(driven: DrivenDelivery, broker: int, producer: int = 0) -> Connection:
     return driven.delivery.producers[producer].connections[broker]
 
 
+def missing(driven: DrivenDelivery) -> list[int]:
+    """Records that are missing at each broker."""
+    return [driven.counts.by_broker[broker].missing_records for broker in BROKERS]
+
+
 def until(now: float) -> Step:
     """Time passes, whatever the delivery does."""
     return lambda driven: driven.until(now)
@@ -293,7 +298,8 @@ CASES: dict[str, Case] = {
     ]),
     "a failed batch that may be in the log is no duplicate": (ALONE | {"retries": 0}, [
         until(0.0), lose(0.1),
-        counts(errors={"ConnectionClosed": 1}, duplicates_by_partition={}),
+        counts(errors={"ConnectionClosed": 1}, duplicates_by_partition={}), close(0.2),
+        holds(missing, [1, 0]),
     ]),
     "a failed batch is a duplicate with its second copy": (ALONE | {"retries": 1}, [
         until(0.0), lose(0.1), reopen(0.2), until(0.9), lose(1.1),
@@ -604,44 +610,22 @@ def test_times_count_from_the_due_time_and_lateness_is_the_generators() -> None:
     assert held_up.account.lateness.histogram.count == 1, "only the first, which nothing held up"
 
 
-def test_other_partitions_and_other_producers_continue() -> None:
-    driven = DrivenDelivery(producers=2, **SHARED)
-    driven.until(0.0)
-    (refused,) = driven.one.in_flight[0][1]
-    driven.answer(driven.one, 0.0, TOO_FEW_REPLICAS)
-    for connection in (driven.one, way(driven, 1, producer=1)):
-        connection.max_in_flight = 100
-    requests = [each for each in driven.until(9.0) if isinstance(each, Produce)]
-    own = [each.batches[0] for each in requests if each.connection is driven.one]
-    assert {batch.partition for batch in own if batch is not refused} == {1 - refused.partition}
-    others = [each.batches[0] for each in requests if each.connection is not driven.one]
-    assert {batch.partition for batch in others} == {0, 1}, "no batch of the other producer failed"
-
-
 def test_a_permanent_refusal_of_the_coordinator_ends_the_load_with_a_sentence() -> None:
     with pytest.raises(TransactionError, match="refused to add partitions to a transaction, with "):
         play(COMMITS, until(0.0), coordinate(0.1, code=FENCED))
 
 
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
+def test_impossible_transactions_are_refused() -> None:
+    for options, part in (
         ({"acks": "1"}, "enable_idempotence false, with acks 1; expected enable_idempotence true"),
         ({"acks": "all"}, "expected enable_idempotence true and acks all"),
         (IDEMPOTENT | {"delivery_timeout_ms": 899_950}, "expected at most 900000 together"),
-    ],
-)
-def test_impossible_transactions_are_refused(options: dict[str, Any], part: str) -> None:
-    wrong = ProducerOptions(rate_bytes_per_s=1_000.0, transaction_duration_ms=100.0, **options)
-    with pytest.raises(ValueError, match="transaction_duration_ms is 100") as caught:
-        wrong.require_consistent()
-    assert part in str(caught.value)
-
-
-def test_brokers_wait_with_an_abort_for_as_long_as_a_batch_may_take() -> None:
-    assert ProducerOptions(transaction_duration_ms=100.0).transaction_timeout_ms == 120_100
-    quick = ProducerOptions(transaction_duration_ms=100.0, delivery_timeout_ms=40_000)
-    assert quick.transaction_timeout_ms == 60_000
+    ):
+        wrong = ProducerOptions(rate_bytes_per_s=1_000.0, transaction_duration_ms=100.0, **options)
+        with pytest.raises(ValueError, match=f"transaction_duration_ms is 100.*{part}"):
+            wrong.require_consistent()
+    longest = ProducerOptions(transaction_duration_ms=100.0).transaction_timeout_ms
+    assert longest == 120_100, "brokers wait with an abort for as long as a batch may take"
 
 
 # --- brokers out of reach -----------------------------------------------------
@@ -661,27 +645,16 @@ def only_one_answers(end_s: float) -> Step:
     return step
 
 
-def missing(driven: DrivenDelivery) -> list[int]:
-    """Records that are missing at each broker."""
-    return [driven.counts.by_broker[broker].missing_records for broker in BROKERS]
-
-
-def test_records_for_a_silent_broker_are_missing() -> None:
-    driven = play(BOTH, only_one_answers(40.0), close(40.0))
-    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
-    first_s = driven.two.in_flight[0][0]
-    assert (one.missing_records, one.waiting_connections, one.silent_s) == (0, 0, 0.0)
-    assert (two.requests, two.waiting_connections) == (2, 1)
-    assert two.silent_s == pytest.approx(40.0 - first_s, abs=1.0)
-    assert one.requests == driven.counts.acked_records == 40 - two.missing_records
-    assert driven.counts.produce_requests == one.requests + two.requests
-
-
-def test_unsent_records_are_missing_at_the_broker_that_fills_the_memory() -> None:
-    driven = play(BOTH | {"buffer_memory": 2 * BATCH_BYTES}, only_one_answers(40.0), close(40.0))
-    assert driven.producer.blocked
-    assert driven.producer.partition == 0, "the next record is for the other broker"
-    assert missing(driven) == [0, 40 - driven.counts.acked_records]
+def test_records_are_missing_at_the_broker_that_does_not_answer() -> None:
+    """Broker 2 never answers, its memory is full, or its connection is lost without a request."""
+    full = {"buffer_memory": 2 * BATCH_BYTES}
+    for options, steps in ((BOTH, []), (BOTH | full, []), (BOTH, [lose(0.0, broker=2)])):
+        driven = play(options, *steps, only_one_answers(40.0), close(40.0))
+        one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
+        assert missing(driven) == [0, 40 - driven.counts.acked_records]
+        assert two.missing_records > 5 and two.waiting_connections == 1
+        assert two.silent_s > 20.0 > one.silent_s
+        assert driven.counts.produce_requests == one.requests + two.requests
 
 
 def test_unsent_records_are_missing_at_the_broker_that_fills_more_of_the_memory() -> None:
@@ -708,31 +681,14 @@ def test_records_of_an_open_batch_are_missing_at_the_broker_of_its_partition() -
     assert (one.missing_records, one.waiting_connections) == (collected, 0)
 
 
-def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
-    # The connection has no request in flight, so that no error shows its loss.
-    driven = play(BOTH, lose(0.0, broker=2), only_one_answers(40.0), close(40.0))
-    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
-    assert missing(driven) == [0, 40 - driven.counts.acked_records]
-    assert two.missing_records > 5 and two.waiting_connections == 1
-    assert two.silent_s > 20.0 > one.silent_s
-
-
-def test_records_that_are_given_up_are_missing() -> None:
-    failures = (answer(1.5, TIMED_OUT), answer(1.5, TIMED_OUT))
-    driven = play({"end_s": 2.0, "retries": 0}, until(1.0), *failures, close(2.0))
-    assert missing(driven) == [2, 0]
-
-
-@pytest.mark.parametrize(("rate", "unanswered", "longest_s"), [(1.0, 3, 4.0), (0.05, 0, 0.0)])
-def test_a_broker_that_is_slow_or_has_no_requests_is_not_silent(
-    rate: float, unanswered: int, longest_s: float
-) -> None:
-    driven = DrivenDelivery(rate=rate)
-    for second in range(100):
-        driven.until(float(second))
-        if len(driven.one.in_flight) > unanswered:
-            driven.answer(driven.one, second + 0.1)
-        driven.delivery.update_silence(second + 0.2)
-    driven.delivery.close(100.0)
-    assert driven.counts.by_broker[1].silent_s <= longest_s
-    assert driven.counts.by_broker[2].silent_s == 0.0
+def test_a_broker_that_is_slow_or_has_no_requests_is_not_silent() -> None:
+    for rate, unanswered, longest_s in ((1.0, 3, 4.0), (0.05, 0, 0.0)):
+        driven = DrivenDelivery(rate=rate)
+        for second in range(100):
+            driven.until(float(second))
+            if len(driven.one.in_flight) > unanswered:
+                driven.answer(driven.one, second + 0.1)
+            driven.delivery.update_silence(second + 0.2)
+        driven.delivery.close(100.0)
+        assert driven.counts.by_broker[1].silent_s <= longest_s
+        assert driven.counts.by_broker[2].silent_s == 0.0

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -55,32 +56,21 @@ def require_options(command: click.Command, words: list[str]) -> None:
 
 
 def test_each_page_has_a_command_and_states_whether_it_was_tested() -> None:
-    assert set(TEXTS) == {
-        "README.md",
-        "databricks.md",
-        "kubernetes.md",
-        "standalone.md",
-        "storage.md",
-        "yarn.md",
-    }
-    for name, text in TEXTS.items():
-        if name != "README.md":
-            assert re.search(r"\*\*(Not tested|Tested)\.\*\* ", text), name
-            assert f"]({name})" in TEXTS["README.md"]
+    platforms = ("databricks", "kubernetes", "standalone", "storage", "yarn")
+    assert set(TEXTS) == {"README.md", *(f"{name}.md" for name in platforms)}
+    for name in set(TEXTS) - {"README.md"}:
+        assert re.search(r"\*\*(Not tested|Tested)\.\*\* ", TEXTS[name]), name
+        assert f"]({name})" in TEXTS["README.md"]
     assert {name for name, _, _ in submitted()} == set(TEXTS) - {"databricks.md"}
 
 
-def test_every_job_and_option_that_is_submitted_exists() -> None:
+def test_every_job_command_and_option_exists() -> None:
     for _, command, words in submitted():
         require_options(command, words)
         assert "--yes" in words
-
-
-def test_redline_commands_exist() -> None:
     for _, words in command_lines():
         if words[0] == "redline":
-            command: click.Command = redline
-            rest = words[1:]
+            command, rest = redline, words[1:]
             while isinstance(command, click.Group):
                 command, rest = job(rest[0], command), rest[1:]
             require_options(command, rest)
@@ -95,37 +85,21 @@ def test_the_databricks_job_is_json_and_calls_a_command_that_exists() -> None:
     assert f"{task['entry_point']} = jobs.cli:main" in (ROOT / "setup.py").read_text()
 
 
-def _spark_extra() -> dict[str, str]:
-    """Package → requirement of the extra `spark`, from setup.py."""
+def _in_setup(name: str) -> Any:
+    """A constant of setup.py."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXTRAS":
-            texts: list[str] = ast.literal_eval(node.value)["spark"]
-            return {re.split(r"[<>=]", text)[0]: text for text in texts}
-    raise AssertionError("setup.py has no extra spark")
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"setup.py has no {name}")
 
 
-def _requirements() -> dict[str, str]:
-    """Package → least version, of the wheel's own requirements."""
-    for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REQUIRES":
-            texts: list[str] = ast.literal_eval(node.value)
-            parts = [text.partition(",")[0].partition(">=") for text in texts]
-            return {name: least for name, _, least in parts}
-    raise AssertionError("setup.py has no requirements")
-
-
-def test_wheels_are_those_of_this_version() -> None:
-    for text in TEXTS.values():
-        named = set(re.findall(r"kafka_redline-([\d.]+)-py3", text))
-        assert {__version__} >= named
-
-
-def test_artifacts_are_those_of_the_pairs_and_images_have_the_pinned_spark() -> None:
+def test_artifacts_wheels_and_images_have_the_versions_of_the_project() -> None:
     artifacts = {str(pair.artifact(scala)) for pair in PAIRS for scala in pair.scala}
-    spark = _spark_extra()["pyspark"].partition("==")[2]
+    (spark,) = (each[9:] for each in _in_setup("EXTRAS")["spark"] if each.startswith("pyspark=="))
     for name, text in TEXTS.items():
         assert artifacts >= set(re.findall(r"io\.delta:[\w.-]+:[\d.]+\d", text)), name
         assert {spark} >= set(re.findall(r"apache/spark:([\d.]+)", text)), name
+        assert {__version__} >= set(re.findall(r"kafka_redline-([\d.]+)-py3", text)), name
     rows = re.findall(r"^\| (\d\.\d) \| .*$", TEXTS["README.md"], re.M)
     assert rows == [pair.spark for pair in PAIRS]
     for pair in PAIRS:
@@ -137,7 +111,8 @@ def test_artifacts_are_those_of_the_pairs_and_images_have_the_pinned_spark() -> 
 
 def test_the_least_versions_of_packages_are_those_of_the_wheel() -> None:
     """Each platform's version is one that the tests' environment of this platform has, too."""
-    requirements = _requirements()
+    parts = [each.partition(",")[0].partition(">=") for each in _in_setup("REQUIRES")]
+    requirements = {name: least for name, _, least in parts}
     section = TEXTS["README.md"].partition("### Packages")[2]
     rows = [
         [cell.strip() for cell in row.strip("|").split("|")]

@@ -61,21 +61,17 @@ def test_a_load_is_proven_once_disks_wrote_all_but_a_twentieth_of_it(
     assert bool(proof.why) is not on_disk
 
 
-def test_a_slow_disk_shows_what_memory_took_and_when_it_is_full() -> None:
-    proof = disk_proof([host(10 / 64, 10 / 64)], BROKERS, 90.0)
-    assert proof.on_disk is False
-    assert proof.absorbed_bytes == pytest.approx(90 * 54e6)
-    assert proof.full_s == pytest.approx(4.0e9 / 54e6), "room over growth"
-    assert proof.why == "the disks of host b wrote 16 % of it"
-    assert not proof.is_early
-
-
-def test_memory_that_grows_in_the_first_half_minute_proves_nothing_alone() -> None:
+def test_memory_that_grows_proves_nothing_and_is_full_after_its_room() -> None:
     young = host(0.0, None, duration_s=30.0, taken_bytes=30 * 64e6, written_bytes=0.0)
-    proof = disk_proof([young], BROKERS, 30.0)
-    assert (proof.on_disk, proof.is_early) == (False, True)
-    assert proof.why == "write-back shows in 60 s and longer"
-    assert proof.full_s == pytest.approx(4.0e9 / 64e6)
+    for window, growth, why in (
+        (host(10 / 64, 10 / 64), 54e6, "the disks of host b wrote 16 % of it"),
+        (young, 64e6, "write-back shows in 60 s and longer"),
+    ):
+        proof = disk_proof([window], BROKERS, window.duration_s)
+        assert (proof.on_disk, proof.is_early, proof.why) == (False, window is young, why)
+        assert proof.full_s == pytest.approx(4.0e9 / growth), "room over growth"
+    assert full_after_s(host(1.0, 1.0)) is None
+    assert full_after_s(host(0.5, 0.5, dirty_limit_bytes=None)) is None
 
 
 def test_the_slowest_host_decides_and_the_first_full_memory_counts() -> None:
@@ -130,11 +126,6 @@ def test_the_age_of_deletion_follows_from_retention_and_the_rate_of_a_partition(
     assert deleted_after_s(replace(load, topic=replace(load.topic, config=endless))) == float("inf")
 
 
-def test_memory_that_takes_nothing_is_never_full() -> None:
-    assert full_after_s(host(1.0, 1.0)) is None
-    assert full_after_s(host(0.5, 0.5, dirty_limit_bytes=None)) is None
-
-
 def test_a_load_fills_memory_where_it_could_take_a_tenth_of_the_room() -> None:
     windows = [host(1.0, 1.0)]  # 64 MB/s beside a room of 4 GB
     enough_s = STEADY_SHARE_MAX * 4.0e9 / 64e6
@@ -164,12 +155,6 @@ def bound(sustained_load: int = 20) -> Boundary:
     return replace(
         BOUNDARY, np_sustained=sustained_load, load_sustained=sustained_load, load_overloaded=21
     )
-
-
-def test_a_trial_proves_its_own_window() -> None:
-    proof = proof_of(sustained(1, 20, 90.0, host(1.0, 1.0)))
-    assert proof.on_disk is True
-    assert proof.duration_s == pytest.approx(90.0)
 
 
 def test_a_limit_states_the_longest_trial_that_sustained_it_and_what_memory_took(

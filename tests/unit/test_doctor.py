@@ -106,18 +106,11 @@ def examined(
 REST = [("Java", "ok"), ("cluster", "skipped"), ("Spark", "problem")]
 
 
-def test_a_testbed_is_not_started_and_the_findings_state_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = examined(monkeypatch)
-    assert severities(found) == [("configuration", "ok"), *REST]
-    assert "--start" in found[2].found
-
-
 def test_a_wrong_configuration_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) -> None:
     found = examined(monkeypatch, "workload.topic.replication_faktor=1", "goal.search.resolution=7")
     assert severities(found) == [("configuration", "problem")] * 2 + REST
     assert "replication_factor" in found[0].found
+    assert "--start" in found[3].found, "a testbed is not started"
     found = examined(monkeypatch, "workload.topic.replication_factor=5")
     assert "topic.replication_factor 5" in problems_of(found)[0].found, "files do not fit"
 
@@ -174,15 +167,10 @@ def test_a_testbed_requires_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for overrides, lacking in (([], ["ports"]), (wrong, ["jars of Kafka", "ports"])):
         found = machine_findings(tmp_path, load_cluster("testbed", overrides))
         assert [each.check for each in problems_of(found)] == lacking
-
-
-def test_missing_requirements_have_the_sentences_of_preflight(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     monkeypatch.setattr(machine, "java_problem", lambda _: "No java was found. Install a JDK.")
     monkeypatch.setattr(machine, "MIN_DISK_BYTES", 10**18)
     found = problems_of(machine_findings(tmp_path, load_cluster("testbed")))
-    assert [each.check for each in found] == ["Java", "disk"]
+    assert [each.check for each in found] == ["Java", "disk", "ports"]
     assert found[0].sentence == "No java was found. Install a JDK."
 
 

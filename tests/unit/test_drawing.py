@@ -98,7 +98,9 @@ def made_anew(drawn: Drawn) -> tuple[str, int]:
     return drawing.vega(), drawn.scripts
 
 
-def test_a_script_is_made_once_for_all_processes(drawn: Drawn, tmp_path: Path) -> None:
+def test_a_script_is_made_once_for_all_processes_of_a_release(
+    drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept_script.keep_in(tmp_path / "charts")
     kept_script.keep_in(tmp_path / "others")
     first = made_anew(drawn)
@@ -106,23 +108,13 @@ def test_a_script_is_made_once_for_all_processes(drawn: Drawn, tmp_path: Path) -
     assert made_anew(drawn) == first
     (file,) = (tmp_path / "charts").iterdir()
     assert not (tmp_path / "others").exists()
-    file.write_text(file.read_text()[:-1])
-    assert made_anew(drawn) == (first[0], 2)
-    file.write_bytes(b"\xff")
-    assert made_anew(drawn) == (first[0], 3)
-    assert made_anew(drawn) == (first[0], 3)
-
-
-def test_a_script_of_another_release_is_not_used(
-    drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept_script.keep_in(tmp_path)
-    assert made_anew(drawn)[1] == 1
-    monkeypatch.setattr(kept_script, "_release", lambda: "99.0")
-    assert made_anew(drawn)[1] == 2
-    assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr(kept_script, "_release", lambda: None)
-    assert made_anew(drawn)[1] == 3
+    for number, damaged in enumerate((file.read_bytes()[:-1], b"\xff"), 2):
+        file.write_bytes(damaged)
+        assert made_anew(drawn) == made_anew(drawn) == (first[0], number)
+    for number, release in enumerate(("99.0", None), 4):
+        monkeypatch.setattr(kept_script, "_release", lambda release=release: release)
+        assert made_anew(drawn)[1] == number
+    assert len(list((tmp_path / "charts").iterdir())) == 2
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(

@@ -17,7 +17,6 @@ from tests.support.answers import PARTITIONS, Notes, encoded_batch, response
 from tests.support.processes import PATIENCE_S
 from tests.support.tls_pair import tls_over
 
-MESSAGE_BYTES = 100
 LARGE, SMALL = 2_500, 3  # records of a batch
 
 
@@ -92,13 +91,12 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, socket.soc
 
 def read(
     pair: tuple[Transport, socket.socket], sent: list[bytes], buffer_bytes: int = 1_048_576
-) -> tuple[Notes, Reader, Sockets, Reading]:
+) -> tuple[Notes, Reader, Sockets]:
     """The notes of answers that a peer sends in these pieces, one by one."""
     transport, peer = pair
     notes, reader = Notes(), Reader()
-    channel = Reading(notes)
     sockets = Sockets(reader, time.monotonic, buffer_bytes)
-    sockets.add(channel, transport)
+    sockets.add(Reading(notes), transport)
 
     def send() -> None:
         for piece in sent:
@@ -108,7 +106,7 @@ def read(
     sending.start()
     wait_for(sockets, lambda: len(notes.answers) == 7 or bool(reader.errors))
     sending.join()
-    return notes, reader, sockets, channel
+    return notes, reader, sockets
 
 
 def wait_for(sockets: Sockets, seen: Callable[[], bool]) -> None:
@@ -132,7 +130,7 @@ def test_the_same_batches_are_found_with_and_without_dropped_bytes(
     rng = random.Random(cuts)
     places = sorted(rng.randrange(len(MIXED)) for _ in range(cuts))
     pieces = [MIXED[a:b] for a, b in zip([0, *places], [*places, len(MIXED)], strict=True)]
-    notes, reader, _, _ = read(pair, pieces, buffer_bytes)
+    notes, reader, _ = read(pair, pieces, buffer_bytes)
     expected = whole()
     assert notes.batches == expected.batches
     assert notes.answers == expected.answers
@@ -140,18 +138,7 @@ def test_the_same_batches_are_found_with_and_without_dropped_bytes(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
-def test_records_of_large_batches_are_not_copied() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        near = socket.create_connection(server.getsockname(), PATIENCE_S)
-        far, _ = server.accept()
-    near.setblocking(False)
-    with near, far:
-        _, reader, _, _ = read((PlainTransport(near), far), [MIXED], 65_536)
-    assert reader.copied < len(MIXED) / 3
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
-def test_the_selector_waits_for_dropped_bytes_only() -> None:
+def test_dropped_bytes_are_not_copied_and_the_selector_waits_for_them_only() -> None:
     def mark() -> int:
         return near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
 
@@ -161,7 +148,7 @@ def test_the_selector_waits_for_dropped_bytes_only() -> None:
     near.setblocking(False)
     with near, far:
         notes, reader = Notes(), Reader()
-        channel, sockets = Reading(notes), Sockets(reader, time.monotonic, 1_048_576)
+        channel, sockets = Reading(notes), Sockets(reader, time.monotonic, 65_536)
         sockets.add(channel, PlainTransport(near))
         assert mark() == 1
         far.sendall(MIXED[:10_000])
@@ -173,12 +160,13 @@ def test_the_selector_waits_for_dropped_bytes_only() -> None:
         sending.join()
         assert mark() == 1
         assert notes.batches == whole().batches
+    assert reader.copied < len(MIXED) / 3
 
 
 def test_the_end_of_a_connection_is_seen_among_dropped_bytes(
     pair: tuple[Transport, socket.socket],
 ) -> None:
-    notes, reader, sockets, _ = read(pair, [MIXED])
+    notes, reader, sockets = read(pair, [MIXED])
     assert len(notes.answers) == 7
     pair[1].sendall(MIXED[:100_000])
     pair[1].close()

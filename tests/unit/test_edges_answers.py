@@ -158,20 +158,6 @@ def test_any_bytes_of_a_broker_end_in_answers_or_an_error(examples: int) -> None
     check()
 
 
-def test_undamaged_answers_are_read() -> None:
-    """If the readers refused undamaged answers, the other tests would end at the first byte."""
-    reader, notes = FrameReader(), Notes()
-    records, leaders, numbered, *fetched = ANSWERS
-    (frame,) = reader.feed(records)
-    assert decode_produce_response(frame)[0] == {0: 0, 3: 6}
-    (frame,) = reader.feed(leaders)
-    assert leaders_in(frame) == {("t", 0): 1, ("t", 1): 2}
-    (frame,) = reader.feed(numbered)
-    assert init_answer(frame) == (0, 7, 0)
-    FetchStream(notes, PARTITIONS, check_crcs=True).feed(memoryview(b"".join(fetched)), 1.0)
-    assert (len(notes.batches), len(notes.answers)) == (3, 2)
-
-
 # --- answers of exporters ------------------------------------------------------
 
 

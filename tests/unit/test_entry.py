@@ -63,26 +63,27 @@ def _own_cache_and_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         signal.signal(name, handler)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (ConfigError("no such file; expected one"), 2),
-        (NoConclusionError("no valid bracket"), 3),
-        (GuardStopError("disk is full"), 5),
-        (TryLaterError("another run holds the lock"), 75),
-        (RedlineError("something known"), 1),
-        (KeyboardInterrupt(), 130),
-        (click.Abort(), 130),
-    ],
-)
 def test_an_error_is_one_sentence_and_its_code(
-    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _ends(_raiser(error)) == code
-    shown = capsys.readouterr().err
-    assert (str(error) or "interrupted") in shown
-    assert "Traceback" not in shown
-    assert len(shown.strip().splitlines()) == 1
+    monkeypatch.setattr(kept_script, "_folders", [])
+    errors: dict[BaseException, int] = {
+        ConfigError("no such file; expected one"): 2,
+        NoConclusionError("no valid bracket"): 3,
+        GuardStopError("disk is full"): 5,
+        TryLaterError("another run holds the lock"): 75,
+        RedlineError("something known"): 1,
+        KeyboardInterrupt(): 130,
+        click.Abort(): 130,
+    }
+    for error, code in errors.items():
+        assert _ends(_raiser(error)) == code
+        (shown,) = capsys.readouterr().err.strip().splitlines()
+        assert (str(error) or "interrupted") in shown
+    assert _ends(lambda: None) == _ends(lambda: None, "--help") == 0
+    assert _ends(lambda: None, "--size", "big") == _ends(lambda: None, "--sise", "3") == 2
+    assert "--size" in capsys.readouterr().err, "names the nearest option"
+    assert kept_script._folders == [Path(os.environ["REDLINE_CACHE"]) / "charts"]
 
 
 def test_an_unexpected_error_keeps_its_traceback_in_a_file(
@@ -94,26 +95,6 @@ def test_an_unexpected_error_keeps_its_traceback_in_a_file(
     assert "Traceback" not in shown
     assert str(tmp_path) in shown
     assert "in raise_it" in (tmp_path / "last-error.txt").read_text()
-
-
-def test_done_is_0() -> None:
-    assert _ends(lambda: None) == 0
-    assert _ends(lambda: None, "--help") == 0
-
-
-def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _ends(lambda: None, "--sise", "3") == 2
-    assert "--size" in capsys.readouterr().err, "names the nearest option"
-    assert _ends(lambda: None, "--size", "big") == 2
-
-
-def test_sigterm_interrupts() -> None:
-    def wait_for_it() -> object:
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.pause()
-        return None
-
-    assert _ends(wait_for_it) == 143
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -194,14 +175,6 @@ def test_on_databricks_a_job_that_is_done_returns_and_another_one_exits(
     with pytest.raises(SystemExit) as ended:
         run(_command(lambda: 4), [])
     assert ended.value.code == 4
-
-
-def test_scripts_of_charts_are_kept_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_script, "_folders", [])
-    assert _ends(lambda: None) == 0
-    assert kept_script._folders == [tmp_path / "charts"]
 
 
 @pytest.mark.parametrize("name", [signal.SIGHUP, signal.SIGINT])
@@ -315,16 +288,18 @@ def test_a_job_ends_once_a_process_that_started_it_is_killed(script: str, tmp_pa
         assert becomes(lambda: (tmp_path / "code").read_text() == "143", SOON_S)
 
 
-@pytest.mark.parametrize("detach", ["nohup", "setsid", ""])
-def test_a_detached_job_outlives_the_script_that_started_it(detach: str, tmp_path: Path) -> None:
-    script = f"echo $$ >$FOLDER/parent; {detach} {_LAUNCH} & wait"
+ON_A_TERMINAL = f"set -m; echo $$ >$FOLDER/parent; {_LAUNCH} & wait"
+"""The shell sends SIGHUP at a hangup, and does not at the end of a job that it disowns."""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        *(f"echo $$ >$FOLDER/parent; {each} {_LAUNCH} & wait" for each in ("nohup", "setsid", "")),
+        f"INNER='{ON_A_TERMINAL}' script -qec 'bash -c \"$INNER\"' /dev/null",
+    ],
+    ids=["nohup", "setsid", "background", "terminal"],
+)
+def test_a_detached_job_outlives_the_script_that_started_it(script: str, tmp_path: Path) -> None:
     with _launched(tmp_path, script) as (_, starters):
-        assert starters == 0
-
-
-def test_a_job_of_a_terminal_outlives_its_shell(tmp_path: Path) -> None:
-    """The shell sends SIGHUP at a hangup, and does not at the end of a job that it disowns."""
-    script = f"set -m; echo $$ >$FOLDER/parent; {_LAUNCH} & wait"
-    inner = "script -qec 'bash -c \"$INNER\"' /dev/null"
-    with _launched(tmp_path, f"INNER='{script}' {inner}") as (_, starters):
         assert starters == 0

@@ -66,40 +66,28 @@ def figures_in(text: str) -> list[str]:
     return re.findall(r"\d+(?:[.,]\d+)*", re.sub(r"`[^`]*`|\([a-z-]+\.md\)|KIP-\d+", "", text))
 
 
-def test_a_grid_has_each_value_with_each_other(tmp_path: Path) -> None:
-    loaded = load_sweep(write(tmp_path, WHOLE))
-    assert [case.name for case in loaded.cases][:3] == [
-        "acks=1 num.io.threads=1",
-        "acks=1 num.io.threads=2",
-        "acks=1 num.io.threads=4",
-    ]
-    assert len(loaded.cases) == 6
-    last = loaded.cases[-1].config
-    assert last.workload.producer.acks == "all"
+def test_a_grid_has_each_value_with_each_other_or_changes_one_at_a_time(tmp_path: Path) -> None:
+    grid = [("1", 1), ("1", 2), ("1", 4), ("all", 1), ("all", 2), ("all", 4)]
+    single = [("1", 1), ("all", 1), ("1", 2), ("1", 4)]
+    for more, expected in (("", grid), ("combine: one at a time\n", single)):
+        cases = load_sweep(write(tmp_path, WHOLE + more)).cases
+        names = [f"acks={acks} num.io.threads={threads}" for acks, threads in expected]
+        assert [case.name for case in cases] == names
+    last = cases[-1].config
+    assert last.workload.producer.acks == "1"
     assert last.cluster.testbed is not None
     assert last.cluster.testbed.properties["num.io.threads"] == "4"
 
 
-def test_one_at_a_time_changes_one_axis_of_the_base(tmp_path: Path) -> None:
-    loaded = load_sweep(write(tmp_path, WHOLE + "combine: one at a time\n"))
-    assert [case.name for case in loaded.cases] == [
-        "acks=1 num.io.threads=1",
-        "acks=all num.io.threads=1",
-        "acks=1 num.io.threads=2",
-        "acks=1 num.io.threads=4",
-    ]
-
-
 def test_listed_cases_may_have_names(tmp_path: Path) -> None:
-    listed = f"cases:\n  - {{{ACKS}: all}}\n  - {{{ACKS}: '1'}}\n"
-    loaded = load_sweep(write(tmp_path, listed))
-    assert [case.name for case in loaded.cases] == ["acks=all", "acks=1"]
-    listed = f"cases:\n  - {{name: safe, {ACKS}: all}}\n  - {{name: fast, {ACKS}: '1'}}\n"
-    loaded = load_sweep(write(tmp_path, listed))
-    assert [case.name for case in loaded.cases] == ["safe", "fast"]
-    assert [dict(case.shown) for case in loaded.cases] == [{CASE: "safe"}, {CASE: "fast"}]
-    assert [dict(case.settings) for case in loaded.cases] == [{ACKS: "all"}, {ACKS: "1"}]
-    assert [case.config.workload.producer.acks for case in loaded.cases] == ["all", "1"]
+    named = ["a", "b"], "name: a, ", "name: b, "
+    for names, first, second in ((["acks=all", "acks=1"], "", ""), named):
+        listed = f"cases:\n  - {{{first}{ACKS}: all}}\n  - {{{second}{ACKS}: '1'}}\n"
+        cases = load_sweep(write(tmp_path, listed)).cases
+        assert [case.name for case in cases] == names
+        assert [dict(case.settings) for case in cases] == [{ACKS: "all"}, {ACKS: "1"}]
+        assert [case.config.workload.producer.acks for case in cases] == ["all", "1"]
+    assert [dict(case.shown) for case in cases] == [{CASE: "a"}, {CASE: "b"}]
 
 
 def test_options_take_precedence_over_the_file_but_not_over_its_axes(tmp_path: Path) -> None:

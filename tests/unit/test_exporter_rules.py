@@ -9,7 +9,7 @@ import pytest
 from jobs.config.files import names_in
 from jobs.config.metrics_registry import load_rules
 from metrics.common.errors import ConfigError
-from metrics.sources.bean_series import BEANS, Meaning, candidates_of
+from metrics.sources.bean_series import BEANS, candidates_of
 from metrics.sources.beans import PRODUCE_ERRORS
 from metrics.sources.exposition import parse_series, series_of
 from metrics.sources.rules import ACTIVE_CONTROLLER, NODE_ID, READINGS, rule_set
@@ -145,6 +145,8 @@ OTHERS = {
     f"{TOPICS}_bytesinpersec_count": "bytes_in",
     f"{TOPICS}_bytesin_total": "bytes_in",
     f"{TOPICS}_bytesinpersec_oneminuterate": "bytes_in",
+    "kafka_log_logflushstats_logflushrateandtimems_mean": "log_flush_ms_mean",
+    "kafka_log_logflushstats_logflushrateandtimems_count": "log_flush_ms_count",
     f"{TOPICS}_replicationbytesin_total": "replication_bytes_in",
     f'{REQUESTS}_totaltimems{{request="produce"}}': "produce_total_ms_count",
     f'{REQUESTS}_totaltimems_sum{{request="Produce"}}': "produce_total_ms_sum",
@@ -187,29 +189,21 @@ def test_a_series_is_recognized_under_all_of_its_names() -> None:
         assert read(series) == [], series
 
 
-def test_a_label_that_all_series_have_is_no_part_of_a_bean() -> None:
+def test_a_bean_has_no_label_that_all_series_have_and_a_star_for_each_of_several() -> None:
     series = 'kafka_server_brokertopicmetrics_bytesin_total{env="prod"}'
-    assert read(series) == []
     assert read(series, env="prod") == [("bytes_in", "uncertain")]
-    assert read(series, env="test") == []
-
-
-def test_the_selector_has_a_star_for_each_of_several_beans() -> None:
-    (found,) = candidates_of(
-        f"{SOCKETS}_listener_SASL_SSL_networkprocessor_12_io_wait_time_ns_total"
-    )
-    assert found.selector.text == (f"{SOCKETS}_listener_*_networkprocessor_*_io_wait_time_ns_total")
-    (found,) = candidates_of(f'{SOCKETS}_incoming_byte{{networkProcessor="1",listener="A"}}')
-    assert found.selector.text == f'{SOCKETS}_incoming_byte{{listener="*",networkProcessor="*"}}'
+    assert read(series) == read(series, env="test") == []
+    for given, text in (
+        ("listener_SASL_SSL_networkprocessor_12_io_wait_time_ns_total",
+         "listener_*_networkprocessor_*_io_wait_time_ns_total"),
+        ('incoming_byte{networkProcessor="1",listener="A"}',
+         'incoming_byte{listener="*",networkProcessor="*"}'),
+    ):  # fmt: skip
+        (found,) = candidates_of(f"{SOCKETS}_{given}")
+        assert found.selector.text == f"{SOCKETS}_{text}"
 
 
 def test_every_reading_has_a_bean() -> None:
     named = {bean.reading for bean in BEANS}
     bases = {reading.removesuffix("_count").removesuffix("_mean") for reading in READINGS}
     assert bases - named == {PRODUCE_ERRORS}, "only rule sets name it"
-
-
-def test_a_mean_and_a_count_of_a_histogram_are_different_readings() -> None:
-    name = "kafka_log_logflushstats_logflushrateandtimems"
-    assert read(f"{name}_mean") == [("log_flush_ms_mean", Meaning.MEAN.value)]
-    assert read(f"{name}_count") == [("log_flush_ms_count", Meaning.COUNT.value)]

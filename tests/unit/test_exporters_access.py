@@ -118,27 +118,20 @@ def refusal(exporter: Exporter, **keys: object) -> str:
     return message
 
 
-def test_exporters_are_read_over_https_with_each_login(authority: Authority) -> None:
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_exporters_are_read_over_https_with_each_login(
+    authority: Authority, hangs_up: bool
+) -> None:
+    """A connection that the exporter ended meanwhile costs no sample."""
     coded = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     logins = [({}, None), (BEARER, f"Bearer {TOKEN}"), (BASIC, f"Basic {coded}")]
     for keys, header in logins:
         exporter = Exporter()
-        exporter.login = header
+        exporter.login, exporter.hangs_up = header, hangs_up
         with serving(exporter, authority.context()):
             found = sampled(exporter, **keys, **authority.keys)
         assert found.values["leader_partitions"] == 10
-        assert len(exporter.connections) == 1, "one handshake for all scrapes"
-
-
-def test_a_connection_that_the_exporter_ended_meanwhile_costs_no_sample(
-    authority: Authority,
-) -> None:
-    for context, keys in ((None, {}), (authority.context(), authority.keys)):
-        exporter = Exporter()
-        exporter.hangs_up = True
-        with serving(exporter, context):
-            sampled(exporter, **keys)
-        assert len(exporter.connections) > 1
+        assert (len(exporter.connections) > 1) is hangs_up, "one handshake for all scrapes"
 
 
 def test_hosts_are_read_over_https_with_a_login(authority: Authority) -> None:
@@ -312,6 +305,8 @@ def test_keys_that_do_not_fit_each_other_are_refused(monkeypatch: pytest.MonkeyP
         with pytest.raises(ValueError, match=part) as caught:
             configured(Exporter(), **keys)
         assert TOKEN not in str(caught.value)
+    assert PASSWORD not in repr(configured(Exporter(), **BASIC))
+    assert PASSWORD not in repr(configured(Exporter(), **BASIC).access())
     monkeypatch.delenv("SCRAPER_PASSWORD")
     with pytest.raises(ConfigError, match=r"cluster metrics\.prometheus\.password_from is env:SC"):
         configured(Exporter(), **BASIC).access()
@@ -338,9 +333,3 @@ def test_a_user_and_a_password_are_one_header_or_one_sentence(user: str, passwor
     kind, _, coded = header.partition(" ")
     assert kind == "Basic"
     assert base64.b64decode(coded).decode().split(":", 1) == [user, password]
-
-
-def test_secrets_are_in_no_repr() -> None:
-    access = configured(Exporter(), **BASIC).access()
-    assert PASSWORD not in repr(access)
-    assert PASSWORD not in repr(configured(Exporter(), **BASIC))

@@ -131,17 +131,6 @@ def test_a_name_that_two_packages_add_is_refused(
     assert refusal(lambda: load_extension("redline.tests", "it")) == snapshot
 
 
-def test_a_package_is_not_imported_before_its_name_is_used(packages: Packages) -> None:
-    points = {"it": "broken:It", "fine": "fine:It"}
-    modules = {"broken": "raise RuntimeError", "fine": "class It:\n    api = 1"}
-    packages.add("redline.tests", points, modules)
-    assert installed_names("redline.tests") == ("fine", "it")
-    found = load_extension("redline.tests", "fine")
-    assert (found.package, found.distribution, found.module) == (
-        "of-others 1.0", "of-others", "fine",
-    )  # fmt: skip
-
-
 # --- measurements -------------------------------------------------------------
 
 REST = f"asks: time-to-rest\nload: 400\nworkload: 1kB\naxes:\n  {ACKS}: ['1', all]\n"
@@ -158,27 +147,16 @@ def test_an_experiment_asks_for_the_measurement_of_a_package(
 ) -> None:
     packages.add_project("rest")
     sweep = load_sweep(written(tmp_path, REST))
-    assert (sweep.measurement.name, sweep.measurement.unit_on("np")) == ("time-to-rest", "s")
-    body = sweep.measurement.body(case_of(sweep.experiment, sweep.cases[0].config))
-    assert body.measurement == "time-to-rest"
-    assert body.plan(tmp_path).trials_estimated == 1
-
-
-def test_the_figure_and_the_columns_of_a_package_stand_in_the_answer(packages: Packages) -> None:
-    packages.add_project("rest")
-    of = measurement_named("time-to-rest")
+    of = sweep.measurement
+    assert (of.name, of.unit_on("np")) == ("time-to-rest", "s")
+    body = of.body(case_of(sweep.experiment, sweep.cases[0].config))
+    assert (body.measurement, body.plan(tmp_path).trials_estimated) == ("time-to-rest", 1)
     rested = trial_document(trial(recovery_s=4.5))
     summary = replace(summary_of_sizes([]), trials=(rested,))
     (found,) = results_of(of, {ACKS: "1"}, 1, summary)
     assert (found.value, found.reading("idle")) == (4.5, rested["handler_idle_min"])
     (never,) = results_of(of, {}, 1, replace(summary, trials=({**rested, "recovery_s": None},)))
     assert (never.value, never.why) == (None, "the brokers did not come to rest within a minute")
-
-
-def test_an_unknown_key_of_a_measurement_of_a_package_is_refused(
-    tmp_path: Path, packages: Packages
-) -> None:
-    packages.add_project("rest")
     with pytest.raises(ConfigError, match="trials is given, and asks is time-to-rest"):
         load_sweep(written(tmp_path, f"{REST}trials: 2\n"))
 

@@ -43,32 +43,30 @@ def plan(*arguments: str) -> str:
 
 def test_kafkas_name_of_a_property_is_taken_with_its_dots() -> None:
     assert "linger 7 ms" in plan("--set", "workload.producer.linger.ms=7")
-    plan("--set", "workload.producer.max.in.flight.requests.per.connection=1")
-    plan("--set", "workload.producer.max_in_flight_requests_per_connection=1")
-    compressed = " ".join(plan("--set", "workload.producer.compression.type=lz4").split())
-    assert "compression lz4, replication factor" in compressed
-    assert "compression" not in plan()
+    compressed = plan("--set", "workload.producer.compression.type=lz4")
+    assert "compression lz4, replication factor" in " ".join(compressed.split())
+    for key in ("max.in.flight.requests.per.connection", "max_in_flight_requests_per_connection"):
+        assert "compression" not in plan("--set", f"workload.producer.{key}=1")
 
 
-def test_the_message_for_a_wrong_option_names_the_option_and_not_the_file() -> None:
-    message = refusal("find-limit", "--dry-run", "--set", "workload.producer.lingr.ms=5")
-    assert message.startswith(
-        "--set workload.producer.lingr_ms: producer.lingr_ms is an unknown key"
-    )
-    assert "linger_ms; rename it" in message
-
-
-def test_the_message_for_an_unknown_side_names_the_side() -> None:
-    message = refusal("compare", "--a", "foo", "--b", "kafka=4.3.1", "--dry-run")
-    assert message.startswith("--a foo is neither a setting nor a cluster")
-    assert "--cluster" not in message
-
-
-def test_a_suite_without_cases_is_refused_with_the_expected_list(tmp_path: Path) -> None:
+def test_a_mistake_is_named_by_its_option_or_file(tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text("description: nothing")
-    message = refusal("nightly", "--suite", str(suite), "--dry-run")
-    assert "cases is missing; expected a list of one or more" in message
+    sides = ["--a", "link=none", "--b", "link.delay=1ms", "--b", "num.io.threads=2"]
+    for command, *parts in (
+        (["find-limit", "--dry-run", "--set", "workload.producer.lingr.ms=5"],
+         "--set workload.producer.lingr_ms: producer.lingr_ms is an unknown key",
+         "linger_ms; rename it"),
+        (["compare", "--a", "foo", "--b", "kafka=4.3.1", "--dry-run"],
+         "--a foo is neither a setting nor a cluster"),
+        (["compare", *sides], "--b is given 2 times",
+         "write --b link.delay=1ms,num.io.threads=2"),
+        (["nightly", "--suite", str(suite), "--dry-run"], "",
+         "cases is missing; expected a list of one or more"),
+    ):  # fmt: skip
+        message = refusal(*command)
+        assert message.startswith(parts[0])
+        assert all(part in message for part in parts) and "--cluster" not in message
 
 
 def test_a_file_of_kafkas_client_properties_is_no_cluster_in_any_folder(
@@ -77,8 +75,6 @@ def test_a_file_of_kafkas_client_properties_is_no_cluster_in_any_folder(
     given = tmp_path / "client.properties"
     given.write_text("security.protocol=SASL_SSL")
     message = refusal("find-limit", "--dry-run", "--cluster", str(given), "--workload", "1kB")
-    assert str(given) in message
-    assert "client_properties" in message
     assert message.replace(str(given), "FILE") == snapshot
 
 
@@ -96,17 +92,14 @@ def test_a_misspelled_key_is_one_mistake(tmp_path: Path) -> None:
 
 
 def test_two_mistakes_are_two_lines_of_a_log(tmp_path: Path) -> None:
-    file = tmp_path / "w.yaml"
+    file, out = tmp_path / "w.yaml", io.StringIO()
     file.write_text(WORKLOAD.replace("measure_s", "measur_s").replace("rate_b", "rte_b"))
     message = refusal("find-limit", "--dry-run", "--workload", str(file))
-    out = io.StringIO()
     at = datetime(2026, 11, 23, tzinfo=timezone.utc)
     PlainReporter(out, out, lambda: at).report(Notice(Level.ERROR, message))
-    first, second = out.getvalue().splitlines()
-    assert first.startswith("2026-11-23T00:00:00Z error: ")
-    assert "rate_bytes_per_s; rename it" in first
-    assert second.startswith("2026-11-23T00:00:00Z error: ")
-    assert "measure_s; rename it" in second
+    lines = zip(out.getvalue().splitlines(), ("rate_bytes_per_s", "measure_s"), strict=True)
+    for line, key in lines:
+        assert line.startswith("2026-11-23T00:00:00Z error: ") and f"{key}; rename it" in line
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
@@ -123,13 +116,4 @@ def test_an_existing_cluster_needs_a_workload(tmp_path: Path, snapshot: Snapshot
     cluster = tmp_path / "prod.yaml"
     cluster.write_text("bootstrap_servers: ['broker:9092']\nmetrics: {client_only: true}")
     message = refusal("find-limit", "--dry-run", "--cluster", str(cluster))
-    assert "--workload quick" in message
     assert message.replace(str(cluster), "FILE") == snapshot
-
-
-def test_a_side_that_is_given_twice_is_refused() -> None:
-    message = refusal(
-        "compare", "--a", "link=none", "--b", "link.delay=1ms", "--b", "num.io.threads=2"
-    )
-    assert "--b is given 2 times" in message
-    assert "write --b link.delay=1ms,num.io.threads=2" in message

@@ -65,30 +65,16 @@ STALLED = lag_of(0.0)
 # --- the readings -----------------------------------------------------------
 
 
-def test_the_lag_is_what_leaders_received_and_followers_did_not_copy() -> None:
-    lag = lag_of(0.8, 10)
-    assert lag == FollowerLag(2_000.0, 1_800.0, 10.0, 0.0, 2, 2)
-    assert lag.share == pytest.approx(0.1) and lag.behind_s == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "behind_s"),
-    [
+def test_the_lag_is_a_growth_between_readings() -> None:
+    assert lag_of(0.8, 10) == FollowerLag(2_000.0, 1_800.0, 10.0, 0.0, 2, 2)
+    for changes, behind_s in (
         ({"copied_share": 1.0, "behind": 500}, 0.0),  # from before the load
         ({"copied_share": 0.8, "seconds": 10, "took_s": 0.3}, 1.0 - 0.6),  # time of the answers
-        ({"copied_share": 0.0, "seconds": -1}, None),
         ({"copied_share": 0.0, "seconds": 0}, None),  # one reading
-    ],
-)
-def test_the_lag_is_a_growth_between_readings(
-    given: dict[str, Any], behind_s: float | None
-) -> None:
-    lag = lag_of(**given)
-    assert (lag.behind_s if lag else None) == pytest.approx(behind_s)
-    assert evidence().follower_lag_growth_share is None
-
-
-def test_without_records_there_is_no_lag() -> None:
+        ({"copied_share": 0.0, "seconds": -1}, None),
+    ):
+        lag = lag_of(**changes)
+        assert (lag.behind_s if lag else None) == pytest.approx(behind_s)
     still = [replace(each, written={2: 5}, copied={2: 5}) for each in readings()]
     assert not follower_lags(still, 100.0, 200.0)
 
@@ -111,7 +97,6 @@ def test_a_stalled_follower_is_an_overload_in_short_and_long_windows(
     (reason,) = judgement.reasons
     assert (reason.indicator, reason.broker_id) == ("follower_lag", 2)
     assert judgement.limited_by is Resource.REPLICATION
-    assert "9,000 acknowledged records behind" in reason.text
     assert reason.text == snapshot
 
 
@@ -121,22 +106,21 @@ def test_an_unknown_lag_is_a_caveat_and_no_overload(snapshot: SnapshotAssertion)
     (caveat,) = [each for each in judgement.reasons if each.indicator == "follower_lag"]
     assert caveat.text == snapshot
     assert "follower_lag" not in rules(judged_lag(None, cluster=ClusterFacts()))
+    # A broker may report partitions that are under-replicated, and no ISR changes.
+    lacking = broker(1, under_replicated_max=3.0, isr_changed_share=None)
+    seen = evidence(brokers=[lacking], any_isr_changed_share=None, cluster=FOLLOWED)
+    assert attribute(seen, goal()).resource is not Resource.REPLICATION
 
 
-@pytest.mark.parametrize(
-    ("share", "duration_s", "is_over"),
-    [
+def test_the_limit_is_a_share_of_the_load_and_more_than_the_edges_of_a_window() -> None:
+    for share, duration_s, is_over in (
         (0.049, 20, False),
         (0.051, 20, True),
         (0.09, 5, False),  # half a second of the load
         (0.11, 5, True),
-    ],
-)
-def test_the_limit_is_a_share_of_the_load_and_more_than_the_edges_of_a_window(
-    share: float, duration_s: int, is_over: bool
-) -> None:
-    judgement = judged_lag(lag_of(1 - 2 * share, duration_s))
-    assert ("follower_lag" in rules(judgement)) is is_over
+    ):
+        judgement = judged_lag(lag_of(1 - 2 * share, duration_s))
+        assert ("follower_lag" in rules(judgement)) is is_over
 
 
 def test_one_stalled_follower_of_a_large_cluster_is_beyond_the_limit() -> None:
@@ -168,16 +152,6 @@ def test_where_a_lag_counts(
     assert verdict is Verdict.SUSTAINED or rules(judgement) == {"follower_lag"}
 
 
-def test_under_replication_without_a_known_share_names_no_followers() -> None:
-    """A broker may report partitions that are under-replicated, and no ISR changes."""
-    seen = evidence(
-        brokers=[broker(1, under_replicated_max=3.0, isr_changed_share=None)],
-        any_isr_changed_share=None,
-        cluster=FOLLOWED,
-    )
-    assert attribute(seen, goal()).resource is not Resource.REPLICATION
-
-
 # --- the high watermark -----------------------------------------------------
 
 
@@ -185,7 +159,7 @@ def test_records_that_are_missing_may_wait_for_followers(snapshot: SnapshotAsser
     judgement = judged_lag(lag_of(1.0), growth={0: 9_000})
     (reason,) = judgement.reasons
     assert judgement.verdict is Verdict.INVALID
-    assert reason.indicator == "accounting_mismatch" and "high watermark" in reason.text
+    assert reason.indicator == "accounting_mismatch"
     assert reason.text == snapshot
     (alone,) = judged_lag(lag_of(1.0), growth={0: 9_000}, cluster=ClusterFacts()).reasons
     assert "high watermark" not in alone.text
@@ -209,38 +183,25 @@ def running(
 
 
 def test_a_running_trial_ends_early_where_followers_stall() -> None:
+    def levels(of: Slices) -> Any:
+        return progress_of(of, goal()).stocks.get("follower_lag")
+
     stalled, healthy = running(0.0), running(1.0)
-    levels = progress_of(stalled, goal()).stocks["follower_lag"]
     # Half of the load for 12 s, of 5 % of 24 s.
-    assert levels[-1] == pytest.approx(0.5 * 12 / (0.05 * 24))
-    assert progress_of(healthy, goal()).stocks["follower_lag"] == [0.0] * 12
-    assert StopRule().verdict(progress_of(stalled, goal())) is Verdict.OVERLOADED
-    assert "follower_lag" not in progress_of(replace(stalled, replica_ends=()), goal()).stocks
-    unfollowed = replace(healthy, cluster=ClusterFacts())
-    assert "follower_lag" not in progress_of(unfollowed, goal()).stocks
+    assert levels(stalled)[-1] == pytest.approx(0.5 * 12 / (0.05 * 24))
+    for every in (1, 3):  # between two readings the lag grows evenly
+        slow, fast = (
+            replace(of, replica_ends=of.replica_ends[::every]) for of in (stalled, healthy)
+        )
+        assert levels(fast) == [0.0] * 12
+        assert StopRule().verdict(progress_of(slow, goal())) is Verdict.OVERLOADED
+    assert levels(replace(stalled, replica_ends=())) is None
+    assert levels(replace(healthy, cluster=ClusterFacts())) is None
 
 
-def test_rare_readings_of_many_replicas_do_not_delay_an_early_end() -> None:
-    """Between two readings the lag grows evenly."""
-    healthy, stalled = (replace(each, replica_ends=each.replica_ends[::3])
-                        for each in (running(1.0), running(0.0)))  # fmt: skip
-    assert progress_of(healthy, goal()).stocks["follower_lag"] == [0.0] * 12
-    assert StopRule().verdict(progress_of(stalled, goal())) is Verdict.OVERLOADED
-
-
-@pytest.mark.parametrize(
-    ("replicas", "window_s", "every_s"), [(90, 60.0, 1.0), (3_000, 60.0, 1.2), (90_000, 60.0, 15.0)]
-)
-def test_end_offsets_of_many_replicas_are_read_less_often(
-    replicas: int, window_s: float, every_s: float
-) -> None:
-    assert ends_interval_s(replicas, 1.0, window_s) == pytest.approx(every_s)
-
-
-def test_what_the_edges_of_a_short_window_feign_does_not_keep_it_running() -> None:
-    """A lag of 0.4 s of the load is below the 0.5 s that never count."""
-    levels = progress_of(running(0.9, 8, 10.0), goal()).stocks["follower_lag"]
-    assert levels[-1] == pytest.approx(0.05 * 8 / 1.0) and levels[-1] <= 0.5
+def test_end_offsets_of_many_replicas_are_read_less_often() -> None:
+    for replicas, every_s in ((90, 1.0), (3_000, 1.2), (90_000, 15.0)):
+        assert ends_interval_s(replicas, 1.0, 60.0) == pytest.approx(every_s)
 
 
 @given(

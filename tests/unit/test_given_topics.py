@@ -22,15 +22,11 @@ from jobs.config import Cluster, Configuration, load
 from jobs.console.events import RecordingReporter
 from jobs.features.sweep.cases import load_sweep
 from jobs.runs.estimate import plan_of
-from jobs.runs.limit import LimitRun
 from jobs.trials.canaries import NO_CANARIES, open_canaries
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
 from metrics.planning.load_needs import peak_log_bytes
-from search.line import FinishedPoint
-from search.model import Bracket, GaveUp
-from tests.support.contexts import run_context
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
 PROPERTIES = {
@@ -307,12 +303,6 @@ def test_the_plan_counts_all_bytes_of_a_given_topic(tmp_path: Path) -> None:
     assert any("load (cluster.topics)" in each for each in plan.notes)
 
 
-def test_a_missing_acl_names_the_topic() -> None:
-    lacking = Permission("write", "Write on topic", False, topic="load")
-    (found,) = permission_rules([lacking], "redline-")
-    assert "the ACL Write on topic load" in found.sentence and "prefix" not in found.sentence
-
-
 def test_canaries_that_may_not_be_created_are_missing_and_leave_nothing(admin: Existing) -> None:
     refused = "could not create the topic (TopicAuthorizationFailedError)"
     admin.fail["create_topic"] = [AdminError(refused, "TopicAuthorizationFailedError")]
@@ -322,17 +312,6 @@ def test_canaries_that_may_not_be_created_are_missing_and_leave_nothing(admin: E
         assert open_canaries(admin, "redline-run1", 1, {}, stack, said.append, mark) is None
     assert said == [f"{NO_CANARIES}: {refused}"]
     assert admin.requests == [], "not even a deletion"
-
-
-def test_a_limit_is_recorded_with_the_shape_of_the_given_topic(
-    admin: Existing, tmp_path: Path
-) -> None:
-    asked = config(tmp_path, "topics: [load]")
-    own, topics = used(admin, asked)
-    context = run_context(
-        config=own, topics=topics, addresses=dict.fromkeys((1, 2, 3)), environment={}
-    )
-    point = FinishedPoint(1_000, GaveUp(Bracket(2, 3), "the time was over"), ())
-    found = LimitRun(asked)._boundary(context, own.goal.name, point)
-    assert found.pattern["partitions_per_broker"] == "2"
-    assert asked.workload.topic.partitions_per_broker == 10
+    lacking = Permission("write", "Write on topic", False, topic="load")
+    (found,) = permission_rules([lacking], "redline-")
+    assert "the ACL Write on topic load" in found.sentence and "prefix" not in found.sentence
