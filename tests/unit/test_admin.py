@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kafka import errors as kafka_errors
@@ -30,18 +29,6 @@ class Client:
         self.looked += 1
 
 
-def answering(*answers: Any) -> Callable[[], Any]:
-    left = list(answers)
-
-    def request() -> Any:
-        answer = left.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return request
-
-
 def refused() -> Exception:
     """kafka-python's error for a port without a listener."""
     net = NetworkSelector()
@@ -61,7 +48,7 @@ def refused() -> Exception:
 def test_a_request_that_a_lost_broker_did_not_get_goes_to_another_one(error: Exception) -> None:
     client = Client()
     admin = KafkaAdmin(client, 1.0)
-    assert admin.ask("create it", answering(error, "made")) == "made"
+    assert admin.ask("create it", Mock(side_effect=[error, "made"])) == "made"
     assert (client.looked, client._controller_id) == (1, None)
 
 
@@ -71,22 +58,22 @@ def test_a_request_that_a_lost_broker_did_not_get_goes_to_another_one(error: Exc
 def test_a_request_that_a_broker_may_have_executed_is_not_repeated(error: Exception) -> None:
     client = Client()
     with pytest.raises(AdminError, match="could not create it"):
-        KafkaAdmin(client, 1.0).ask("create it", answering(error, "made"))
+        KafkaAdmin(client, 1.0).ask("create it", Mock(side_effect=[error, "made"]))
     assert client.looked == 0
 
 
 def test_a_broker_that_stays_offline_is_an_error_with_the_remedy() -> None:
     with pytest.raises(AdminError, match="check that the brokers run and can be reached"):
-        KafkaAdmin(Client(), 1.0).ask("create it", answering(refused(), refused()))
+        KafkaAdmin(Client(), 1.0).ask("create it", Mock(side_effect=[refused(), refused()]))
 
 
 def test_a_request_to_a_coordinator_that_loads_its_groups_is_repeated() -> None:
     loading = kafka_errors.CoordinatorLoadInProgressError()
     client = Client()
     admin = KafkaAdmin(client, 30.0)
-    assert admin.ask("list groups", answering(loading, loading, ["g"])) == ["g"]
+    assert admin.ask("list groups", Mock(side_effect=[loading, loading, ["g"]])) == ["g"]
     assert client.looked == 0
-    late = answering(*[kafka_errors.CoordinatorLoadInProgressError() for _ in range(2)])
+    late = Mock(side_effect=loading)
     with pytest.raises(AdminError, match="could not list groups"):
         KafkaAdmin(client, -1.0).ask("list groups", late)
 

@@ -65,189 +65,130 @@ FULL_DISK = (DiskWindow("sda", 90e6, 1e6, 800.0, 0.99, 7.5),)
 RESTING_DISK = (DiskWindow("loop1", 0.0, 8.31e6, 68.0, 0.82, 9.28),)
 HEAP: Given = {"handler_idle": 0.1, "heap_used_share_min": 0.88, "cpu_machine_share": 0.97}
 SHARED: Given = LATE | {"cpu_machine_share": 0.96, "cpu_process_share": 0.2}
-LOCK = "a lock, an authorizer, a read from the disk or a full page cache"
-OTHERS = "keep other work off this machine"
 
-CASES: dict[str, tuple[Given, Resource, tuple[str, ...]]] = {
+CASES: dict[str, tuple[Resource, Given]] = {
     # --- readings of brokers
-    "fsync per append": (
+    "fsync per append": (R.DISK,
         over(handler_idle=0.07, produce=BUSY, flush_per_s=100.0, flush_ms=16.0, flush_threads=1.6,
-             cpu_cores=0.4), R.DISK, ("idle 0.07", "89%", "16.0 ms")),
-    "half of the flushes are a follower's": (
+             cpu_cores=0.4)),
+    "half of the flushes are a follower's": (R.REQUEST_HANDLERS,
         over(handler_idle=0.07, produce=BUSY, flush_threads=1.6, flush_ms=16.0,
-             replication_bytes_in_per_s=1e6, cpu_cores=1.8, cpu_machine_share=0.5),
-        R.REQUEST_HANDLERS, ("idle", "too few request handlers")),
-    "half of the flushes are a follower's, on a disk that never rests": (
+             replication_bytes_in_per_s=1e6, cpu_cores=1.8, cpu_machine_share=0.5)),
+    "half of the flushes are a follower's, on a disk that never rests": (R.DISK,
         over(handler_idle=0.07, produce=RequestWindow(per_s=100.0, total_ms=20.0, local_ms=9.0),
-             flush_threads=0.95, flush_ms=6.0, replication_bytes_in_per_s=2e6, cpu_cores=0.3),
-        R.DISK, ("34%",)),
-    "all resources with their figures": (
+             flush_threads=0.95, flush_ms=6.0, replication_bytes_in_per_s=2e6, cpu_cores=0.3)),
+    "all resources with their figures": (R.DISK,
         over(handler_idle=0.07, flush_threads=1.6, flush_ms=40.0, cpu_machine_share=0.38,
              produce=RequestWindow(per_s=40.0, total_ms=444.0, local_ms=41.0,
-                                   request_queue_ms=400.0), network_idle=0.89), R.DISK,
-        ("444.0 ms", "41.0 of it local", "400.0 queued", "local 93%",
-         ("utilization of the others: request handlers 0.93, network threads 0.11, CPU 0.38, "
-          "replication 0.00"))),
-    "machine busy": (over(**LATE, cpu_machine_share=0.97), R.CPU, ("97%",)),
-    "waiting without CPU and without flushes": (
-        over(**LATE, flush_threads=0.0, cpu_cores=0.2), R.REQUEST_HANDLERS,
-        ("89%", "0% flushes", "a lock")),
-    "a wait with its reads": (
+                                   request_queue_ms=400.0), network_idle=0.89)),
+    "machine busy": (R.CPU, over(**LATE, cpu_machine_share=0.97)),
+    "waiting without CPU and without flushes": (R.REQUEST_HANDLERS,
+        over(**LATE, flush_threads=0.0, cpu_cores=0.2)),
+    "a wait with its reads": (R.REQUEST_HANDLERS,
         over(**LATE, flush_threads=0.2, cpu_cores=0.2, disk_read_bytes_per_s=85e6,
-             disk_write_bytes_per_s=0.0), R.REQUEST_HANDLERS,
-        ("11% flushes", "a full page cache", "85.0 MB/s", "wrote 0.0 MB/s")),
-    "a wait for what may be flushes": (
-        over(**LATE, flush_threads=None, cpu_cores=0.2), R.REQUEST_HANDLERS,
-        ("flushes are unknown",)),
-    "busy, and no CPU among the metrics": (
-        over(**LATE, cpu_cores=None, cpu_machine_share=None), R.REQUEST_HANDLERS,
-        ("the brokers' CPU",)),
-    "few flushes beside many fetches": (
+             disk_write_bytes_per_s=0.0)),
+    "a wait for what may be flushes": (R.REQUEST_HANDLERS,
+        over(**LATE, flush_threads=None, cpu_cores=0.2)),
+    "busy, and no CPU among the metrics": (R.REQUEST_HANDLERS,
+        over(**LATE, cpu_cores=None, cpu_machine_share=None)),
+    "few flushes beside many fetches": (R.REQUEST_HANDLERS,
         over(handler_idle=0.1, produce=RequestWindow(per_s=10.0, total_ms=20.0, local_ms=10.0),
              fetch_consumer=RequestWindow(per_s=100.0, local_ms=8.0), flush_threads=0.09,
-             cpu_cores=0.8), R.REQUEST_HANDLERS, ("idle", "too few request handlers")),
-    "handlers on a machine that others keep busy": (
+             cpu_cores=0.8)),
+    "handlers on a machine that others keep busy": (R.REQUEST_HANDLERS,
         over(**LATE, flush_threads=0.0, cpu_cores=0.2, cpu_process_share=0.1,
-             cpu_machine_share=0.97), R.REQUEST_HANDLERS, ("97%", OTHERS)),
-    "a machine that others keep busy": (
-        over(cpu_machine_share=0.97, cpu_process_share=0.1), R.CPU,
-        ("97%", "10%", OTHERS, "not known: ")),
-    "a machine that brokers keep busy together": (
-        those(*(broker(n, **SHARED) for n in (1, 2, 3))), R.CPU, ()),
-    "one of several brokers on a busy machine": (
-        those(broker(1, **SHARED), *(broker(n, cpu_process_share=0.2) for n in (2, 3))),
-        R.REQUEST_HANDLERS, ()),
-    "followers behind on a machine that others keep busy": (
-        over(cpu_machine_share=0.97, cpu_process_share=0.1, isr_changed_share=0.9),
-        R.REPLICATION, ("90%",)),
-    "a follower that flushes all the time": (over(flush_threads=1.0), R.DISK, ("1.0 threads",)),
-    "a heap that is never emptied": (
-        over(heap_used_share_min=0.97, gc_share=0.1), R.HEAP, ("97%",)),
-    "a full heap before the CPU": (
-        over(**HEAP, gc_share=0.31), R.HEAP,
-        (("garbage collection stopped all threads for 31% of the time, with never less than 88% of "
-          "the heap in use"),)),
-    "a heap that is just full": (over(**HEAP, gc_share=GC_SHARE_HIGH), R.HEAP, ()),
-    "a heap that is not full": (over(**HEAP, gc_share=GC_SHARE_HIGH - 0.01), R.CPU, ()),
-    "many collections": (over(gc_share=0.31), R.HEAP, ()),
-    "fewer collections": (over(gc_share=0.2), R.UNKNOWN, ()),
-    "few handlers": (
-        over(**LATE, flush_threads=0.0, cpu_cores=1.9), R.REQUEST_HANDLERS,
-        ("too few request handlers", "20.0 ms", "18.0 of it local", "1.5 queued")),
-    "network threads": (over(network_idle=0.04), R.NETWORK_THREADS, ("idle 0.04",)),
-    "a full link": (
-        over(link_mbit_per_s=40.0, network_in_bytes_per_s=4.75e6, network_out_bytes_per_s=1e6),
-        R.NETWORK,
-        ("Kafka's bytes filled 95% of the 40 Mbit/s interface (38 Mbit/s in, 8 Mbit/s out)",
-         "others: request handlers 0.20, network threads 0.10, CPU 0.40, disk")),
-    "an almost full link": (
-        over(link_mbit_per_s=40.0, network_in_bytes_per_s=4.4e6), R.UNKNOWN, ()),
-    "shortfall on a busy machine": (over(cpu_machine_share=0.99), R.CPU, ("99%",)),
-    "followers behind": (over(isr_changed_share=0.9), R.REPLICATION, ("90%",)),
-    "the follower that lags beside its leader": (
+             cpu_machine_share=0.97)),
+    "a machine that others keep busy": (R.CPU, over(cpu_machine_share=0.97, cpu_process_share=0.1)),
+    "a machine that brokers keep busy together": (R.CPU,
+        those(*(broker(n, **SHARED) for n in (1, 2, 3)))),
+    "one of several brokers on a busy machine": (R.REQUEST_HANDLERS,
+        those(broker(1, **SHARED), *(broker(n, cpu_process_share=0.2) for n in (2, 3)))),
+    "followers behind on a machine that others keep busy": (R.REPLICATION,
+        over(cpu_machine_share=0.97, cpu_process_share=0.1, isr_changed_share=0.9)),
+    "a follower that flushes all the time": (R.DISK, over(flush_threads=1.0)),
+    "a heap that is never emptied": (R.HEAP, over(heap_used_share_min=0.97, gc_share=0.1)),
+    "a full heap before the CPU": (R.HEAP, over(**HEAP, gc_share=0.31)),
+    "a heap that is just full": (R.HEAP, over(**HEAP, gc_share=GC_SHARE_HIGH)),
+    "a heap that is not full": (R.CPU, over(**HEAP, gc_share=GC_SHARE_HIGH - 0.01)),
+    "many collections": (R.HEAP, over(gc_share=0.31)),
+    "fewer collections": (R.UNKNOWN, over(gc_share=0.2)),
+    "few handlers": (R.REQUEST_HANDLERS, over(**LATE, flush_threads=0.0, cpu_cores=1.9)),
+    "network threads": (R.NETWORK_THREADS, over(network_idle=0.04)),
+    "a full link": (R.NETWORK,
+        over(link_mbit_per_s=40.0, network_in_bytes_per_s=4.75e6, network_out_bytes_per_s=1e6)),
+    "an almost full link": (R.UNKNOWN, over(link_mbit_per_s=40.0, network_in_bytes_per_s=4.4e6)),
+    "shortfall on a busy machine": (R.CPU, over(cpu_machine_share=0.99)),
+    "followers behind": (R.REPLICATION, over(isr_changed_share=0.9)),
+    "the follower that lags beside its leader": (R.REPLICATION,
         those(broker(1, isr_changed_share=0.9, replica_lag_max_records=0.0),
-              broker(2, replica_lag_max_records=51_234.0)), R.REPLICATION,
-        ("replication: broker 1: ", "the replicas on broker 2 by up to 51234 records")),
-    "followers of one broker after the other": (
+              broker(2, replica_lag_max_records=51_234.0))),
+    "followers of one broker after the other": (R.REPLICATION,
         those(*(broker(n, isr_changed_share=0.3 + n / 100) for n in (1, 2, 3)))
-        | {"any_isr_changed_share": 0.9}, R.REPLICATION,
-        ("replication: broker 3: followers fell behind", "in 90% of the samples")),
-    "waiting for followers": (
-        over(produce=RequestWindow(per_s=1.0, total_ms=40.0, local_ms=1.0, remote_ms=38.0)),
-        R.REPLICATION, ("95%", "38.0 of 40.0 ms", "not known: ")),
-    "nothing near its limit": (over(), R.UNKNOWN, ("CPU with 44%",)),
-    "a quota before its effects": (
-        over(produce=RequestWindow(throttle_ms=12.5), handler_idle=0.01), R.QUOTA,
-        ("throttled for 12.5 ms on average",)),
-    "a throttle time within rounding": (
-        over(produce=RequestWindow(per_s=100.0, throttle_ms=1e-9), handler_idle=0.01),
-        R.REQUEST_HANDLERS, ()),
-    "a throttle time of one millisecond in ten seconds": (
-        over(produce=RequestWindow(per_s=100.0, throttle_ms=0.001), handler_idle=0.01), R.QUOTA,
-        ()),
-    "several resources": (
+        | {"any_isr_changed_share": 0.9}),
+    "waiting for followers": (R.REPLICATION,
+        over(produce=RequestWindow(per_s=1.0, total_ms=40.0, local_ms=1.0, remote_ms=38.0))),
+    "nothing near its limit": (R.UNKNOWN, over()),
+    "a quota before its effects": (R.QUOTA,
+        over(produce=RequestWindow(throttle_ms=12.5), handler_idle=0.01)),
+    "a throttle time within rounding": (R.REQUEST_HANDLERS,
+        over(produce=RequestWindow(per_s=100.0, throttle_ms=1e-9), handler_idle=0.01)),
+    "a throttle time of one millisecond in ten seconds": (R.QUOTA,
+        over(produce=RequestWindow(per_s=100.0, throttle_ms=0.001), handler_idle=0.01)),
+    "several resources": (R.DISK,
         those(broker(1, handler_idle=0.02, produce=BUSY, flush_threads=1.6),
-              broker(2, network_idle=0.05), broker(3, cpu_machine_share=0.95)), R.DISK,
-        ("; also at its limit: CPU (broker 3), network threads (broker 2);",)),
+              broker(2, network_idle=0.05), broker(3, cpu_machine_share=0.95))),
     # --- readings of hosts
-    "a host with nothing at its limit": (on({}), R.UNKNOWN, ("no resource that the metrics show",)),
-    "a full interface": (
-        on({"interfaces": links(received_bytes_per_s=118e6)}), R.NETWORK,
-        (("interface eth0 of host h at 1000 Mbit/s of which 94% was used carried 944 Mbit/s in and "
-          "80 Mbit/s out, and dropped 0.00% of its packets"),)),
-    "the host of another broker": (
-        on({"brokers": (9,), "interfaces": links(received_bytes_per_s=124e6)}), R.UNKNOWN, ()),
-    "packets that the host drops": (
+    "a host with nothing at its limit": (R.UNKNOWN, on({})),
+    "a full interface": (R.NETWORK, on({"interfaces": links(received_bytes_per_s=118e6)})),
+    "the host of another broker": (R.UNKNOWN,
+        on({"brokers": (9,), "interfaces": links(received_bytes_per_s=124e6)})),
+    "packets that the host drops": (R.NETWORK,
         on({"interfaces": links(dropped=3_000.0, speed_bytes_per_s=None),
-            "retransmitted_share": 0.03}), R.NETWORK,
-        ("and dropped 4.76% of its packets; TCP sent 3.00% of its segments again",)),
-    "packets lost elsewhere": (
-        on({"retransmitted_share": 0.03}), R.NETWORK,
-        ("packets were lost on the way from host h; TCP sent 3.00% of its segments again",)),
-    "few packets that are sent again": (on({"retransmitted_share": 0.005}), R.UNKNOWN, ()),
-    "a slow disk by its queue": (
-        on({"disks": FULL_DISK}, **WAITING), R.DISK,
-        ("disk sda of its host was busy 99% of the time, with 7.5 operations at once",)),
-    "a slow disk that rests while writers wait for it": (
-        on({"disks": RESTING_DISK, "pressure_io": 0.77}, **WAITING), R.DISK,
-        (("disk loop1 of its host was busy 82% of the time, with 9.3 operations at once; it read "
-          "0.0 MB/s and wrote 8.3 MB/s, and tasks of the host waited for I/O for 77% of it"),)),
-    "a disk that rests while no task waits for it": (
-        on({"disks": RESTING_DISK, "pressure_io": 0.25}, **WAITING), R.REQUEST_HANDLERS, (LOCK,)),
-    "a disk that rests on a host that does not show waits for I/O": (
-        on({"disks": RESTING_DISK}, **WAITING), R.REQUEST_HANDLERS, ("a full page cache",)),
-    "a disk with work for half of the time while tasks wait for it": (
-        on({"disks": (replace(RESTING_DISK[0], busy_share=0.5),), "pressure_io": 0.77}, **WAITING),
-        R.REQUEST_HANDLERS, ("a full page cache",)),
-    "a disk that rests while writers that are no handlers wait for it": (
-        on({"disks": RESTING_DISK, "pressure_io": 0.77}), R.UNKNOWN, ()),
-    "a slow disk that handlers do not wait for": (
-        on({"disks": FULL_DISK}), R.DISK, ("disk sda of its host was busy 99% of the time",)),
-    "a disk that is busy with one operation at a time": (
-        on({"disks": (replace(FULL_DISK[0], queue=0.97),)}), R.UNKNOWN, ()),
-    "a busy disk with an unknown queue": (
-        on({"disks": (replace(FULL_DISK[0], queue=None),)}), R.UNKNOWN, ()),
-    "handlers that use the CPU beside a busy disk": (
-        on({"disks": FULL_DISK}, **WAITING | {"cpu_cores": 1.75}), R.REQUEST_HANDLERS,
-        ("too few request handlers",)),
-    "handlers that wait while the disk is known to rest": (
-        on({}, **WAITING), R.REQUEST_HANDLERS,
-        ("a lock or an authorizer, as no disk of its host was busy for half of the time",)),
-    "handlers that wait while the disk is busy for just half of the time": (
-        on({"disks": (replace(HOST.disks[0], busy_share=0.5),)}, **WAITING), R.REQUEST_HANDLERS,
-        (LOCK,)),
-    "the CPU by its run queue": (
-        on({"cpu_busy": 0.97, "running_threads": 9.0}, cpu_machine_share=None), R.CPU,
-        ("the machine was 97% busy, with 5.0 threads waiting for a core",)),
-    "handlers that a CPU quota stops": (
+            "retransmitted_share": 0.03})),
+    "packets lost elsewhere": (R.NETWORK, on({"retransmitted_share": 0.03})),
+    "few packets that are sent again": (R.UNKNOWN, on({"retransmitted_share": 0.005})),
+    "a slow disk by its queue": (R.DISK, on({"disks": FULL_DISK}, **WAITING)),
+    "a slow disk that rests while writers wait for it": (R.DISK,
+        on({"disks": RESTING_DISK, "pressure_io": 0.77}, **WAITING)),
+    "a disk that rests while no task waits for it": (R.REQUEST_HANDLERS,
+        on({"disks": RESTING_DISK, "pressure_io": 0.25}, **WAITING)),
+    "a disk that rests on a host that does not show waits for I/O": (R.REQUEST_HANDLERS,
+        on({"disks": RESTING_DISK}, **WAITING)),
+    "a disk with work for half of the time while tasks wait for it": (R.REQUEST_HANDLERS,
+        on({"disks": (replace(RESTING_DISK[0], busy_share=0.5),), "pressure_io": 0.77}, **WAITING)),
+    "a disk that rests while writers that are no handlers wait for it": (R.UNKNOWN,
+        on({"disks": RESTING_DISK, "pressure_io": 0.77})),
+    "a slow disk that handlers do not wait for": (R.DISK, on({"disks": FULL_DISK})),
+    "a disk that is busy with one operation at a time": (R.UNKNOWN,
+        on({"disks": (replace(FULL_DISK[0], queue=0.97),)})),
+    "a busy disk with an unknown queue": (R.UNKNOWN,
+        on({"disks": (replace(FULL_DISK[0], queue=None),)})),
+    "handlers that use the CPU beside a busy disk": (R.REQUEST_HANDLERS,
+        on({"disks": FULL_DISK}, **WAITING | {"cpu_cores": 1.75})),
+    "handlers that wait while the disk is known to rest": (R.REQUEST_HANDLERS, on({}, **WAITING)),
+    "handlers that wait while the disk is busy for just half of the time": (R.REQUEST_HANDLERS,
+        on({"disks": (replace(HOST.disks[0], busy_share=0.5),)}, **WAITING)),
+    "the CPU by its run queue": (R.CPU,
+        on({"cpu_busy": 0.97, "running_threads": 9.0}, cpu_machine_share=None)),
+    "handlers that a CPU quota stops": (R.CPU,
         on({"throttled_shares": {2: 0.93, 1: 0.1}},
-           **WAITING | {"handler_idle": 0.03, "cpu_cores": 0.3}), R.CPU,
-        (("CPU: broker 2: request handlers idle 0.03, and the CPU quota of its control group "
-          "stopped it in 93% of the periods; it used 0.30 cores"),)),
-    "a broker that a CPU quota stops": (
-        on({"throttled_shares": {2: 0.5}}, cpu_cores=0.3), R.CPU,
-        ("the CPU quota of its control group stopped it in 50% of the periods",)),
-    "a CPU quota that stops a broker at times": (
-        on({"throttled_shares": {2: 0.49}}, **WAITING | {"handler_idle": 0.03, "cpu_cores": 0.3}),
-        R.REQUEST_HANDLERS, ("waiting without CPU",)),
-    "memory that swaps": (
+           **WAITING | {"handler_idle": 0.03, "cpu_cores": 0.3})),
+    "a broker that a CPU quota stops": (R.CPU, on({"throttled_shares": {2: 0.5}}, cpu_cores=0.3)),
+    "a CPU quota that stops a broker at times": (R.REQUEST_HANDLERS,
+        on({"throttled_shares": {2: 0.49}}, **WAITING | {"handler_idle": 0.03, "cpu_cores": 0.3})),
+    "memory that swaps": (R.MEMORY,
         on({"swapped_pages_per_s": 900.0, "memory_total_bytes": 10.0,
-            "memory_available_bytes": 1.0}, **WAITING), R.MEMORY,
-        ("host h moved 900 pages/s to and from swap, with 90% of its memory in use",)),
-    "a process that was killed for memory": (
-        on({"oom_kills": 1.0}), R.MEMORY, ("the kernel of host h ended 1 processes for memory",)),
+            "memory_available_bytes": 1.0}, **WAITING)),
+    "a process that was killed for memory": (R.MEMORY, on({"oom_kills": 1.0})),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_limiting_resource_with_its_figures(case: str, snapshot: SnapshotAssertion) -> None:
-    given, resource, figures = CASES[case]
+    resource, given = CASES[case]
     found = attribute(evidence(**given), Thresholds())
     assert found.resource is resource
     assert found.text == snapshot
-    assert not [figure for figure in figures if figure not in found.text]
-    assert found.text.startswith(f"{resource.value}: broker {found.broker_id}: ")
-    assert "; utilization of the others: " in found.text
     judgement = judged(**given)
     if resource is not R.QUOTA:
         assert judgement.verdict is Verdict.OVERLOADED
@@ -364,42 +305,31 @@ amounts = st.none() | st.floats(0.0, 4.0)
 times = st.builds(
     RequestWindow,
     per_s=st.none() | st.floats(0.0, 1_000.0),
-    total_ms=st.none() | st.floats(0.0, 500.0),
     local_ms=st.none() | st.floats(0.0, 50.0),
-    request_queue_ms=st.none() | st.floats(0.0, 500.0),
-    remote_ms=st.none() | st.floats(0.0, 500.0),
     throttle_ms=st.none() | st.just(0.0) | st.floats(0.0, 50.0),
+    **dict.fromkeys(
+        ("total_ms", "request_queue_ms", "remote_ms"), st.none() | st.floats(0.0, 500.0)
+    ),
 )
 windows: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
-        "handler_idle": shares,
-        "network_idle": shares,
-        "cpu_machine_share": shares,
-        "cpu_process_share": shares,
-        "cpu_cores": amounts,
-        "gc_share": shares,
-        "heap_used_share_min": shares,
-        "flush_threads": amounts,
+        **dict.fromkeys(
+            ("handler_idle", "network_idle", "cpu_machine_share", "cpu_process_share", "gc_share",
+             "heap_used_share_min", "isr_changed_share"), shares),
+        **dict.fromkeys(
+            ("bytes_in_per_s", "replication_bytes_in_per_s", "network_in_bytes_per_s"),
+            st.none() | st.floats(0.0, 1e8)),
+        **dict.fromkeys(("cpu_cores", "flush_threads"), amounts),
         "flush_ms": st.none() | st.floats(0.0, 50.0),
-        "bytes_in_per_s": st.none() | st.floats(0.0, 1e8),
-        "replication_bytes_in_per_s": st.none() | st.floats(0.0, 1e8),
-        "network_in_bytes_per_s": st.none() | st.floats(0.0, 1e8),
         "link_mbit_per_s": st.none() | st.floats(1.0, 10_000.0),
-        "isr_changed_share": shares,
-        "produce": times,
-        "fetch_consumer": times,
+        **dict.fromkeys(("produce", "fetch_consumer"), times),
     },
-)
+)  # fmt: skip
 LIMITS = {
-    Resource.REQUEST_HANDLERS: 0.8,
-    Resource.NETWORK_THREADS: 0.8,
-    Resource.CPU: 0.9,
-    Resource.HEAP: 0.95,
-    Resource.DISK: 0.9,
-    Resource.NETWORK: 0.9,
-    Resource.REPLICATION: 0.5,
-}
+    R.REQUEST_HANDLERS: 0.8, R.NETWORK_THREADS: 0.8, R.CPU: 0.9, R.HEAP: 0.95, R.DISK: 0.9,
+    R.NETWORK: 0.9, R.REPLICATION: 0.5,
+}  # fmt: skip
 """The utilizations at which a row of the table is at its limit, as in docs/attribution.md."""
 HALF_OF_A_BUSY_HANDLER = 0.4
 

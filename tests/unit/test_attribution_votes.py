@@ -9,7 +9,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load
 from jobs.runs.results import boundary_of
-from metrics.comparing.cause import SideEvidence
 from metrics.judging.attribution import AttributionVote, combine_votes, contradiction
 from metrics.tables.boundary import Boundary
 from metrics.trial.evidence import Judgement
@@ -63,10 +62,7 @@ def test_a_majority_wins_and_overloads_without_a_resource_do_not_count(
 def test_an_unknown_resource_does_not_contradict_a_known_one(snapshot: SnapshotAssertion) -> None:
     assert combine_votes([]) is None
     assert contradiction([vote(DISK), vote(UNKNOWN), vote(DISK)]) == ""
-    found = contradiction([vote(DISK, "40"), vote(CPU, "44")])
-    assert found == snapshot
-    assert "disk at 40" in found
-    assert "CPU at 44" in found
+    assert contradiction([vote(DISK, "40"), vote(CPU, "44")]) == snapshot
 
 
 def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() -> None:
@@ -93,14 +89,3 @@ def test_overloads_far_above_or_below_the_limit_do_not_vote() -> None:
     other = trial(judgements={"default": invalid}, pattern=traffic(44))
     assert boundary(overload(40, DISK), other).limited_by == "disk"
     assert boundary(*far, overloaded=None).limited_by is None
-
-
-@pytest.mark.parametrize(
-    ("named", "expected"), [([CPU, DISK, DISK], DISK), ([UNKNOWN, UNKNOWN, CPU], CPU)]
-)
-def test_the_limiting_resource_of_a_side_is_that_of_most_trials_that_name_one(
-    named: list[Resource], expected: Resource
-) -> None:
-    side = SideEvidence("A", [overload(40, each) for each in named], [], {})
-    assert side.limiting_resource is expected
-    assert side.attribution.startswith(f"{expected.value}: seen at 40; ")

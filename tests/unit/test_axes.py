@@ -28,39 +28,23 @@ def _goal(axis: str, *more: str) -> list[str]:
 # --- a load on an axis ------------------------------------------------------------
 
 
-def test_along_producers_the_load_is_their_number() -> None:
+def test_a_load_is_a_number_of_producers_a_rate_partitions_a_size_or_groups() -> None:
     traffic = NP.apply(load_workload("demo").pattern(1_000), 40)  # of 125 kB/s each
-    assert (traffic.producers, traffic.message_bytes, traffic.producer.rate_records_per_s) == (
-        40,
-        1_000,
-        125.0,
-    )
+    found = (traffic.producers, traffic.message_bytes, traffic.producer.rate_records_per_s)
+    assert found == (40, 1_000, 125.0)
     assert traffic.mb_per_s == pytest.approx(5.0)
-
-
-def test_along_rate_each_producer_offers_the_load() -> None:
-    traffic = AXES["rate"].apply(load_workload("demo", [FIXED]).pattern(1_000), 700)
+    fixed = load_workload("demo", [FIXED]).pattern(1_000)
+    traffic = AXES["rate"].apply(fixed, 700)
     assert (traffic.producers, traffic.producer.rate_records_per_s) == (16, 700.0)
     assert isinstance(traffic.producer.rate_records_per_s, float)
     assert traffic.mb_per_s == pytest.approx(16 * 0.7)
-
-
-def test_along_partitions_the_topic_grows() -> None:
-    traffic = AXES["partitions"].apply(load_workload("demo", [FIXED]).pattern(1_000), 50)
-    assert traffic.topic.partitions_per_broker == 50
-    assert (traffic.producers, traffic.message_bytes) == (16, 1_000)
-
-
-def test_along_message_bytes_the_load_is_the_size() -> None:
+    traffic = AXES["partitions"].apply(fixed, 50)
+    assert (traffic.topic.partitions_per_broker, traffic.producers) == (50, 16)
     workload = load_workload("demo", [FIXED, *BY_RECORDS, "workload.message_bytes=[1000]"])
     traffic = MESSAGE_BYTES.apply(workload.pattern(1_000), 4_096)
     assert (traffic.message_bytes, traffic.point_message_bytes) == (4_096, 1_000)
     assert traffic.mb_per_s == pytest.approx(16 * 50 * 4_096 / 1e6)
-
-
-def test_along_consumer_groups_more_of_them_read() -> None:
-    read = pattern(consumers=ConsumerOptions(members=3))
-    traffic = AXES["consumer_groups"].apply(read, 5)
+    traffic = AXES["consumer_groups"].apply(pattern(consumers=ConsumerOptions(members=3)), 5)
     assert traffic.consumers == ConsumerOptions(groups=5, members=3)
 
 
@@ -92,20 +76,6 @@ def test_an_amount_has_its_unit_and_one_is_singular() -> None:
         assert AXES[axis].amount(amount) == words
 
 
-def test_an_axis_has_a_short_heading_and_a_word_for_logs() -> None:
-    words = {name: (axis.heading, axis.key) for name, axis in AXES.items()}
-    assert words == {
-        "np": ("producers", "producers"),
-        "scale": ("% of mix", "scale"),
-        "rate": ("rate", "rate"),
-        "message_bytes": ("bytes", "message_bytes"),
-        "partitions": ("parts", "partitions"),
-        "consumer_groups": ("groups", "consumer_groups"),
-        "linger_ms": ("linger", "linger_ms"),
-        "batch_size": ("batch", "batch_size"),
-    }
-
-
 def test_an_axis_of_a_newer_version_is_called_by_its_name() -> None:
     assert all(axis_named(name) is axis for name, axis in AXES.items())
     unknown = axis_named("headers")
@@ -117,29 +87,24 @@ def test_an_axis_of_a_newer_version_is_called_by_its_name() -> None:
 # --- the payload of a load --------------------------------------------------------
 
 
-@pytest.mark.parametrize("rate", [(), BY_RECORDS], ids=["in bytes", "in records"])
-@pytest.mark.parametrize("axis", ["np", "rate", "message_bytes"])
-def test_the_payload_of_a_unit_of_load_is_that_of_the_traffic(
-    axis: str, rate: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("axis", "options"),
+    [
+        ("np", ()),
+        ("np", BY_RECORDS),
+        ("rate", (FIXED,)),
+        ("message_bytes", (FIXED, *BY_RECORDS, "workload.message_bytes=[1000]")),
+    ],
+)
+def test_the_payload_of_a_unit_of_load_is_that_of_the_traffic_at_every_size(
+    axis: str, options: tuple[str, ...]
 ) -> None:
-    if axis == "message_bytes":
-        rate = BY_RECORDS  # no other is taken
-    overrides = [] if axis == "np" else [FIXED]
-    workload = load_workload("demo", [*overrides, *rate, "workload.message_bytes=[1000]"])
-    goal = load_goal("default", _goal(axis))
-    offered = AXES[axis].apply(workload.pattern(1_000), 300).mb_per_s
-    assert payload_rate(workload, goal).bytes(1_000) * 300 == pytest.approx(offered * 1e6)
-
-
-@pytest.mark.parametrize(("axis", "rate"), [("np", ()), ("np", BY_RECORDS), ("rate", ())])
-def test_the_payload_of_a_unit_of_load_is_right_at_every_size(
-    axis: str, rate: tuple[str, ...]
-) -> None:
-    workload = load_workload("demo", [*([] if axis == "np" else [FIXED]), *rate])
+    workload = load_workload("demo", options)
     payload = payload_rate(workload, load_goal("default", _goal(axis)))
-    for size in (1, *workload.message_bytes, 100_000):
-        offered = AXES[axis].apply(workload.pattern(size), 1).mb_per_s
-        assert payload.bytes(size) == pytest.approx(offered * 1e6)
+    sizes = workload.message_bytes if axis == "message_bytes" else (1, 100, 1_000, 100_000)
+    for size in sizes:
+        offered = AXES[axis].apply(workload.pattern(size), 300).mb_per_s
+        assert payload.bytes(size) * 300 == pytest.approx(offered * 1e6)
 
 
 def test_batches_wait_longer_or_grow_larger_along_their_axes() -> None:
@@ -155,11 +120,12 @@ def test_batches_wait_longer_or_grow_larger_along_their_axes() -> None:
 def test_axes_that_make_handlers_idler_are_searched_by_bisection() -> None:
     """Larger batches cost brokers less: their readings point the wrong way."""
     workload = load_workload("demo", [FIXED])
-    methods = {
-        axis: line_of(workload, load_goal("default", _goal(axis, LATENCY)), 3).method
+    lines = {
+        axis: line_of(workload, load_goal("default", _goal(axis, LATENCY)), 3)
         for axis in ("partitions", "linger_ms", "batch_size")
     }
-    assert methods == {"partitions": "guided", "linger_ms": "bisection", "batch_size": "bisection"}
+    assert [line.method for line in lines.values()] == ["guided", "bisection", "bisection"]
+    assert lines["partitions"].limits.words.amount(50) == "50 partitions per broker"
 
 
 @pytest.mark.parametrize("axis", ["partitions", "consumer_groups"])
@@ -178,29 +144,7 @@ def test_only_an_added_producer_has_batches_of_its_own() -> None:
     assert (along_rate.linger_s, along_rate.batch_bytes) == (0.0, math.inf)
 
 
-def test_sentences_of_the_search_name_the_axis() -> None:
-    workload = load_workload("demo", [FIXED])
-    line = line_of(workload, load_goal("default", _goal("partitions")), 3)
-    assert line.limits.words.amount(50) == "50 partitions per broker"
-
-
 # --- which workloads an axis takes ------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("overrides", "axis"),
-    [
-        ([], "np"),
-        (_goal("rate", FIXED), "rate"),
-        (_goal("partitions", FIXED, "goal.search.load_cap=200"), "partitions"),
-    ],
-)
-def test_a_workload_that_fits_is_taken(overrides: list[str], axis: str) -> None:
-    config = load("testbed", "demo", "default", overrides)
-    assert config.axis is AXES[axis]
-    assert config.pattern(1_000, 30, brokers=3) == AXES[axis].apply(
-        config.workload.pattern(1_000, 3), 30
-    )
 
 
 def test_the_heaviest_traffic_is_at_the_cap_where_load_makes_larger_batches() -> None:

@@ -20,15 +20,10 @@ from tests.support.contexts import run_context
 TOPIC = cast(TopicSet, SimpleNamespace(names=("t",)))
 RECORDS = 100_000
 CONFIG = load(
-    "testbed",
-    "demo",
-    "default",
-    [
-        "workload.consumers.groups=2",
-        "workload.consumers.start=backlog",
-        f"workload.consumers.backlog_records={RECORDS}",
-    ],
-)
+    "testbed", "demo", "default",
+    ["workload.consumers.groups=2", "workload.consumers.start=backlog",
+     f"workload.consumers.backlog_records={RECORDS}"],
+)  # fmt: skip
 PATTERN = CONFIG.pattern(1_000, 4, 3)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.bench.clients import Choice
 from tests.bench.commits import checkout, with_code_of
-from tests.bench.contest import CHILD, ENGINE, Contest, Entry, Way, port_of
+from tests.bench.contest import Contest, Entry, Way, port_of
 from tests.bench.cpu import cpu_s
 from tests.bench.java import consumer_command, messages_of, producer_command
 from tests.bench.log_batches import batches_between
@@ -108,15 +108,10 @@ def test_clients_take_more_turns_until_the_ratio_of_an_aim_is_sure() -> None:
     assert unsure_of(found) == []
     found[java] = _repeats(80, 80)
     assert unsure_of(found) == [own, java], "two turns are never sure"
-
-
-def test_turns_of_which_one_failed_are_not_paired_with_others() -> None:
-    own = _repeats(100, 200, 300, 400)
     other = {turn: each for turn, each in _repeats(10, 99, 30, 40).items() if turn != 1}
-    ratio = ratio_of(own, other)
+    ratio = ratio_of(_repeats(100, 200, 300, 400), other)
     assert ratio is not None
-    assert ratio.count == 3
-    assert ratio.ratio == pytest.approx(10)
+    assert (ratio.count, ratio.ratio) == pytest.approx((3, 10)), "without the turn that failed"
 
 
 def test_cpu_time_is_that_of_the_other_process() -> None:
@@ -153,22 +148,20 @@ def test_lines_after_the_warm_up_are_measured() -> None:
         repeat = by_lines(process, own_line, Window(1.0, 2.5), lambda: next(times_s))
     assert (repeat.payload_bytes, repeat.seconds) == (10_000, 2.5)
     assert repeat.mb_per_cpu_s == pytest.approx(0.1)
+    with started(_speaker(code), "") as (process, _):
+        repeat = by_lines(process, own_line, Window(60.0, 60.0, warm_bytes=20_000))
+    assert repeat.payload_bytes == 19_000, "a client that is half done before it is warm"
 
 
-def test_a_client_that_is_half_done_before_it_is_warm_is_measured_from_that_point() -> None:
-    lines = "".join(f'{{"bytes": {n * 100}, "cpu_s": {n * 0.01}}}\n' for n in range(11))
-    with started(_speaker(f"print({lines!r}, end='', flush=True)"), "") as (process, _):
-        repeat = by_lines(process, own_line, Window(60.0, 60.0, warm_bytes=500))
-    assert repeat.payload_bytes == 500
-
-
-def test_a_client_without_output_is_an_error_and_its_error_text_is_kept() -> None:
+def test_a_client_that_writes_nothing_is_an_error_and_its_error_text_is_kept() -> None:
     with started(_speaker("sys.exit('no broker')"), "") as (process, errors):
         with pytest.raises(BenchError, match="fewer than two progress lines"):
             by_lines(process, own_line, Window(0.0, 0.2))
         process.wait()
         errors.seek(0)
         assert "no broker" in errors.read()
+        with pytest.raises(BenchError, match="it wrote nothing"):
+            by_offsets(process, lambda: 0, Window(0.1, 0.1))
 
 
 def test_a_producer_is_measured_by_the_growth_of_its_topic() -> None:
@@ -192,19 +185,9 @@ def test_a_producer_is_measured_by_the_growth_of_its_topic() -> None:
     assert repeat.cpu_s >= used_s[-1] > 0.0, "all that it used between the two looks"
 
 
-def test_a_producer_that_ends_is_an_error() -> None:
-    with (
-        started(_speaker("pass"), "") as (process, _),
-        pytest.raises(BenchError, match="it wrote nothing"),
-    ):
-        by_offsets(process, lambda: 0, Window(0.1, 0.1))
-
-
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_the_plain_socket_runs_without_a_broker(role: str) -> None:
-    contest = _contest()
-    repeat = contest.run(Entry(role, SOCKET), Task("t", 1_000))
-    assert repeat.mb_per_cpu_s > 100
+    assert _contest().run(Entry(role, SOCKET), Task("t", 1_000)).mb_per_cpu_s > 100
 
 
 def test_a_child_that_cannot_connect_is_an_error_with_the_reason() -> None:
@@ -215,24 +198,14 @@ def test_a_child_that_cannot_connect_is_an_error_with_the_reason() -> None:
         contest.run(Entry("producer", "wire", "TLS", is_tls=True), Task("t", 1_000))
 
 
-def test_a_child_gets_its_task_whole_and_not_on_its_command_line() -> None:
-    task = Task(
-        "t", 7, "consumer", "wire", ("a:1", "b:2"), options={"acks": "all"}, connection={"p": "s"}
-    )
-    assert Task.from_text(task.to_text()) == task
-    assert CHILD[1:] == ["-m", "tests.bench.child"]
-    assert ENGINE[1:] == ["-m", "tests.bench.engine"]
-
-
-def test_java_gets_the_same_options() -> None:
-    options = {"enable_idempotence": True, "acks": "all"}
+def test_java_gets_the_same_options_and_its_lines_are_understood() -> None:
     connection = {
         "security_protocol": "SSL", "ssl_cafile": "/ca.pem", "ssl_certfile": "/c.pem",
         "ssl_keyfile": "/c.pem", "ssl_check_hostname": True,
     }  # fmt: skip
     task = Task(
-        "t", 100, "producer", JAVA, ("h:1",), options=options, connection=connection,
-        jars=("/a.jar", "/b.jar"),
+        "t", 100, "producer", JAVA, ("h:1",), options={"enable_idempotence": True, "acks": "all"},
+        connection=connection, jars=("/a.jar", "/b.jar"),
     )  # fmt: skip
     command = producer_command(task)
     assert {"batch.size=262144", "enable.idempotence=true", "acks=all"} <= set(command)
@@ -240,9 +213,6 @@ def test_java_gets_the_same_options() -> None:
     assert "/a.jar:/b.jar" in command
     assert "enable.idempotence=false" in producer_command(Task("t", 100))
     assert "5" in consumer_command(Task("t", 100, bytes_max=500))
-
-
-def test_java_consumers_lines_are_understood() -> None:
     line = "2026-01-01 10:00:00:000, 0, 95.3674, 953.6743, 100000, 1000000.0000, 0, 100, 1.0, 1.0\n"
     assert messages_of(line) == 100_000
     assert messages_of("WARNING: something") is None

@@ -52,80 +52,67 @@ def test_connections_between_brokers_do_not_count() -> None:
     assert [(broker, each.peer) for broker, each in ends] == [(1, "127.0.0.1:56474")]
 
 
-class Time:
-    now = 1_000.0
+class Shown:
+    """Sockets that a test shows at times of its own."""
 
-    def __call__(self) -> float:
-        return self.now
+    def __init__(self, address: tuple[str, int], *sockets: SocketEntry) -> None:
+        self.now, self.sockets = 1_000.0, list(sockets)
+        self.seen = BrokerSockets(
+            {1: 3934}, {1: address}, list_sockets=lambda: list(self.sockets),
+            clock=lambda: self.now,
+        )  # fmt: skip
+
+    def look(self, at_s: float, *sockets: SocketEntry, windows: int = 1) -> float | None:
+        self.now, self.sockets = at_s, list(sockets) or self.sockets
+        return self.seen.count_if_due(1_000.0, PHASES, windows)
 
 
 PHASES = Phases(warmup_s=2.0, measure_s=4.0)
 
 
+def received(so_far: int) -> SocketEntry:
+    return parse_ss(TEXT.replace("received:1701", f"received:{so_far}"))[0]
+
+
 def test_growth_within_the_window_counts() -> None:
-    first, last = (
-        parse_ss(TEXT)[0],
-        parse_ss(TEXT.replace("received:1701", "received:9701"))[0],
-    )
-    shown, clock = [first], Time()
-    looking = BrokerSockets(
-        {1: 3934}, {1: ("127.0.0.1", 27302)}, list_sockets=lambda: list(shown), clock=clock
-    )
-    assert looking.count_if_due(None, PHASES) is not None
-    assert looking.count_if_due(1_000.0, PHASES) is not None
-    clock.now = 1_002.0
-    assert looking.count_if_due(1_000.0, PHASES) == 1.0
-    clock.now, shown = 1_005.5, [last]
-    assert looking.count_if_due(1_000.0, PHASES) == pytest.approx(0.4), (
-        "one more look before its end"
-    )
-    clock.now = 1_006.1
-    assert looking.count_if_due(1_000.0, PHASES) is None
-    (found,) = looking.window_counts().values()
+    shown = Shown(("127.0.0.1", 27302), received(1_701))
+    assert shown.seen.count_if_due(None, PHASES) is not None
+    assert shown.look(1_000.0) is not None
+    assert shown.look(1_002.0) == 1.0
+    assert shown.look(1_005.5, received(9_701)) == pytest.approx(0.4), "once more before its end"
+    assert shown.look(1_006.1) is None
+    (found,) = shown.seen.window_counts().values()
     assert (found.connections, found.watched, found.looks) == (1, 1, 2)
     assert (found.received_bytes, found.sent_bytes) == (8_000, 0)
     assert found.receive_buffer_bytes == 204_800
 
 
 def test_windows_in_a_row_have_counts_of_their_own() -> None:
-    def received(so_far: int) -> list[SocketEntry]:
-        return parse_ss(TEXT.replace("received:1701", f"received:{so_far}"))[:1]
-
-    shown, clock = received(1_000), Time()
-    looking = BrokerSockets(
-        {1: 3934}, {1: ("127.0.0.1", 27302)}, list_sockets=lambda: list(shown), clock=clock
-    )
+    shown = Shown(("127.0.0.1", 27302))
 
     def look(at_s: float, so_far: int) -> float | None:
-        nonlocal shown
-        clock.now, shown = at_s, received(so_far)
-        return looking.count_if_due(1_000.0, PHASES, 3)
+        return shown.look(at_s, received(so_far), windows=3)
 
     look(1_002.0, 1_000)
     look(1_005.9, 5_000)
     assert look(1_006.1, 5_100) == 1.0, "the first look of the second window"
-    assert looking.window_counts(0)[1].received_bytes == 4_000
+    assert shown.seen.window_counts(0)[1].received_bytes == 4_000
     look(1_009.9, 9_100)
     # These counts are requested before a look after the end of the window.
-    assert looking.window_counts(1)[1].received_bytes == 4_000
+    assert shown.seen.window_counts(1)[1].received_bytes == 4_000
     look(1_010.1, 9_200)
     look(1_013.8, 10_200)
     assert look(1_014.1, 10_300) is None
-    assert looking.window_counts(2)[1].received_bytes == 1_000
-    assert (looking.window_counts(2)[1].looks, looking.window_counts(2)[1].connections) == (2, 1)
+    last = shown.seen.window_counts(2)[1]
+    assert (last.received_bytes, last.looks, last.connections) == (1_000, 2, 1)
 
 
 def test_a_connection_that_came_within_the_window_counts_from_its_beginning() -> None:
-    sockets, clock = parse_ss(TEXT), Time()
-    shown = [sockets[0]]
-    looking = BrokerSockets(
-        {1: 3934}, {1: ("10.9.0.2", 9092)}, list_sockets=lambda: list(shown), clock=clock
-    )
-    clock.now = 1_002.0
-    looking.count_if_due(1_000.0, PHASES)
-    clock.now, shown = 1_003.0, [sockets[1]]
-    looking.count_if_due(1_000.0, PHASES)
-    assert looking.window_counts()[1].received_bytes == 756_625
+    near, far, _ = parse_ss(TEXT)
+    shown = Shown(("10.9.0.2", 9092), near)
+    shown.look(1_002.0)
+    shown.look(1_003.0, far)
+    assert shown.seen.window_counts()[1].received_bytes == 756_625
 
 
 def test_a_namespace_has_one_command_and_its_own_is_not_entered(

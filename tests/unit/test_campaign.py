@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once, order_of, shuffled
+from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once, shuffled
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, RecordingReporter, Table
 from jobs.runs.context_factory import RunOrder
@@ -18,7 +18,6 @@ from jobs.runs.lifecycle import RunState, execute
 from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import GuardStopError, NoConclusionError
-from metrics.comparing.effects import Side
 
 
 class Letters(Campaign[str]):
@@ -143,14 +142,10 @@ def test_the_forecast_is_the_sum_of_the_turns(tmp_path: Path) -> None:
 
 
 def test_all_files_are_written_and_shown_with_the_tables(tmp_path: Path) -> None:
-    reporter, copy = (
-        run_of(Letters({"a": None}), tmp_path, json_file=tmp_path / "j"),
-        tmp_path / "j",
-    )
+    folder, copy = tmp_path / "id", tmp_path / "j"
+    reporter = run_of(Letters({"a": None}), tmp_path, json_file=copy)
     assert copy.read_text() == "done: a"
-    texts = [each.text for each in reporter.events if isinstance(each, Notice)]
-    folder = tmp_path / "id"
-    assert texts == [
+    assert [each.text for each in reporter.events if isinstance(each, Notice)] == [
         "done: a",
         f"answer: {folder / 'letters.json'}",
         f"answer: {copy}",
@@ -158,11 +153,6 @@ def test_all_files_are_written_and_shown_with_the_tables(tmp_path: Path) -> None
         f"list: {folder / 'list.txt'}",
         "tables: tables",
     ]
-
-
-def test_two_sides_take_turns_so_that_each_is_as_often_first() -> None:
-    assert [side.value for pair in range(4) for side in order_of(pair)] == list("ABBAABBA")
-    assert {order_of(0)[0], order_of(1)[0]} == set(Side)
 
 
 def test_a_shuffled_schedule_has_each_case_once_in_each_repeat_and_is_repeatable() -> None:

@@ -70,61 +70,56 @@ ZOOKEEPER = {"broker.config.zookeeper.connect": "127.0.0.1:2181",
              "broker.config.zookeeper.session.timeout.ms": "6000"}  # fmt: skip
 KRAFT = {"broker.config.process.roles": "broker", "cluster.metadata.version": "27"}
 
-CASES: dict[str, tuple[Side, Side, Resource, Resource, tuple[str, ...], tuple[str, ...]]] = {
-    # name: A, B, what binds both, resource and names of the cause, words
+CASES: dict[str, tuple[Side, Side, Resource, Resource, tuple[str, ...]]] = {
+    # name: A, B, what binds both, resource and names of the cause
     "fewer request handlers that wait for the disk": (
         has(HANDLERS, "2", steady={"handler_idle": 0.69}),
-        has(HANDLERS, "1", steady={"handler_idle": 0.38}),
-        R.DISK, R.REQUEST_HANDLERS, ("num.io.threads",),
-        ("1 on B and 2 on A", "request handlers", "same load 0.62 on B and 0.31 on A")),
+        has(HANDLERS, "1", steady={"handler_idle": 0.38}), R.DISK, R.REQUEST_HANDLERS,
+        ("num.io.threads",)),
     "a change for the better": (
-        has(HANDLERS, "1"), has(HANDLERS, "2"), R.DISK, R.DISK, (), ("num.io.threads",)),
+        has(HANDLERS, "1"), has(HANDLERS, "2"), R.DISK, R.DISK, ()),
     "a property that governs another resource": (
-        has(FETCHERS, "4"), has(FETCHERS, "1"), R.DISK, R.DISK, (), ()),
+        has(FETCHERS, "4"), has(FETCHERS, "1"), R.DISK, R.DISK, ()),
     "a named resource before others that were used up": (
         {"environment": {FLUSH: "1000", HANDLERS: "2"}},
-        {"environment": {FLUSH: "1", HANDLERS: "1"}},
-        R.DISK, R.DISK, ("log.flush.interval.messages",), ()),
+        {"environment": {FLUSH: "1", HANDLERS: "1"}}, R.DISK, R.DISK,
+        ("log.flush.interval.messages",)),
     "handlers before other resources that were used up": (
         {"environment": CORES, "full": FULL},
-        {"environment": dict.fromkeys(CORES, "2"), "full": FULL},
-        R.DISK, R.REQUEST_HANDLERS, ("num.io.threads",), ()),
+        {"environment": dict.fromkeys(CORES, "2"), "full": FULL}, R.DISK, R.REQUEST_HANDLERS,
+        ("num.io.threads",)),
     "a version when no property is": (
         env({"cpu_machine_share": 0.4}, version="3.9.2"),
-        env({"cpu_machine_share": 0.6}, version="4.3.1"), R.DISK, R.DISK, ("version",),
-        ("Kafka 4.3.1 in place of Kafka 3.9.2", "CPU ×1.50")),
+        env({"cpu_machine_share": 0.6}, version="4.3.1"), R.DISK, R.DISK, ("version",)),
     "a property that only one release reports": (
-        env(version="3.9.2"), {"environment": {"broker.version": "4.3.1", ISR: "1"}},
-        R.REPLICATION, R.REPLICATION, ("version",), ()),
+        env(version="3.9.2"), {"environment": {"broker.version": "4.3.1", ISR: "1"}}, R.REPLICATION,
+        R.REPLICATION, ("version",)),
     "a property that only one side of a release reports": (
-        env(), has(ISR, "2"), R.REPLICATION, R.REPLICATION, ("min.insync.replicas",), ()),
+        env(), has(ISR, "2"), R.REPLICATION, R.REPLICATION, ("min.insync.replicas",)),
     "a release with its place of metadata": (
-        {"environment": ZOOKEEPER | {"broker.version": "3.6.2"}}, {"environment": KRAFT},
-        R.DISK, R.DISK, ("version", "metadata"),
-        ("Kafka 4.1.2 with KRaft in place of Kafka 3.6.2 with ZooKeeper",)),
+        {"environment": ZOOKEEPER | {"broker.version": "3.6.2"}}, {"environment": KRAFT}, R.DISK,
+        R.DISK, ("version", "metadata")),
     "the place of metadata alone": (
         {"environment": ZOOKEEPER | {"broker.version": "3.9.2"}},
-        {"environment": KRAFT | {"broker.version": "3.9.2"}},
-        R.REPLICATION, R.REPLICATION, ("version", "metadata"),
-        ("Kafka 3.9.2 with KRaft in place of Kafka 3.9.2 with ZooKeeper",)),
+        {"environment": KRAFT | {"broker.version": "3.9.2"}}, R.REPLICATION, R.REPLICATION,
+        ("version", "metadata")),
     "sides that are alike": (
-        env(), has("redline.commit", "b"), R.DISK, R.DISK, (), ("all 3 properties",)),
+        env(), has("redline.commit", "b"), R.DISK, R.DISK, ()),
     "the load alone": (
-        has("workload.payload.headers", "0"), has("workload.payload.headers", "1"),
-        R.NETWORK, R.NETWORK, ("workload.payload.headers",), ("B is bound by network",)),
+        has("workload.payload.headers", "0"), has("workload.payload.headers", "1"), R.NETWORK,
+        R.NETWORK, ("workload.payload.headers",)),
     "a longer way where the connections bind": (
         has("link.delay", "0ms"), has("link.delay", "25ms"), R.CONNECTION, R.CONNECTION,
-        ("link.delay",), ("link.delay is 25ms on B and 0ms on A (it is the delay",)),
+        ("link.delay",)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_likely_cause_of_a_difference(case: str, snapshot: SnapshotAssertion) -> None:
-    first, second, bound, resource, names, words = CASES[case]
+    first, second, bound, resource, names = CASES[case]
     a, b = side("A", bound=bound, **first), side("B", bound=bound, **second)
     cause = likely_cause(b, a)
     assert (cause.resource, cause.names) == (resource, names)
-    assert not [each for each in words if each not in cause.text]
     assert cause.text == snapshot(name="text")
     assert cause.evidence == snapshot(name="evidence")
     if names:
@@ -163,53 +158,38 @@ def test_an_interface_is_used_as_much_as_the_busiest_of_the_brokers_hosts() -> N
     assert R.NETWORK not in resource_use([trial(brokers=(broker(1),))])
 
 
-@pytest.mark.parametrize(
-    ("name", "resource"),
-    [
-        ("link.rate", R.NETWORK),
-        ("link.brokers_tcp_rmem_max", R.CONNECTION),
-        ("broker.config.num.io.threads", R.REQUEST_HANDLERS),
-        ("broker.2.config.num.network.threads", R.NETWORK_THREADS),
-        ("broker.config.listener.name.external.num.network.threads", R.NETWORK_THREADS),
-        ("broker.config.socket.receive.buffer.bytes", R.NETWORK),
-        ("broker.config.log.flush.interval.messages", R.DISK),
-        ("topic.config.flush.messages", R.DISK),
-        ("broker.config.log.dirs.count", R.DISK),
-        ("broker.config.compression.type", R.CPU),
-        ("topic.config.compression.zstd.level", R.CPU),
-        ("broker.cores", R.CPU),
-        ("broker.jvm.heap_max_bytes", R.HEAP),
-        ("broker.config.num.replica.fetchers", R.REPLICATION),
-        ("topic.config.min.insync.replicas", R.REPLICATION),
-        ("broker.config.quota.window.num", R.QUOTA),
-    ],
-)
-def test_each_property_governs_its_resource(name: str, resource: Resource) -> None:
-    governor = governor_of(name)
-    assert governor is not None
-    assert resource in governor.resources
-
-
-def test_every_resource_that_can_bind_is_governed_and_an_unknown_property_governs_nothing() -> None:
+def test_each_property_governs_its_resource() -> None:
+    for name, resource in {
+        "link.rate": R.NETWORK,
+        "link.brokers_tcp_rmem_max": R.CONNECTION,
+        "broker.2.config.num.network.threads": R.NETWORK_THREADS,
+        "broker.config.listener.name.external.num.network.threads": R.NETWORK_THREADS,
+        "broker.config.socket.receive.buffer.bytes": R.NETWORK,
+        "topic.config.flush.messages": R.DISK,
+        "broker.config.log.dirs.count": R.DISK,
+        "broker.config.compression.type": R.CPU,
+        "topic.config.compression.zstd.level": R.CPU,
+        "broker.cores": R.CPU,
+        "broker.jvm.heap_max_bytes": R.HEAP,
+        "broker.config.quota.window.num": R.QUOTA,
+    }.items():
+        governor = governor_of(name)
+        assert governor is not None and resource in governor.resources, name
     governed = {resource for governor in GOVERNORS for resource in governor.resources}
     assert governed == set(Resource) - {R.UNKNOWN}
     assert governor_of("broker.config.group.initial.rebalance.delay.ms") is None
     assert short_name("broker.3.config.num.io.threads") == "num.io.threads"
-    assert short_name("broker.version") == "version"
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "after", "slows"),
-    [
+def test_the_direction_of_a_change() -> None:
+    for name, before, after, slows in (
         ("num.io.threads", "2", "1", True),
         ("num.io.threads", "1", "2", False),
         ("num.io.threads", "–", "2", True),
         ("min.insync.replicas", "1", "2", True),
         ("min.insync.replicas", "2", "1", False),
         ("socket.send.buffer.bytes", "-1", "102400", True),
-    ],
-)
-def test_the_direction_of_a_change(name: str, before: str, after: str, slows: bool) -> None:
-    governor = governor_of(name)
-    assert governor is not None
-    assert can_slow(governor, Difference(name, before, after)) is slows
+    ):
+        governor = governor_of(name)
+        assert governor is not None
+        assert can_slow(governor, Difference(name, before, after)) is slows

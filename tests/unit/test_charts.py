@@ -133,7 +133,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     assert text.count("</script>") == 2
 
 
-def test_the_data_is_the_bracket() -> None:
+def test_the_data_is_the_bracket_below_the_title_beside_the_legend() -> None:
     (row,) = rows(spec_of("one"))
     expected = {"mb_lower": 95 * 0.25 / 3, "mb_upper": 100 * 0.25 / 3}
     expected |= {"mps_lower": 95 * 250, "mps_upper": 100 * 250}
@@ -144,6 +144,15 @@ def test_the_data_is_the_bracket() -> None:
     missing = rows(spec_of("two, one open"))[1]
     assert missing["mb_upper"] is None, "stated and not drawn"
     assert (missing["bound"], missing["width"]) == ("no overload seen", "open")
+    title = spec_of("one")["title"]
+    assert title["text"] == "Throughput limit of testbed-3 with demo"
+    days, caveat = title["subtitle"][:2]
+    assert days == "3 brokers, goal default, 2026-11-21"
+    assert caveat == "Small disk-bound testbed, not hardware figures."
+    mixed = summary(boundary(100, limited_by=Resource.CPU), boundary(1000), boundary(2000, 9, None))
+    scale = boundary_spec(mixed)["hconcat"][0]["layer"][2]["encoding"]["color"]["scale"]
+    assert scale["domain"] == ["CPU", "disk", "no overload seen"], "only marks that occur"
+    assert len(set(scale["range"])) == 3
 
 
 def test_the_bar_is_the_interval_and_the_tooltip_has_it_with_the_latencies() -> None:
@@ -196,19 +205,3 @@ def test_all_points_lie_inside_their_axes(name: str) -> None:
             assert low <= row[f"{unit}_lower"] < high
             for end in ("upper", "low", "high"):
                 assert row[f"{unit}_{end}"] is None or low <= row[f"{unit}_{end}"] < high
-
-
-def test_the_title_has_the_subject_the_date_and_the_caveat() -> None:
-    title = spec_of("one")["title"]
-    assert title["text"] == "Throughput limit of testbed-3 with demo"
-    assert title["subtitle"][:2] == [
-        "3 brokers, goal default, 2026-11-21",
-        "Small disk-bound testbed, not hardware figures.",
-    ]
-
-
-def test_the_legend_names_only_occurring_marks() -> None:
-    mixed = summary(boundary(100, limited_by=Resource.CPU), boundary(1000), boundary(2000, 9, None))
-    color = boundary_spec(mixed)["hconcat"][0]["layer"][2]["encoding"]["color"]
-    assert color["scale"]["domain"] == ["CPU", "disk", "no overload seen"]
-    assert len(set(color["scale"]["range"])) == 3

@@ -86,56 +86,36 @@ def test_counts_add_up_and_the_busiest_loop_counts() -> None:
     assert window.task_errors == ()
 
 
-def test_producers_of_all_tasks_stand_side_by_side() -> None:
-    def task(number: int, acked: int) -> TaskReport:
-        shares = ProducerShares.of([(number, acked, 10)])
-        counts = Counts(by_producer=ProducerAccounts(offered={number: 10}, acked={number: acked}))
-        return TaskReport(number, "a", 100.0, 110.0, ProducerReport(counts, shares=shares))
+def test_shares_and_latency_over_time_are_of_all_tasks_together_and_cross_to_the_driver() -> None:
+    def task(number: int, acked: int, *slices: dict[int, int]) -> TaskReport:
+        shares, times = ProducerShares.of([(number, acked, 10)]), dict(enumerate(slices))
+        produced = ProducerReport(shares=shares, latency_over_time=SlicedTimes(2, times))
+        return TaskReport(number, "a", 100.0, 103.0, produced)
 
-    window = merge([task(0, 9), task(1, 6), TaskReport(2, "a", 100.0, 110.0)])
-    assert window.counts.by_producer == ProducerAccounts(offered={0: 10, 1: 10}, acked={0: 9, 1: 6})
-    span = window.producer_share
-    assert (span.min, span.max, span.worst) == (0.6, 0.9, 1)
-    assert span.p50 == pytest.approx(0.6, rel=0.001)
-
-
-def test_latency_over_time_is_of_all_tasks_together_and_crosses_to_the_driver() -> None:
-    def task(number: int, *slices: dict[int, int]) -> TaskReport:
-        times = SlicedTimes(2, dict(enumerate(slices)))
-        return TaskReport(number, "a", 100.0, 103.0, ProducerReport(latency_over_time=times))
-
-    one, other = task(0, {1_000: 99}, {4_000: 1}), task(1, {1_000: 99, 50_000: 2})
+    one, other = task(0, 9, {1_000: 99}, {4_000: 1}), task(1, 6, {1_000: 99, 50_000: 2})
     window = merge([*travelled(one, other), TaskReport(2, "a", 100.0, 103.0, error="no broker")])
     first, second = window.latency_over_time
     assert (first.start_s, first.length_s, first.records) == (0, 2, 200)
     assert (first.p50_ms, first.max_ms) == pytest.approx((1.0, 50.0), rel=0.001)
     assert (second.start_s, second.length_s, second.records) == (2, 1, 1), "the window's end"
     assert merge([report()]).latency_over_time == ()
+    span = window.producer_share
+    assert (span.min, span.max, span.worst) == (0.6, 0.9, 1)
+    assert span.p50 == pytest.approx(0.6, rel=0.001)
 
 
 def test_quantiles_are_of_all_tasks_together() -> None:
-    window = merge([report(0, tuple([1_000.0] * 98)), report(1, (50_000.0, 90_000.0))])
-    assert window.latency.p50_ms == pytest.approx(1.0, rel=0.001)
-    assert window.latency.p99_ms == pytest.approx(50.0, rel=0.001)
-    assert window.latency.p999_ms == pytest.approx(90.0, rel=0.001)
-    assert window.latency.max_ms == pytest.approx(90.0, rel=0.001)
-
-
-def test_nothing_recorded_has_no_quantile() -> None:
-    window = merge([report()])
-    assert math.isnan(window.latency.p99_ms)
-    assert math.isnan(window.lateness_p99_ms)
-
-
-def test_times_beyond_the_range_count_as_its_edge() -> None:
-    window = merge([report(0, (0.0, 2e12))])
-    assert window.latency.p50_ms == pytest.approx(0.001)
-    assert window.latency.max_ms == 3_600_000.0
-
-
-def test_a_failed_task_is_named() -> None:
-    window = merge([report(0), report(1, error="no route to broker 2")])
-    assert window.task_errors == ("task 1 on a: no route to broker 2",)
+    tasks = [report(0, tuple([1_000.0] * 98)), report(1, (50_000.0, 90_000.0), error="no route")]
+    window = merge(tasks)
+    found = window.latency
+    assert (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms) == pytest.approx(
+        (1.0, 50.0, 90.0, 90.0), rel=0.001
+    )
+    assert window.task_errors == ("task 1 on a: no route",)
+    silent = merge([report()])
+    assert math.isnan(silent.latency.p99_ms) and math.isnan(silent.lateness_p99_ms)
+    beyond = merge([report(0, (0.0, 2e12))]).latency
+    assert (beyond.p50_ms, beyond.max_ms) == pytest.approx((0.001, 3_600_000.0))
 
 
 def test_no_report_and_different_windows_are_refused() -> None:
@@ -153,7 +133,3 @@ def test_a_histogram_survives_its_text(values_us: list[int]) -> None:
     assert again == histogram
     assert again.count == len(values_us)
     assert again.quantile(100.0) == pytest.approx(histogram.quantile(100.0), nan_ok=True)
-
-
-def test_empty_text_is_an_empty_histogram() -> None:
-    assert Histogram.from_text("").count == 0

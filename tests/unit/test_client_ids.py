@@ -56,9 +56,8 @@ def test_a_suffix_needs_an_id(tmp_path: Path) -> None:
         load_cluster(str(file))
 
 
-@pytest.mark.parametrize(
-    ("ids", "client_id", "holds"),
-    [
+def test_a_quota_of_a_client_id_holds_for_clients_that_have_it() -> None:
+    for ids, client_id, holds in (
         (ClientIds(), "redline-x-0", True),
         (ClientIds(), "orders", False),
         (ClientIds("orders"), "orders", True),
@@ -66,10 +65,6 @@ def test_a_suffix_needs_an_id(tmp_path: Path) -> None:
         (ClientIds("orders"), "redline-x-0", False),
         (ClientIds("orders", True), "orders-redline-x-0", True),
         (ClientIds("orders", True), "orders", False),
-    ],
-)
-def test_a_quota_of_a_client_id_holds_for_clients_that_have_it(
-    ids: ClientIds, client_id: str, holds: bool
-) -> None:
-    quota = Quota({"client-id": client_id}, {"producer_byte_rate": 1e6})
-    assert quota.may_throttle("us", partial(ids.may_be, prefix="redline-")) is holds
+    ):
+        quota = Quota({"client-id": client_id}, {"producer_byte_rate": 1e6})
+        assert quota.may_throttle("us", partial(ids.may_be, prefix="redline-")) is holds

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from jobs.config import load_workload
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.clients.library import NEVER_SENT, Record, Settled
 from jobs.engine.clients.library_producers import LibraryLoop, records_of
@@ -81,6 +80,11 @@ def test_every_due_record_is_offered_once_and_accounted_for() -> None:
     assert counts.unsent_own_records <= 1_000 - len(shelf.partitions)
     steps = [b - a for a, b in zip(shelf.timestamps_ms, shelf.timestamps_ms[1:], strict=False)]
     assert set(steps) <= {0, 1}, "create times are the intended ones, half a millisecond apart"
+    pattern = _plan().pattern.producer
+    records, pool = records_of(pattern), pool_of(pattern)
+    assert len(records) == len(pool) * pool.sections[0].full_records
+    assert {len(value or b"") for _, value, _ in records} == {100}
+    assert len({value for _, value, _ in records}) == len(records)
 
 
 def test_partitions_are_those_that_the_wire_client_would_take() -> None:
@@ -128,20 +132,6 @@ def test_failures_are_counted_by_name_without_records_never_sent() -> None:
     assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.counts.errors
 
 
-def test_the_records_are_those_of_the_pool() -> None:
-    pattern = _plan().pattern.producer
-    records = records_of(pattern)
-    pool = pool_of(pattern)
-    assert len(records) == len(pool) * pool.sections[0].full_records
-    assert {len(value or b"") for _, value, _ in records} == {100}
-    assert len({value for _, value, _ in records}) == len(records)
-
-
-def test_a_client_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ConfigError, match='is "java", a text; expected wire, kafka-py'):
-        load_workload("demo", ["workload.producer.client=java"])
-
-
 def test_a_missing_library_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(ConfigError, match=r"package confluent-kafka.*pip install confluent-kafka"):
@@ -160,13 +150,6 @@ def test_an_unreachable_broker_is_an_error_before_any_load(name: str) -> None:
     gc.collect()
 
 
-def test_librdkafka_batches_are_bounded_by_records() -> None:
-    pattern = producer_pattern(batch_size=16_384)
-    options = producer_options(pattern, 150)
-    assert options["batch.num.messages"] == 150
-    assert int(str(options["batch.size"])) > 1_000 * pattern.options.batch_size
-
-
 def test_librdkafka_takes_the_same_connection_options() -> None:
     given = {"security_protocol": "SASL_SSL", "ssl_check_hostname": False, "ssl_keyfile": None}
     assert connection_options(given) == {
@@ -175,3 +158,6 @@ def test_librdkafka_takes_the_same_connection_options() -> None:
     }
     with pytest.raises(ConfigError, match="cannot connect with sasl_kerberos_name"):
         connection_options({"sasl_kerberos_name": "k"})
+    options = producer_options(producer_pattern(batch_size=16_384), 150)
+    assert options["batch.num.messages"] == 150, "batches are bounded by records"
+    assert int(str(options["batch.size"])) > 1_000 * 16_384

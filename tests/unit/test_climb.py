@@ -31,72 +31,46 @@ CLIMB = Climb(first=3, step_s=2.0)
 
 
 def test_each_step_has_twice_the_producers_of_the_one_before() -> None:
-    assert [CLIMB.start_s(index) for index in range(13)] == [0.0] * 3 + [2.0] * 3 + [4.0] * 6 + [
-        6.0
-    ]
+    starts_s = [CLIMB.start_s(index) for index in range(13)]
+    assert starts_s == [0.0] * 3 + [2.0] * 3 + [4.0] * 6 + [6.0]
     for step in range(5):
         begun = [index for index in range(100) if CLIMB.start_s(index) <= step * 2.0]
         assert len(begun) == CLIMB.load_in(step, 100)
     assert CLIMB.load_in(9, 100) == 100
-
-
-@pytest.mark.parametrize(("first", "most", "steps"), [(1, 1, 1), (1, 2, 2), (3, 12, 3), (3, 13, 4)])
-def test_the_last_step_has_all_producers(first: int, most: int, steps: int) -> None:
-    climb = Climb(first, 1.0)
-    assert climb.steps(most) == steps
-    assert climb.load_in(steps - 1, most) == most
-    assert steps == 1 or climb.load_in(steps - 2, most) < most
-
-
-@pytest.mark.parametrize(("load_s", "step"), [(-1.0, 0), (0.0, 0), (1.99, 0), (2.0, 1), (7.0, 3)])
-def test_a_step_lasts_its_time(load_s: float, step: int) -> None:
-    assert CLIMB.step_at(load_s) == step
+    assert [CLIMB.step_at(load_s) for load_s in (-1.0, 0.0, 1.99, 2.0, 7.0)] == [0, 0, 0, 1, 3]
+    for first, most, steps in ((1, 1, 1), (1, 2, 2), (3, 12, 3), (3, 13, 4)):
+        climb = Climb(first, 1.0)
+        assert climb.steps(most) == steps
+        assert climb.load_in(steps - 1, most) == most
+        assert steps == 1 or climb.load_in(steps - 2, most) < most
 
 
 GROWING = plan(pattern=pattern(12, rate_records_per_s=10.0), climb=CLIMB)
 
 
-def producers(start_s: float = 100.0) -> list[Producer]:
-    """Twelve producers of a load that begins at 100 s."""
-    load = GROWING.pattern
-    pool = pool_of(load.producer)
-    return [
-        Producer(
-            index,
-            load.producer,
-            pool.section_of(index),
-            range(4),
-            growing_schedule(GROWING, index, start_s),
-        )
-        for index in range(12)
+def test_an_end_of_the_growth_withdraws_only_producers_that_have_not_begun() -> None:
+    pool, given = pool_of(GROWING.pattern.producer), GROWING.pattern.producer
+    load = [
+        Producer(n, given, pool.section_of(n), range(4), growing_schedule(GROWING, n, 100.0))
+        for n in range(12)
     ]
 
+    def due() -> list[int]:
+        return [each.records_due_between(100.0, 106.0) for each in load]
 
-def test_producers_offer_nothing_before_they_begin() -> None:
-    due = [each.records_due_between(100.0, 106.0) for each in producers()]
-    assert due == [60] * 3 + [40] * 3 + [20] * 6
-
-
-def test_an_end_of_the_growth_withdraws_only_producers_that_have_not_begun() -> None:
-    load, driver = producers(), SimpleNamespace(climb_end_s=None)
+    assert due() == [60] * 3 + [40] * 3 + [20] * 6, "they offer nothing before they begin"
+    driver = SimpleNamespace(climb_end_s=None)
     growth = GrowthEnd(cast(DriverChannel, driver), GROWING, 100.0)
-    growth.apply(load)
-    assert sum(each.records_due_between(100.0, 106.0) for each in load) == 420
+    for each in (GrowthEnd(None, GROWING, 100.0), growth):
+        each.apply(load)
+        assert sum(due()) == 420
     driver.climb_end_s = 3.5
     growth.apply(load)
-    assert [each.records_due_between(100.0, 106.0) for each in load] == [60] * 3 + [40] * 3 + [
-        0
-    ] * 6
+    assert due() == [60] * 3 + [40] * 3 + [0] * 6
     assert all(each.ready_s == each.scheduled_s == float("inf") for each in load[6:])
     driver.climb_end_s = 0.0
     growth.apply(load)
-    assert sum(each.records_due_between(100.0, 106.0) for each in load) == 300, "once is enough"
-
-
-def test_without_a_driver_nothing_is_withdrawn() -> None:
-    load = producers()
-    GrowthEnd(None, GROWING, 100.0).apply(load)
-    assert sum(each.records_due_between(100.0, 106.0) for each in load) == 420
+    assert sum(due()) == 300, "once is enough"
 
 
 # --- the driver ---------------------------------------------------------------
@@ -280,14 +254,10 @@ def test_a_step_that_falls_short_of_idle_brokers_is_tried_once_more(
 
 @pytest.mark.parametrize(
     ("found", "load_max_s"),
-    [
-        ((8, 0.5, True), 60.0),
-        ((8, None, True), 60.0),
-        ((8, 0.9, False), 60.0),
-        ((8, 0.9, True), 20.0),
-    ],
+    [((8, 0.5, True), 60.0), ((8, None, True), 60.0), ((8, 0.9, False), 60.0),
+     ((8, 0.9, True), 20.0)],
     ids=["busy", "unknown", "not short", "no time"],
-)
+)  # fmt: skip
 def test_other_steps_are_not(
     found: tuple[int, float | None, bool], load_max_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,14 +62,10 @@ def test_every_batch_is_full_and_the_requests_in_flight_reach_their_maximum() ->
     )
     counts = loop.account.counts
     assert counts.acked_total == seen.records > 1_000
-    full = loop.producers[0].section.full_records
-    assert seen.records / seen.requests >= full
+    assert seen.records / seen.requests >= loop.producers[0].section.full_records
     assert (counts.offered_records, counts.unsent_own_records) == (0, 0)
     assert loop.producers[0].buffered_bytes <= 64_000 + 16_384, "buffer_memory bounds what waits"
     assert loop.producers[0].blocked or loop.producers[0].opened == seen.records
-
-
-def test_a_closed_loop_waits_for_answers_only() -> None:
     loop, seen = run_loop(lambda _: Answer(delay_s=0.04), math.inf, max_in_flight=1)
     assert seen.requests == 0.6 / 0.04, "one request at a time, from the first to the last moment"
     assert seen.records / seen.requests > 2 * loop.producers[0].section.full_records
@@ -85,12 +81,9 @@ def test_latency_counts_from_when_a_record_was_taken() -> None:
     assert loop.account.lateness.histogram.count == 0, "records without a due time are never late"
 
 
-def test_a_volume_is_sent_whole_and_no_more() -> None:
+def test_a_volume_ends_a_closed_loop_as_any_schedule() -> None:
     loop, seen = run_loop(lambda _: Answer(), math.inf, volume_bytes=100_050)
     assert seen.records == loop.account.counts.acked_total == 1_001, "of 100 B, rounded up"
-
-
-def test_a_volume_ends_a_closed_loop_as_any_schedule() -> None:
     schedule = schedule_for(unlimited(volume_bytes=1_000), 0, 5.0)
     assert isinstance(schedule, EndingSchedule)
     assert (schedule.due_s(9), schedule.due_s(10)) == (5.0, math.inf)
@@ -138,15 +131,6 @@ def test_a_closed_loop_is_one_of_three_ways_to_give_a_rate() -> None:
     assert describe_producer(workload).startswith("closed loop, ")
 
 
-@pytest.mark.parametrize(
-    "override", ["workload.producer.arrivals=bursts", "workload.trial.ramp_up_s=1"]
-)
-def test_options_for_the_times_of_records_contradict_a_closed_loop(override: str) -> None:
-    more = ["workload.trial.early_end_error_rate=0", override]
-    with pytest.raises(ConfigError, match="expected arrivals fixed and no ramp"):
-        load_workload("1kB", [*UNLIMITED, *more])
-
-
 def test_a_row_marks_a_closed_loop_and_has_no_rate() -> None:
     row = row_of(unlimited().producer)
     assert (row["closed_loop"], row["rate_records_per_s"]) == (True, None)
@@ -155,26 +139,25 @@ def test_a_row_marks_a_closed_loop_and_has_no_rate() -> None:
     assert (open_loop["closed_loop"], open_loop["rate_records_per_s"]) == (False, 1_000.0)
 
 
-def test_a_batch_has_its_largest_size() -> None:
-    producer = unlimited(linger_ms=0.0, batch_size=16_384).producer
-    assert producer.records_per_batch == producer.records_per_full_batch > 100
-    assert (producer.record_interval_s, producer.batch_interval_s) == (0.0, 0.0)
-
-
 # --- commands that take it -----------------------------------------------------------------
 
 
-def test_a_search_refuses_a_closed_loop_with_the_remedy(snapshot: SnapshotAssertion) -> None:
-    with pytest.raises(ConfigError, match=r"use redline traffic") as refused:
+def test_a_search_refuses_a_closed_loop_with_the_remedy(
+    snapshot: SnapshotAssertion,
+) -> None:
+    with pytest.raises(ConfigError) as refused:
         LimitRun(configured())
     assert str(refused.value) == snapshot
-    assert ConfigError.exit_code == 2
     require_open_loop(load("testbed", "1kB", "default", []))
-
-
-def test_an_axis_of_rates_refuses_a_closed_loop() -> None:
     with pytest.raises(ConfigError, match=r"goal.search.axis is rate .* producer.rate unlimited"):
         configured("goal.search.axis=rate", "workload.np=4")
+    profile = RateProfile("day", ((0.0, 1.0), (10.0, 0.5)))
+    with pytest.raises(ConfigError, match=r"--profile day with producer.rate unlimited"):
+        FixedLoadRun(configured(), FixedLoad(1_000, 4, duration_s=20.0, profile=profile))
+    for override in ("producer.arrivals=bursts", "trial.ramp_up_s=1"):
+        more = ["workload.trial.early_end_error_rate=0", f"workload.{override}"]
+        with pytest.raises(ConfigError, match="expected arrivals fixed and no ramp"):
+            load_workload("1kB", [*UNLIMITED, *more])
 
 
 def test_a_fixed_load_takes_a_closed_loop_and_promises_no_bytes(tmp_path: Any) -> None:
@@ -184,12 +167,6 @@ def test_a_fixed_load_takes_a_closed_loop_and_promises_no_bytes(tmp_path: Any) -
     planned = FixedLoadRun(whole, FixedLoad(1_000, 4)).plan(tmp_path)
     replicas = whole.workload.topic.replication_factor
     assert planned.write_bytes_max == 2_000_000 * replicas
-
-
-def test_a_profile_has_no_rate_to_change(tmp_path: Any) -> None:
-    profile = RateProfile("day", ((0.0, 1.0), (10.0, 0.5)))
-    with pytest.raises(ConfigError, match=r"--profile day with producer.rate unlimited"):
-        FixedLoadRun(configured(), FixedLoad(1_000, 4, duration_s=20.0, profile=profile))
 
 
 # --- guards -----------------------------------------------------------------------------------
@@ -234,7 +211,7 @@ def test_an_unfinished_load_counts_with_the_bytes_that_its_tasks_reported() -> N
 
 
 def test_a_cap_on_the_rate_cannot_be_promised(snapshot: SnapshotAssertion) -> None:
-    with pytest.raises(GuardStopError, match="1 MB/s") as stop:
+    with pytest.raises(GuardStopError) as stop:
         guarding(load_bytes_per_s_max=1_000_000).admit(unlimited())
     assert str(stop.value) == snapshot
 
@@ -252,8 +229,6 @@ def test_a_closed_loop_has_no_missing_records_and_a_reason_for_its_pace(
 ) -> None:
     judged = judge(held(), Thresholds())
     assert judged.verdict is Verdict.SUSTAINED
-    assert "0.100 MB/s" in judged.reasons[0].text
-    assert "20%" in judged.reasons[0].text
     assert judged.reasons[0].text == snapshot
     assert judged.limited_by is Resource.UNKNOWN, "no resource was at its limit"
     seen = held().client
@@ -261,23 +236,16 @@ def test_a_closed_loop_has_no_missing_records_and_a_reason_for_its_pace(
     assert seen.achieved_mb_per_s == pytest.approx(0.1)
 
 
-def test_groups_that_fall_behind_are_no_overload_of_a_closed_loop() -> None:
+def test_only_full_brokers_are_an_overload_of_a_closed_loop() -> None:
+    full = replace(held(), brokers=(broker(1, handler_idle=0.02, cpu_machine_share=0.97),))
+    judged = judge(full, Thresholds())
+    assert (judged.verdict, judged.limited_by) == (Verdict.OVERLOADED, Resource.CPU)
+    assert [each.indicator for each in judged.reasons] == ["request_handler_idle", "closed_loop"]
     behind = (GroupWindow(GroupCounts(0, records=1_000)),)
     seen = replace(held(), client=replace(held().client, groups=behind))
     assert seen.lag_growth_per_s["0"] > 0.0, "the group falls behind"
     judged = judge(seen, Thresholds())
     assert judged.verdict is Verdict.SUSTAINED
     assert "consumer_lag" not in {each.indicator for each in judged.reasons}
-
-
-def test_brokers_that_a_closed_loop_fills_are_overloaded() -> None:
-    full = replace(held(), brokers=(broker(1, handler_idle=0.02, cpu_machine_share=0.97),))
-    judged = judge(full, Thresholds())
-    assert judged.verdict is Verdict.OVERLOADED
-    assert judged.limited_by is Resource.CPU
-    assert [each.indicator for each in judged.reasons] == ["request_handler_idle", "closed_loop"]
-
-
-def test_a_closed_loop_that_sent_nothing_is_no_answer() -> None:
-    judged = judge(held(sent_records=0, acked_records=0), Thresholds())
-    assert judged.verdict is Verdict.INVALID
+    nothing = judge(held(sent_records=0, acked_records=0), Thresholds())
+    assert nothing.verdict is Verdict.INVALID

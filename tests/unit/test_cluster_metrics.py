@@ -26,18 +26,19 @@ def real(*overrides: str) -> Cluster:
     return load_cluster("example", ["cluster.jmx=null", *overrides])
 
 
-def exporters(override: str) -> Prometheus:
-    source = real(override).broker_source
-    assert isinstance(source, Prometheus)
-    return source
-
-
 def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
-    assert exporters(PROMETHEUS).addresses({1: "a", 2: "::1"}) == {1: "a:9404", 2: "[::1]:9404"}
-    each = exporters("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}")
-    assert each.addresses({1: "a"}) == {1: "x:1"}
+    source = real(PROMETHEUS).broker_source
+    assert isinstance(source, Prometheus)
+    assert source.addresses({1: "a", 2: "::1"}) == {1: "a:9404", 2: "[::1]:9404"}
+    own = "{prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}"
+    each = real(f"cluster.metrics={own}").broker_source
+    assert isinstance(each, Prometheus) and each.addresses({1: "a"}) == {1: "x:1"}
     with pytest.raises(ConfigError, match=r"metrics\.prometheus\.endpoints has no address for b"):
         each.addresses({1: "a", 2: "b"})
+    section = real("cluster.jmx={port: 1}", f"cluster.metrics.host.prometheus={SAME}").host_source
+    assert isinstance(section, NodeExporter), "brokers on one machine name its exporter each"
+    assert section.addresses({1: "a", 2: "b"}) == {1: "lb:9404", 2: "lb:9404"}
+    assert isinstance(real("cluster.jmx={port: 1}").host_source, LocalProc)
 
 
 def test_brokers_that_share_the_address_of_one_process_are_refused(
@@ -59,12 +60,6 @@ def test_brokers_that_share_the_address_of_one_process_are_refused(
     assert sentences == snapshot
 
 
-def test_brokers_on_one_machine_name_its_exporter_each() -> None:
-    section = load_cluster("example", [f"cluster.metrics.host.prometheus={SAME}"]).host_source
-    assert isinstance(section, NodeExporter)
-    assert section.addresses({1: "a", 2: "b"}) == {1: "lb:9404", 2: "lb:9404"}
-
-
 def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> None:
     blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])
     assert isinstance(blind.broker_source, ClientOnly)
@@ -76,20 +71,6 @@ def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> 
     ):
         with pytest.raises(ConfigError, match="brings its own cluster_id"):
             load_cluster("testbed", [other])
-
-
-def test_the_registry_finds_the_configured_sources() -> None:
-    jmx = "cluster.jmx={port: 9999}"
-    for overrides, keys in (
-        ((jmx,), ["jmx"]),
-        ((PROMETHEUS,), ["metrics.prometheus"]),
-        (("cluster.metrics={client_only: true}",), ["metrics.client_only"]),
-        ((jmx, HOSTS), ["jmx", "metrics.host.prometheus"]),
-    ):
-        cluster = real(*overrides)
-        assert [source.key for source in cluster.sources] == keys
-        assert cluster.broker_source.key == keys[0]
-        assert isinstance(cluster.host_source, NodeExporter if len(keys) > 1 else LocalProc)
 
 
 def test_each_kind_is_a_key_of_the_file_with_a_meaning() -> None:

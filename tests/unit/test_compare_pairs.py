@@ -55,6 +55,8 @@ def test_loads_are_found_that_neither_side_and_that_both_sides_sustain(start: fl
     assert case.steady_load == pytest.approx(STEADY_SHARE * 8.0 / PRODUCER_MB_PER_S, rel=0.01)
     assert all(is_full(pair.of(side)) for pair in case.saturated for side in Side)
     assert not any(is_full(pair.of(side)) for pair in case.steady for side in Side)
+    for pair in (*case.saturated, *case.steady):
+        assert pair.a.pattern.producers == pair.b.pattern.producers
 
 
 def test_the_sides_take_turns_so_that_neither_is_always_first() -> None:
@@ -62,12 +64,6 @@ def test_the_sides_take_turns_so_that_neither_is_always_first() -> None:
     measured(sides)
     order = "".join(side.value for side, _ in sides.made)
     assert order == "AB" + "ABBAABBA" + "ABBAAB"
-
-
-def test_both_trials_of_a_pair_have_the_same_load() -> None:
-    case = measured(sides_of(10.0, 6.0, noise=0.1, chance=random.Random(4)))
-    for pair in (*case.saturated, *case.steady):
-        assert pair.a.pattern.producers == pair.b.pattern.producers
 
 
 def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -72,31 +73,29 @@ def test_the_ratio_of_the_means_is_the_effect() -> None:
         for a, b in ((10_000_000, 8_000_000), (30_000_000, 27_000_000), (9_000_000, 8_000_000))
     ]
     found = compared(CAPACITY, pairs)
-    means = [found.mean(side) for side in Side]
-    assert found.effect is not None
-    assert means[0] is not None
-    assert means[1] is not None
-    assert means[1] / means[0] == pytest.approx(found.effect.ratio)
+    a, b = (found.mean(side) for side in Side)
+    assert found.effect is not None and a is not None and b is not None
+    assert b / a == pytest.approx(found.effect.ratio)
+    assert paired_effect([(1.0, 0.5), (1.0, 0.5)]) is None, "too few pairs"
 
 
 def test_a_difference_has_to_be_seen_and_to_matter() -> None:
-    assert conclude([effect(0.80, 0.001)], 0.05) == (Conclusion.REGRESSION,)
-    assert conclude([effect(1.25, 0.001)], 0.05) == (Conclusion.IMPROVEMENT,)
-    assert conclude([effect(0.97, 0.001)], 0.05) == (Conclusion.SMALL,)
-    assert conclude([effect(1.04, 0.001)], 0.05) == (Conclusion.SMALL,)
-    assert conclude([effect(0.80, 0.2)], 0.05) == (Conclusion.NONE_SEEN,)
-    assert conclude([None], 0.05) == (Conclusion.NO_ANSWER,)
-
-
-def test_several_sizes_share_one_chance_of_a_false_alarm() -> None:
-    several = [effect(0.9, 0.04), None, effect(0.9, 0.5)]
-    expected = (Conclusion.NONE_SEEN, Conclusion.NO_ANSWER, Conclusion.NONE_SEEN)
-    assert conclude(several, 0.05) == expected
-    assert conclude([effect(0.9, 0.04)], 0.05) == (Conclusion.REGRESSION,)
-
-
-def test_too_few_pairs_are_no_answer() -> None:
-    assert paired_effect([(1.0, 0.5), (1.0, 0.5)]) is None
+    none = Conclusion.NONE_SEEN
+    for effects, conclusions in (
+        ([effect(0.80, 0.001)], (Conclusion.REGRESSION,)),
+        ([effect(1.25, 0.001)], (Conclusion.IMPROVEMENT,)),
+        ([effect(0.97, 0.001)], (Conclusion.SMALL,)),
+        ([effect(1.04, 0.001)], (Conclusion.SMALL,)),
+        ([effect(0.80, 0.2)], (none,)),
+        ([None], (Conclusion.NO_ANSWER,)),
+        ([effect(0.9, 0.04)], (Conclusion.REGRESSION,)),
+        # Several sizes share one chance of a false alarm.
+        (
+            [effect(0.9, 0.04), None, effect(0.9, 0.5)],
+            (Conclusion.NONE_SEEN, Conclusion.NO_ANSWER, Conclusion.NONE_SEEN),
+        ),
+    ):
+        assert conclude(effects, 0.05) == conclusions
 
 
 # --- published claims --------------------------------------------------------------
@@ -120,9 +119,8 @@ def claim(change: str, by: float | None = None, reading: str = "") -> Claim:
     return Claim("A study", "so it is", {GROUPS: "8"}, {GROUPS: "0"}, change, by, reading)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("asked", "of", "spread", "verdict"),
-    [
+def test_a_claim_agrees_only_if_the_whole_interval_does() -> None:
+    for asked, of, spread, verdict in (
         (claim("less"), 0.7, 0.02, Verdict.AGREES),
         (claim("less"), 1.3, 0.02, Verdict.DIFFERS),
         (claim("less"), 0.95, 0.4, Verdict.CANNOT_SAY),
@@ -137,32 +135,18 @@ def claim(change: str, by: float | None = None, reading: str = "") -> Claim:
         (claim("less", reading="p99_ms"), 0.7, 0.02, Verdict.AGREES),
         (claim("more", reading="p99_ms"), 0.7, 0.02, Verdict.DIFFERS),
         (claim("less", reading="commit_ms"), 0.7, 0.02, Verdict.CANNOT_SAY),
-    ],
-)
-def test_a_claim_agrees_only_if_the_whole_interval_does(
-    asked: Claim, of: float, spread: float, verdict: Verdict
-) -> None:
-    assert judge_claim(asked, results(of, spread)).verdict is verdict
-
-
-def test_too_few_repeats_say_nothing() -> None:
+    ):
+        assert judge_claim(asked, results(of, spread)).verdict is verdict, (asked, of)
     found = judge_claim(claim("less"), results(0.5, repeats=2))
-    assert (found.verdict, found.effect) == (Verdict.CANNOT_SAY, None)
+    assert (found.verdict, found.effect) == (Verdict.CANNOT_SAY, None), "too few repeats"
     assert found.seen == pytest.approx(0.5, rel=0.02)
-
-
-def test_a_case_that_was_not_measured_is_named() -> None:
-    asked = Claim("A study", "so it is", {GROUPS: "5"}, {GROUPS: "0"}, "same")
-    found = judge_claim(asked, results(1.0))
+    unmeasured = Claim("A study", "so it is", {GROUPS: "5"}, {GROUPS: "0"}, "same")
+    found = judge_claim(unmeasured, results(1.0))
     assert (found.verdict, found.lacks) == (Verdict.CANNOT_SAY, {GROUPS: "5"})
-
-
-def test_a_claim_compares_message_sizes() -> None:
-    asked = Claim("A study", "as much", {SIZE: "100000"}, {SIZE: "1000"}, "same")
-    small, large = results(1.0), results(1.0, size=100_000)
+    sizes = Claim("A study", "as much", {SIZE: "100000"}, {SIZE: "1000"}, "same")
     eight_times = [
-        Result(each.settings, each.repeat, 100_000, 8.0 * (each.value or 0.0)) for each in large
+        replace(each, value=8.0 * (each.value or 0.0)) for each in results(1.0, size=100_000)
     ]
-    found = judge_claim(asked, [*small, *eight_times])
+    found = judge_claim(sizes, [*results(1.0), *eight_times])
     assert found.verdict is Verdict.DIFFERS
     assert found.effect is not None and found.effect.ratio == pytest.approx(8.0)

@@ -83,20 +83,12 @@ def test_references_become_the_options_of_kafka_python(
     }
     assert SECRET not in repr(cluster)
     assert load_cluster("example").security.client_kwargs() == {"security_protocol": "PLAINTEXT"}
-
-
-def test_mutual_tls_passes_certificate_key_and_its_password(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TEST_KEY_PASSWORD", SECRET)
-    pem = tmp_path / "client.pem"
-    pem.write_text("certificate and key", encoding="utf-8")
-    keys = {"certfile": str(pem), "keyfile": str(pem), "key_password_from": "env:TEST_KEY_PASSWORD"}
-    assert options_of({"protocol": "SSL", **keys}) == {
+    mutual = {"certfile": str(authority), "keyfile": str(authority)}
+    assert options_of({"protocol": "SSL", **mutual, "key_password_from": f"file:{password}"}) == {
         "security_protocol": "SSL",
         "ssl_check_hostname": True,
-        "ssl_certfile": str(pem),
-        "ssl_keyfile": str(pem),
+        "ssl_certfile": str(authority),
+        "ssl_keyfile": str(authority),
         "ssl_password": SECRET,
     }
 
@@ -157,11 +149,15 @@ def test_a_token_is_used_for_most_of_its_life_and_then_renewed(server: TokenServ
     now = [0.0]
     tokens = ClientCredentials(server.url, "us", SECRET, "kafka", clock=lambda: now[0])
     seen = []
-    for at_s in (0.0, 79.0, 81.0, 160.0, 162.0):
-        now[0] = at_s
+    for now[0] in (0.0, 79.0, 81.0, 160.0, 162.0):
         seen.append(tokens.token())
     assert seen == ["token-1", "token-1", "token-2", "token-2", "token-3"]
     assert server.forms[0] == "grant_type=client_credentials&scope=kafka"
+    sent = pickle.dumps(tokens)
+    assert SECRET.encode() not in sent and server.url.encode() not in sent
+    one = pickle.loads(sent)
+    assert one.token() == "token-3", "an executor gets one token and no credentials"
+    assert one.good_until_s is not None
 
 
 def test_a_lifetime_may_be_a_text(server: TokenServer) -> None:
@@ -169,18 +165,9 @@ def test_a_lifetime_may_be_a_text(server: TokenServer) -> None:
         now, before = [0.0], server.given
         tokens = ClientCredentials(server.url, "us", SECRET, clock=lambda now=now: now[0])  # type: ignore[misc]
         server.answer = {"access_token": "token", "expires_in": given}
-        for at_s in (0.0, 47.0, 49.0, 79.0, 81.0, 98.0):
-            now[0] = at_s
+        for now[0] in (0.0, 47.0, 49.0, 79.0, 81.0, 98.0):
             assert tokens.token() == "token"
         assert server.given - before == fetched, given
-
-
-def test_an_executor_gets_one_token_and_no_credentials(server: TokenServer) -> None:
-    sent = pickle.dumps(ClientCredentials(server.url, "us", SECRET))
-    assert SECRET.encode() not in sent and server.url.encode() not in sent
-    one = pickle.loads(sent)
-    assert one.token() == "token-1"
-    assert one.good_until_s == pytest.approx(time.time() + 100.0, abs=60.0)
 
 
 def test_the_message_for_a_refused_token_contains_no_secret(server: TokenServer) -> None:
@@ -195,6 +182,11 @@ def test_the_message_for_a_refused_token_contains_no_secret(server: TokenServer)
             ClientCredentials(server.url, "us", secret).token()
         assert server.url in str(caught.value)
         assert SECRET not in str(caught.value)
+    server.answer, server.expected = None, f"us:{SECRET}"
+    with pytest.raises(ConfigError, match="401"):
+        ClientCredentials(server.url, "us", SECRET).token()
+    plain = ClientCredentials(server.url, "us", SECRET, is_encoded=False)
+    assert plain.token(), "some servers expect the secret without URL encoding"
 
 
 def test_a_token_in_a_file_is_read_again_for_every_plan(tmp_path: Path) -> None:
@@ -269,38 +261,25 @@ def test_a_token_in_a_variable_is_refused_where_the_load_is_longer(
     monkeypatch.setattr("jobs.config.loading.time.time", lambda: 1_000.0)
     token = unsecured_token("me", 0.0, 1_300.0)
     monkeypatch.setenv("TEST_TOKEN", token)
-    ways = {"oauth_token_url": "https://idp.example/t", "oauth_client_id_from": "env:A",
-            "oauth_client_secret_from": "env:B"}  # fmt: skip
-    keys = ["protocol=SASL_SSL", "sasl_mechanism=OAUTHBEARER"]
-    by_variable, by_file = (
-        [f"cluster.security.{key}" for key in (*keys, f"token_from={place}")]
-        for place in ("env:TEST_TOKEN", "file:/token")
-    )
-    by_server = [f"cluster.security.{key}" for key in keys]
-    by_server += [f"cluster.security.{key}={value}" for key, value in ways.items()]
+    by_server = {"oauth_token_url": "https://idp.example/t", "oauth_client_id_from": "env:A",
+                 "oauth_client_secret_from": "env:B"}  # fmt: skip
+    variable = {**OAUTH, "token_from": "env:TEST_TOKEN"}
     refused = []
-    for options, load_s, steady_s in (
-        (by_variable, 290, 0), (by_variable, 400, 0), (by_variable, 100, 310),
-        (by_file, 4_000, 4_000), (by_server, 4_000, 4_000),
+    for keys, load_s, steady_s in (
+        (variable, 290, 0), (variable, 400, 0), (variable, 100, 310),
+        ({**OAUTH, "token_from": "file:/token"}, 4_000, 4_000),
+        ({**OAUTH, **by_server}, 4_000, 4_000), (MSK, 4_000, 4_000),
     ):  # fmt: skip
-        times = f"workload.trial.warmup_s=0 workload.trial.measure_s={load_s}".split()
+        overrides = [f"cluster.security.{key}={value}" for key, value in keys.items()]
+        overrides += ["workload.trial.warmup_s=0", f"workload.trial.measure_s={load_s}",
+                      f"goal.search.steady_s={steady_s}"]  # fmt: skip
         try:
-            given = load("example", "1kB", "default", [*options, *times,
-                         f"goal.search.steady_s={steady_s}"])  # fmt: skip
+            given = load("example", "1kB", "default", overrides)
             FixedLoadRun(given, FixedLoad(1_000, 1, duration_s=3_000.0))
         except ConfigError as error:
             refused.append(str(error))
     assert token not in str(refused)
     assert refused == snapshot
-
-
-def test_a_secret_is_sent_without_url_encoding_where_the_server_expects_that(
-    server: TokenServer,
-) -> None:
-    server.expected = f"us:{SECRET}"
-    assert ClientCredentials(server.url, "us", SECRET, is_encoded=False).token() == "token-1"
-    with pytest.raises(ConfigError, match="401"):
-        ClientCredentials(server.url, "us", SECRET).token()
 
 
 def test_extensions_go_to_executors_and_into_the_login_of_each_client(
@@ -399,23 +378,21 @@ def test_a_token_is_a_url_signed_for_the_region_with_its_expiry() -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_executor_gets_a_token_of_aws_and_no_credentials() -> None:
-    tokens = MskTokens(REGION)
-    plain = pickle.dumps(tokens)
+def test_an_executor_and_librdkafka_get_a_token_of_aws_and_no_credentials() -> None:
+    options = options_of(MSK)
+    plain = pickle.dumps(options)
     assert AWS_KEY["AWS_SECRET_ACCESS_KEY"].encode() not in plain
-    one = pickle.loads(plain)
+    sent = pickle.loads(plain)
+    one = sent[PROVIDER]
     assert signed(one.token())[0] == f"kafka.{REGION}.amazonaws.com"
     assert one.good_until_s == pytest.approx(time.time() + MSK_TOKEN_S, abs=60.0)
-
-
-@pytest.mark.usefixtures("credentials")
-def test_librdkafka_gets_the_token_and_its_expiry() -> None:
-    sent = of_executor(options_of(MSK))
     given = connection_options(sent)
-    assert given["sasl.mechanism"] == "OAUTHBEARER"
-    callback = given["oauth_cb"]
-    assert callable(callback)
-    assert callback("") == (sent[PROVIDER].token(), sent[PROVIDER].good_until_s)
+    assert given["sasl.mechanism"] == "OAUTHBEARER" and callable(given["oauth_cb"])
+    assert given["oauth_cb"]("") == (one.token(), one.good_until_s)
+    error = kafka_errors.SaslAuthenticationFailedError("Access denied")
+    for each in (options, sent):
+        assert "allows kafka-cluster:Connect on the cluster" in explain_refusal(error, each)
+        assert "token_from" not in explain_refusal(error, each)
 
 
 @pytest.mark.usefixtures("credentials")
@@ -447,32 +424,10 @@ def test_a_profile_is_used_and_missing_credentials_are_refused(
         MskTokens(REGION)
 
 
-@pytest.mark.usefixtures("credentials")
-def test_the_refusal_of_a_broker_names_the_policy_of_aws() -> None:
-    options = options_of(MSK)
-    error = kafka_errors.SaslAuthenticationFailedError("Access denied")
-    for each in (options, of_executor(options)):
-        assert "allows kafka-cluster:Connect on the cluster" in explain_refusal(error, each)
-        assert "token_from" not in explain_refusal(error, each)
-
-
-def test_a_load_may_outlast_a_token_of_aws() -> None:
-    given = [f"cluster.security.{key}={value}" for key, value in MSK.items()]
-    load("example", "1kB", "default", [*given, "workload.trial.measure_s=5000"])
-
-
 # --- GSSAPI: Kerberos supplies the tickets ----------------------------------------
 
 GSSAPI = {"protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
 KERBEROS = [f"cluster.security.{key}={value}" for key, value in GSSAPI.items()]
-
-
-def test_kafka_python_requests_a_ticket_for_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    for given, service in ((None, "kafka"), ("broker", "broker")):
-        options = options_of({**GSSAPI, "kerberos_service_name": given})
-        assert options["sasl_mechanism"] == "GSSAPI"
-        assert options["sasl_kerberos_service_name"] == service
 
 
 def test_the_message_about_a_missing_extra_names_the_extra_and_the_host(
@@ -492,17 +447,20 @@ def test_the_message_about_a_missing_extra_names_the_extra_and_the_host(
         assert "pip install 'kafka-redline[gssapi]'" in message
 
 
-def test_librdkafka_is_refused_before_any_load() -> None:
-    load("example", "1kB", "default", KERBEROS)
+def test_kerberos_needs_a_service_a_package_and_another_client_than_librdkafka(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = load("example", "1kB", "default", KERBEROS)
+    assert Needs.of(config.workload, config.cluster).packages["gssapi"] == "gssapi"
+    plain = load("example", "1kB", "default")
+    assert "gssapi" not in Needs.of(plain.workload, plain.cluster).packages
     for role in ("producer", "consumers"):
         client = f"workload.{role}.client"
         overrides = [*KERBEROS, "workload.consumers.groups=1", f"{client}=librdkafka"]
         with pytest.raises(ConfigError, match=f"--set {client}=wire"):
             load("example", "1kB", "default", overrides)
-
-
-def test_doctor_checks_executors_for_the_package() -> None:
-    config = load("example", "1kB", "default", KERBEROS)
-    assert Needs.of(config.workload, config.cluster).packages["gssapi"] == "gssapi"
-    plain = load("example", "1kB", "default")
-    assert "gssapi" not in Needs.of(plain.workload, plain.cluster).packages
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    for given, service in ((None, "kafka"), ("broker", "broker")):
+        options = options_of({**GSSAPI, "kerberos_service_name": given})
+        assert options["sasl_mechanism"] == "GSSAPI"
+        assert options["sasl_kerberos_service_name"] == service

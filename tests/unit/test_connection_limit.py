@@ -20,26 +20,16 @@ from metrics.windows.use import Resource, use_table
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence, judged
 
-LINK = SocketCounts(
-    connections=8,
-    watched=8,
-    looks=800,
-    rtt_min_us=50_000,
-    rtt_sum_us=800 * 50_000,
-    in_flight_max_bytes=128_000,
-    in_flight_sum_bytes=800 * 120_000,
-    send_buffer_bytes=262_144,
-    sent_bytes=200_000_000,
-    fastest_bytes_per_s=2_560_000.0,
-    busy_us=80_000_000,
-    receiver_limited_us=0,
-    send_buffer_limited_us=0,
-)
-"""Eight connections over 50 ms that are busy all the time of a window of 10 s."""
-
 
 def link(**changes: Any) -> SocketCounts:
-    return replace(LINK, **changes)
+    """Eight connections over 50 ms that are busy all the time of a window of 10 s."""
+    usual = SocketCounts(
+        connections=8, watched=8, looks=800, rtt_min_us=50_000, rtt_sum_us=800 * 50_000,
+        in_flight_max_bytes=128_000, in_flight_sum_bytes=800 * 120_000,
+        send_buffer_bytes=262_144, sent_bytes=200_000_000, fastest_bytes_per_s=2_560_000.0,
+        busy_us=80_000_000, receiver_limited_us=0, send_buffer_limited_us=0,
+    )  # fmt: skip
+    return replace(usual, **changes)
 
 
 def seen(sockets: SocketCounts, requests: int = 1_000, **changes: Any) -> Evidence:
@@ -64,29 +54,21 @@ ONE_AT_A_TIME = link(waiting_looks=780, unanswered_max=1, sent_bytes=25_600_000,
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    "found",
     [
-        (seen(FULL), ("connection: broker 1: ", "128 kB", "50.0 ms", "2.56 MB/s", "93%",
-                      "socket.receive.buffer.bytes", "net.ipv4.tcp_rmem")),
-        (seen(FULL, broker_sockets=ENDS),
-         ("socket.receive.buffer.bytes (its buffers are 102 kB), or net.ipv4",)),
-        (seen(link(send_buffer_limited_us=60_000_000, receiver_limited_us=20_000_000)),
-         ("our send buffer (131 kB) was full for 75% of the time",
-          "something to send, and the receive window for 25%: the socket's",
-          "raise producer.send_buffer_bytes (Kafka's send.buffer.bytes), or")),
-        (seen(ONE_AT_A_TIME, requests=1_560),
-         ("98%", "the 1 request", "20 requests/s of 16 kB", "50.0 ms",
-          "raise producer.max_in_flight")),
+        seen(FULL),
+        seen(FULL, broker_sockets=ENDS),
+        seen(link(send_buffer_limited_us=60_000_000, receiver_limited_us=20_000_000)),
+        seen(ONE_AT_A_TIME, requests=1_560),
     ],
     ids=["receive window", "receive window in numbers", "send buffer", "requests in flight"],
-)  # fmt: skip
+)
 def test_the_limit_of_a_connection_with_its_figures(
-    found: Evidence, words: tuple[str, ...], snapshot: SnapshotAssertion
+    found: Evidence, snapshot: SnapshotAssertion
 ) -> None:
     resource, text = bound(found)
     assert resource is Resource.CONNECTION
     assert text == snapshot
-    assert not [each for each in words if each not in text]
 
 
 @pytest.mark.parametrize(
@@ -119,26 +101,19 @@ def test_the_limits_measured_on_a_link_of_50_ms_are_named(
     assert [way for way in ways if way in text] == [named]
 
 
-@pytest.mark.parametrize(
-    "sockets",
-    [
-        link(receiver_limited_us=79_000_000, rtt_min_us=900),
+def test_a_shortfall_that_the_link_does_not_explain_stays_unknown() -> None:
+    for sockets in (
+        link(receiver_limited_us=79_000_000, rtt_min_us=900),  # in one machine
         link(receiver_limited_us=79_000_000, rtt_min_us=None),
-        link(receiver_limited_us=12_000_000),
-        link(receiver_limited_us=None, send_buffer_limited_us=None, busy_us=None),
+        link(receiver_limited_us=12_000_000),  # seldom
+        link(receiver_limited_us=None, send_buffer_limited_us=None, busy_us=None),  # an old kernel
         link(),
-        link(waiting_looks=300, unanswered_max=1),
-    ],
-    ids=["in one machine", "no round trip", "seldom", "an old kernel", "idle", "seldom waits"],
-)
-def test_a_shortfall_that_the_link_does_not_explain_stays_unknown(sockets: SocketCounts) -> None:
-    assert bound(seen(sockets, requests=1_600))[0] is Resource.UNKNOWN
-
-
-def test_a_broker_with_slow_answers_is_no_limit_of_the_link() -> None:
+        link(waiting_looks=300, unanswered_max=1),  # seldom waits
+        # Five requests unanswered and 20 answers a second: an answer takes 250 ms, not 50.
+        link(waiting_looks=780, unanswered_max=5),
+    ):
+        assert bound(seen(sockets, requests=1_600))[0] is Resource.UNKNOWN
     waits = link(waiting_looks=780, unanswered_max=5)
-    # Five requests unanswered and 20 answers a second: an answer takes 250 ms, not 50.
-    assert bound(seen(waits, requests=1_600))[0] is Resource.UNKNOWN
     assert bound(seen(waits, requests=8_000))[0] is Resource.CONNECTION
 
 
