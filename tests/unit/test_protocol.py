@@ -8,7 +8,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import ProduceRequest
 
 from jobs.engine.network.connections import PRODUCE
 from jobs.engine.network.transport import (
@@ -19,78 +19,50 @@ from jobs.engine.network.transport import (
     drop_bytes,
 )
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
+from tests.support.answers import produced
 
 
-def test_request_bytes_equal_those_of_kafka_python() -> None:
-    batches = [(3, b"h" * 61, memoryview(b"abc")), (1, b"g" * 61, memoryview(b"defgh"))]
+def test_request_bytes_equal_those_of_kafka_python_and_the_payload_is_not_copied() -> None:
+    payload = memoryview(b"defgh")
+    batches = [(3, b"h" * 61, memoryview(b"abc")), (1, b"g" * 61, payload)]
     encoded = ProduceEncoder("topic-é", "client", -1, 1234).encode(77, batches)
     topic = ProduceRequest.TopicProduceData
+    data = [
+        topic.PartitionProduceData(index=index, records=header + bytes(records))
+        for index, header, records in batches
+    ]
     request = ProduceRequest(
         transactional_id=None,
         acks=-1,
         timeout_ms=1234,
-        topic_data=[
-            topic(
-                name="topic-é",
-                partition_data=[
-                    topic.PartitionProduceData(index=index, records=header + bytes(records))
-                    for index, header, records in batches
-                ],
-            )
-        ],
+        topic_data=[topic(name="topic-é", partition_data=data)],
         version=PRODUCE.version,
     )
     request.with_header(correlation_id=77, client_id="client")
     assert b"".join(encoded) == bytes(request.encode(framed=True, header=True))
-
-
-def test_the_payload_is_not_copied() -> None:
-    payload = memoryview(bytearray(1000))
-    buffers = ProduceEncoder("t", "c", 1, 1).encode(1, [(0, b"h", payload)])
-    assert any(buffer is payload for buffer in buffers)
+    assert any(buffer is payload for buffer in encoded)
 
 
 def test_response_is_read_as_kafka_python_writes_it() -> None:
-    topic = ProduceResponse.TopicProduceResponse
-    response = ProduceResponse(
-        responses=[
-            topic(
-                name="t",
-                partition_responses=[
-                    topic.PartitionProduceResponse(
-                        index=index,
-                        error_code=code,
-                        base_offset=9,
-                        log_append_time_ms=-1,
-                        log_start_offset=0,
-                    )
-                    for index, code in ((4, 0), (2, 6))
-                ],
-            )
-        ],
-        throttle_time_ms=55,
-        version=PRODUCE.version,
-    )
-    response.with_header(correlation_id=12)
-    frame = bytes(response.encode(framed=False, header=True))
+    frame = produced({4: 0, 2: 6})[4:]
     assert correlation_id_of(frame) == 12
     assert decode_produce_response(frame) == ({4: 0, 2: 6}, 55)
 
 
-def test_a_frame_of_a_negative_size_is_an_error_and_no_endless_loop() -> None:
-    with pytest.raises(AnswerFormatError, match="a frame of -4 bytes"):
-        list(FrameReader().feed(struct.pack(">i", -4) + b"rest"))
-
-
-def test_a_server_that_is_no_broker_is_recognized_before_it_fills_the_memory() -> None:
-    with pytest.raises(AnswerFormatError, match=r"a frame of 1213486160 bytes.*a broker's listen"):
-        list(FrameReader().feed(b"HTTP/1.1 400 Bad Request"))
-
-
-def test_a_topic_whose_name_leads_backwards_is_an_error_and_no_loop() -> None:
+def test_answers_of_no_broker_end_in_an_error_and_no_loop() -> None:
+    for sent, words in (
+        (struct.pack(">i", -4) + b"rest", "a frame of -4 bytes"),
+        (b"HTTP/1.1 400 Bad Request", r"a frame of 1213486160 bytes.*a broker's listen"),
+    ):
+        with pytest.raises(AnswerFormatError, match=words):
+            list(FrameReader().feed(sent))
     backwards = struct.pack(">iihi", 1, 2**31 - 1, -6, 0) + bytes(8)
     with pytest.raises(AnswerFormatError, match=r"about records.*name of -6 bytes"):
         decode_produce_response(backwards)
+    for error in (MemoryError, RecursionError):
+        words = "about anything, of 3 bytes, cannot be read"
+        with pytest.raises(AnswerFormatError, match=words), answer_of("anything", b"abc"):
+            raise error
 
 
 @given(
@@ -115,13 +87,6 @@ def test_a_large_frame_in_many_pieces_takes_time_in_proportion_to_its_size() -> 
     seen = [len(frame) for _ in range(size // len(piece)) for frame in reader.feed(piece)]
     assert seen == [size]
     assert time.process_time() - begun_s < 2.0  # 30 GB are copied in more than that
-
-
-@pytest.mark.parametrize("error", [MemoryError, RecursionError])
-def test_an_answer_that_exhausts_its_codec_is_an_error_in_words(error: type[Exception]) -> None:
-    words = "about anything, of 3 bytes, cannot be read"
-    with pytest.raises(AnswerFormatError, match=words), answer_of("anything", b"abc"):
-        raise error
 
 
 @given(st.lists(st.binary(max_size=10), max_size=6), st.integers(min_value=0, max_value=60))

@@ -24,18 +24,15 @@ def test_60_mb_per_s_a_broker_with_a_fifth_offline_is_about_50() -> None:
     assert found.plan_mb_per_s_per_broker == pytest.approx(60 * 10 / 13)
     assert found.headroom_offline == pytest.approx(0.0)
     assert found.binds_first == "disk"
-
-
-def test_without_margins_the_limit_itself_is_planned_with() -> None:
-    found = provision([DROPBOX], DEMAND)
-    assert found.brokers == 10
-    assert found.headroom == pytest.approx(0.0)
-    assert found.assumptions == ()
-
-
-def test_growth_and_headroom_need_more_brokers() -> None:
-    assert provision([DROPBOX], replace(DEMAND, growth=0.5)).brokers == 15
-    assert provision([DROPBOX], replace(DEMAND, headroom=0.25)).brokers == 14
+    plain = provision([DROPBOX], DEMAND)
+    assert (plain.brokers, plain.assumptions) == (10, ())
+    assert plain.headroom == pytest.approx(0.0)
+    # One broker of four cannot be a fifth that is offline.
+    found = provision([replace(DROPBOX, mb_per_s=100.0)], Demand(310.0, 1_000, offline=0.2))
+    assert (found.brokers, found.offline) == (5, 1)
+    assert found.headroom_offline == pytest.approx(1 - 310 / 400)
+    for zones in (0, 2):  # as many as replicas, which are never all offline
+        assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0, zones=zones)).brokers == 3
 
 
 def test_the_lower_end_decides_and_both_figures_are_stated(snapshot: SnapshotAssertion) -> None:
@@ -45,20 +42,11 @@ def test_the_lower_end_decides_and_both_figures_are_stated(snapshot: SnapshotAss
     assert found.plan_mb_per_s_per_broker == pytest.approx(40.0)
     assert found.headroom == pytest.approx(1 - 600 / 15 / 50)
     (sentence,) = found.assumptions
-    for figure in ("90 %", "50.0 MB/s per broker", "60.0 MB/s per broker", "13"):
-        assert figure in sentence
     assert sentence == snapshot
-
-
-def test_a_plan_never_uses_more_than_the_sustained_load() -> None:
-    found = provision([replace(DROPBOX, mb_per_s_low=61.0)], DEMAND)
-    assert (found.brokers, found.low_mb_per_s_per_broker) == (10, None)
-
-
-def test_one_broker_of_four_cannot_be_a_fifth_that_is_offline() -> None:
-    found = provision([replace(DROPBOX, mb_per_s=100.0)], Demand(310.0, 1_000, offline=0.2))
-    assert (found.brokers, found.offline) == (5, 1)
-    assert found.headroom_offline == pytest.approx(1 - 310 / 400)
+    above = provision([replace(DROPBOX, mb_per_s_low=61.0)], DEMAND)
+    assert (above.brokers, above.low_mb_per_s_per_broker) == (10, None)
+    doubtful = provision([replace(DROPBOX, mb_per_s_low=20.0, doubt="it is wide")], DEMAND)
+    assert doubtful.assumptions[0] == "the limit is doubtful: it is wide; measure it again"
 
 
 def test_runs_of_other_days_differ(snapshot: SnapshotAssertion) -> None:
@@ -73,29 +61,16 @@ def test_runs_of_other_days_differ(snapshot: SnapshotAssertion) -> None:
     assert found.assumptions[0] == snapshot
 
 
-def test_a_link_that_binds_first_gives_both_figures() -> None:
-    low = replace(DROPBOX, mb_per_s_low=50.0)
-    found = provision([low], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
-    assert (found.brokers, found.brokers_for_limit) == (32, 32)
-
-
-def test_a_doubtful_limit_is_mentioned_first() -> None:
-    found = provision([replace(DROPBOX, mb_per_s_low=20.0, doubt="it is wide")], DEMAND)
-    assert found.assumptions[0] == "the limit is doubtful: it is wide; measure it again"
-
-
-def test_never_fewer_brokers_than_replicas() -> None:
-    assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0)).brokers == 3
-
-
 def test_a_slow_link_binds_first_and_is_named() -> None:
-    found = provision([DROPBOX], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
+    demand = replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0)
+    found = provision([DROPBOX], demand)
     assert found.binds_first == "network link"
     payload_only = 125 / 6  # two followers and four groups
     assert found.plan_mb_per_s_per_broker == pytest.approx(payload_only / 1.10, rel=0.02)
-    assert found.brokers == 32, "for the payload alone it would be 29"
     assert any("headers of records, batches" in each for each in found.assumptions)
     assert any("consumer groups" in each for each in found.assumptions)
+    low = provision([replace(DROPBOX, mb_per_s_low=50.0)], demand)
+    assert found.brokers == low.brokers == low.brokers_for_limit == 32, "29 for the payload alone"
 
 
 def test_more_replicas_than_measured_are_an_assumption() -> None:
@@ -122,31 +97,20 @@ def test_between_two_sizes_the_time_per_message_is_linear() -> None:
     assert limit_at(varying, 1_000)[0].mb_per_s_low == found.mb_per_s_low, "it counts once"
 
 
-@pytest.mark.parametrize("message_bytes", [99, 10_001])
-def test_a_size_outside_of_the_measured_ones_is_refused(message_bytes: int) -> None:
+def test_impossible_demands_and_limits_are_refused() -> None:
     limits = [MeasuredLimit(100, 50.0), MeasuredLimit(10_000, 90.0)]
-    with pytest.raises(ConfigError, match="outside of the measured"):
-        limit_at(limits, message_bytes)
-
-
-@pytest.mark.parametrize(
-    "change", [{"offline": 1.0}, {"growth": -0.1}, {"headroom": 1.5}, {"mb_per_s": 0.0}]
-)
-def test_impossible_demands_are_refused(change: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="expected"):
-        replace(DEMAND, **change)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("message_bytes", [100, 1_000])
-def test_a_limit_whose_interval_begins_at_0_is_refused(message_bytes: int) -> None:
-    limits = [MeasuredLimit(100, 50.0, mb_per_s_low=0.0), MeasuredLimit(10_000, 90.0)]
-    with pytest.raises(ConfigError, match="limit at 100 B begins at 0 MB/s"):
-        provision(limits, Demand(10.0, message_bytes))
-
-
-def test_without_a_limit_there_is_no_answer() -> None:
+    from_0 = [replace(limits[0], mb_per_s_low=0.0), limits[1]]
+    for message_bytes in (99, 10_001):
+        with pytest.raises(ConfigError, match="outside of the measured"):
+            limit_at(limits, message_bytes)
+    for message_bytes in (100, 1_000):
+        with pytest.raises(ConfigError, match="limit at 100 B begins at 0 MB/s"):
+            provision(from_0, Demand(10.0, message_bytes))
     with pytest.raises(ConfigError, match="find-limit first"):
         provision([replace(DROPBOX, mb_per_s=0.0)], DEMAND)
+    for name, value in (("offline", 1.0), ("growth", -0.1), ("headroom", 1.5), ("mb_per_s", 0.0)):
+        with pytest.raises(ConfigError, match="expected"):
+            replace(DEMAND, **{name: value})  # type: ignore[arg-type]
 
 
 @given(
@@ -191,7 +155,3 @@ def test_a_whole_zone_may_be_lost() -> None:
     # followers for all of them.
     gb = 600 * (3 * 2 / 3 + 2) * 730 * 3.6
     assert f"about {gb:,.0f} GB a month cross the borders of 3 zones" in found.assumptions[-1]
-
-
-def test_brokers_are_never_all_offline() -> None:
-    assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0, zones=2)).brokers == 3

@@ -45,10 +45,7 @@ def test_the_outermost_queue_of_each_interface_counts_the_drops_of_all_below_it(
     messages = queue(2, ROOT, 96) + queue(2, CHILD, 50) + queue(3, ROOT, 0) + link(2, "link0")
     assert dict(dropped_in(messages)) == {2: 96, 3: 0}
     assert dict(names_in(messages)) == {2: "link0"}
-
-
-def test_a_cut_message_has_no_number_and_a_malformed_one_is_refused() -> None:
-    assert list(dropped_in(queue(2, ROOT, 96)[:40])) == []
+    assert list(dropped_in(queue(2, ROOT, 96)[:40])) == [], "a cut message"
     with pytest.raises(ValueError, match="a message of 3 bytes"):
         list(messages_in(struct.pack("=IHHII", 3, 36, 0, 0, 0)))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-
 from jobs.cluster.permissions import Quota, is_throttling_unseen
 from jobs.config import load_workload
 from jobs.engine.network.options import ClientIds
@@ -16,9 +14,8 @@ OURS = partial(ClientIds().may_be, prefix="redline-")
 RATE = {"producer_byte_rate": 1e6}
 
 
-@pytest.mark.parametrize(
-    ("entity", "values", "user", "holds"),
-    [
+def test_a_quota_may_throttle_producers_of_its_entity() -> None:
+    cases: list[tuple[dict[str, str | None], dict[str, float], str | None, bool]] = [
         ({"client-id": None}, RATE, "us", True),
         ({"client-id": "redline-x-0"}, RATE, "us", True),
         ({"client-id": "app"}, RATE, "us", False),
@@ -29,38 +26,25 @@ RATE = {"producer_byte_rate": 1e6}
         ({"user": "us", "client-id": "app"}, RATE, "us", False),
         ({"client-id": None}, {"consumer_byte_rate": 1e6}, "us", False),
         ({"ip": None}, {"connection_creation_rate": 1.0}, "us", False),
-    ],
-)
-def test_a_quota_may_throttle_producers_of_its_entity(
-    entity: dict[str, str | None], values: dict[str, float], user: str | None, holds: bool
-) -> None:
-    assert Quota(entity, values).may_throttle(user, OURS) is holds
+    ]
+    for entity, values, user, holds in cases:
+        assert Quota(entity, values).may_throttle(user, OURS) is holds, entity
 
 
-@pytest.mark.parametrize("key", ["consumer_byte_rate", "controller_mutation_rate"])
-def test_the_doctor_names_quotas_that_bound_other_requests_of_the_run(key: str) -> None:
-    of_run, of_others = ({"user": name} for name in ("us", "them"))
-    assert Quota(of_run, {key: 1.0}).may_hold("us", OURS)
-    assert not Quota(of_others, {key: 1.0}).may_hold("us", OURS)
+def test_the_doctor_names_quotas_that_bound_other_requests_of_the_run() -> None:
+    for key in ("consumer_byte_rate", "controller_mutation_rate"):
+        assert Quota({"user": "us"}, {key: 1.0}).may_hold("us", OURS)
+        assert not Quota({"user": "them"}, {key: 1.0}).may_hold("us", OURS)
     address = Quota({"ip": "10.0.4.17"}, {"connection_creation_rate": 50.0})
     assert address.may_hold("us", OURS)
 
 
-@pytest.mark.parametrize(
-    ("acks", "lacks", "unseen"),
-    [
-        ("0", ("produce_throttle_ms_mean",), True),
-        ("0", (), False),
-        ("1", ("produce_throttle_ms_mean",), False),
-        ("all", ("produce_throttle_ms_mean",), False),
-    ],
-)
-def test_throttling_is_unseen_without_answers_and_metrics(
-    acks: str, lacks: tuple[str, ...], unseen: bool
-) -> None:
-    nodes = [
-        NodeInfo(1, "4.1", frozenset({Role.BROKER}), lacks=lacks),
-        NodeInfo(100, "4.1", frozenset({Role.CONTROLLER}), lacks=("produce_throttle_ms_mean",)),
-    ]
-    workload = load_workload("demo", [f"workload.producer.acks={acks}"])
-    assert is_throttling_unseen(workload, nodes) is unseen
+def test_throttling_is_unseen_without_answers_and_metrics() -> None:
+    lack = ("produce_throttle_ms_mean",)
+    for acks, lacks, unseen in (("0", lack, True), ("0", (), False), ("all", lack, False)):
+        nodes = [
+            NodeInfo(1, "4.1", frozenset({Role.BROKER}), lacks=lacks),
+            NodeInfo(100, "4.1", frozenset({Role.CONTROLLER}), lacks=lack),
+        ]
+        workload = load_workload("demo", [f"workload.producer.acks={acks}"])
+        assert is_throttling_unseen(workload, nodes) is unseen

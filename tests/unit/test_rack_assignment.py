@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,20 +65,7 @@ def test_followers_of_a_leader_are_spread_over_the_other_racks(
     assert not counts or max(counts) - min(counts) <= 1
 
 
-@pytest.mark.parametrize("racks", [{}, {1: "a", 2: "b"}, {1: "a", 2: None, 3: "a", 4: "b"}])
-def test_racks_do_not_matter_unless_each_broker_states_its_own(
-    racks: dict[int, str | None],
-) -> None:
-    assert assignment([1, 2, 3, 4], 3, 2, racks) == assignment([1, 2, 3, 4], 3, 2)
-
-
-def test_three_zones_with_two_brokers_each() -> None:
-    racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
-    assert assignment(list(racks), 1, 3, racks) == {
-        0: (1, 3, 5),
-        1: (3, 5, 2),
-        2: (5, 2, 4),
-        3: (2, 4, 6),
-        4: (4, 6, 1),
-        5: (6, 1, 3),
-    }
+def test_racks_do_not_matter_unless_each_broker_states_its_own() -> None:
+    some: list[dict[int, str | None]] = [{}, {1: "a", 2: "b"}, {1: "a", 2: None, 3: "a", 4: "b"}]
+    for racks in some:
+        assert assignment([1, 2, 3, 4], 3, 2, racks) == assignment([1, 2, 3, 4], 3, 2)

@@ -59,17 +59,32 @@ def loaded(
     return source.nodes[1], window, true
 
 
-@pytest.mark.parametrize("end", ["", "_total", "_oneminuterate", "_OneMinuteRate", "_value"])
-def test_a_window_of_whole_ticks_is_that_of_the_counts(end: str) -> None:
-    node, window, true = loaded(RateExporter(end))
+@pytest.mark.parametrize(
+    ("exporter", "rules"),
+    [
+        (RateExporter(""), None),
+        (RateExporter("_total"), None),
+        (RateExporter("_oneminuterate"), None),
+        (RateExporter("_OneMinuteRate"), None),
+        (RateExporter("_value"), None),
+        (RateExporter(), NAMED),
+        (RateExporter(up_s=0.0), None),  # a broker that has just started
+        (RateExporter(idle_factor=100.0), None),  # a percentage
+        (RateExporter("_oneminuterate", idle_factor=100.0), None),
+    ],
+)
+def test_a_window_of_whole_ticks_is_that_of_the_counts(
+    exporter: RateExporter, rules: RuleSet | None
+) -> None:
+    node, window, true = loaded(exporter, rules)
     assert 30 <= (window.ticked_s or 0) <= 35
     assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
     assert window.handler_idle == pytest.approx(0.30, abs=0.01)
     assert window.handler_idle_rate_error in (None, 0.0)
+    assert window.messages_in_per_s == pytest.approx(9_000, rel=0.02)
     assert window.bytes_in_per_s == pytest.approx(9_000 * 1_071, rel=0.02)
     assert window.isr_shrinks == 0
-    assert node.series["handler_idle_ns"] == f"{POOL}{end}, one-minute rate"
-    assert node.series["isr_shrinks"].endswith("one-minute rate")
+    assert rules or node.series["handler_idle_ns"].endswith("one-minute rate")
     assert not node.refused
     assert node.rates == ("bytes_in", "handler_idle_ns", "isr_shrinks", "messages_in")
 
@@ -81,24 +96,6 @@ def test_the_idle_time_of_a_controller_too_is_that_of_ticks() -> None:
     assert window.handler_idle_error == pytest.approx(0.05, rel=0.01)
     assert window.handler_idle == pytest.approx(true["idle"] / 1e9 - 1 + 0.05, abs=1e-6)
     assert window.ticked_s == pytest.approx(32, abs=3)
-
-
-def test_rates_of_a_broker_that_has_just_started_are_recognized() -> None:
-    node, window, true = loaded(RateExporter(up_s=0.0))
-    assert "handler_idle_ns" in node.rates
-    assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
-
-
-def test_named_rules_say_which_series_are_one_minute_rates() -> None:
-    _, window, true = loaded(RateExporter(), NAMED)
-    assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
-    assert window.messages_in_per_s == pytest.approx(9_000, rel=0.02)
-
-
-def test_the_idle_time_may_be_a_percentage() -> None:
-    for end in ("", "_oneminuterate"):
-        _, window, true = loaded(RateExporter(end, idle_factor=100.0))
-        assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
 
 
 def test_rounded_rates_that_are_named_have_an_error() -> None:

@@ -23,7 +23,7 @@ from jobs.checks.finding import (
 )
 from jobs.checks.session import driver_address, promised_slots, setting_findings, slot_findings
 from jobs.checks.survey import ExecutorFacts
-from jobs.spark.session import SETTLED_S, Slots, await_slots, cause_in
+from jobs.spark.session import SETTLED_S, await_slots, cause_in
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.trial.client import OFFSET_MAX_S
 from metrics.trial.sockets import KernelBuffers
@@ -47,9 +47,6 @@ def only_problem(findings: Iterable[Finding]) -> str:
     return one.sentence
 
 
-# --- findings ---------------------------------------------------------------
-
-
 def test_every_problem_is_a_line_of_one_error_without_the_warnings() -> None:
     found = [ok("a", "fine"), warning("b", "odd"), problem("c", "bad", "good", "repair it")]
     with pytest.raises(ConfigError) as caught:
@@ -68,20 +65,16 @@ def test_a_redline_error_is_a_problem_and_any_other_error_is_raised() -> None:
         checked("x", lambda: [ok("x", str(1 // 0))])
 
 
-# --- settings and slots -----------------------------------------------------
+def test_settings_that_a_load_does_not_support_are_refused() -> None:
+    for name in ("spark.dynamicAllocation.enabled", "spark.speculation"):
+        sentence = only_problem(setting_findings({name: "True", "spark.app.name": "x"}))
+        assert sentence.startswith(f"{name} is True")
+        assert f"--conf {name}=false" in sentence
+        assert [each.severity for each in setting_findings({name: "false"})] == [Severity.OK]
 
 
-@pytest.mark.parametrize("name", ["spark.dynamicAllocation.enabled", "spark.speculation"])
-def test_settings_that_a_load_does_not_support_are_refused(name: str) -> None:
-    sentence = only_problem(setting_findings({name: "True", "spark.app.name": "x"}))
-    assert sentence.startswith(f"{name} is True")
-    assert f"--conf {name}=false" in sentence
-    assert [each.severity for each in setting_findings({name: "false"})] == [Severity.OK]
-
-
-@pytest.mark.parametrize(
-    ("master", "settings", "slots"),
-    [
+def test_settings_promise_slots() -> None:
+    cases: list[tuple[str, dict[str, str], int | None]] = [
         ("spark://h:7077", {}, None),
         ("spark://h:7077", {"spark.cores.max": "8"}, 8),
         ("spark://h:7077", {"spark.cores.max": "7", "spark.executor.cores": "2"}, 6),
@@ -91,73 +84,54 @@ def test_settings_that_a_load_does_not_support_are_refused(name: str) -> None:
         ("k8s://https://h", {"spark.executor.instances": "3"}, 3),
         ("yarn", {"spark.executor.cores": "4"}, None),
         ("local[4]", {"spark.cores.max": "8"}, None),
-    ],
-)
-def test_settings_promise_slots(master: str, settings: dict[str, str], slots: int | None) -> None:
-    assert promised_slots(settings, master) == slots
+    ]
+    for master, settings, slots in cases:
+        assert promised_slots(settings, master) == slots, settings
 
 
-def test_missing_slots_are_counted() -> None:
-    assert only_problem(slot_findings(3, 8, 60.2)).startswith(
+def test_missing_slots_are_counted_and_without_any_the_drivers_address_is_named() -> None:
+    address = driver_address(
+        {"spark.driver.host": "driver.example.com", "spark.driver.port": "7078"}
+    )
+    few = only_problem(slot_findings(3, 8, 60.2, address))
+    assert few.startswith(
         "5 slots are missing: after 60 s the executors that have registered can run 3 tasks"
     )
+    assert "driver.example.com" not in few
     assert only_problem(slot_findings(1, 2, 0.0)).startswith("1 slot is missing")
     assert not problems_of(slot_findings(8, 8, 0.0))
+    none = only_problem(slot_findings(0, 8, 60.2, address))
+    assert none.startswith("no executor has registered within 60 s")
+    assert "connect to the driver at driver.example.com:7078" in none
+    assert "spark.driver.bindAddress=0.0.0.0" in none
 
 
-def test_the_drivers_address_is_named_where_no_executor_registers() -> None:
-    settings = {"spark.driver.host": "driver.example.com", "spark.driver.port": "7078"}
-    sentence = only_problem(slot_findings(0, 8, 60.2, driver_address(settings)))
-    assert sentence.startswith("no executor has registered within 60 s")
-    assert "connect to the driver at driver.example.com:7078" in sentence
-    assert "spark.driver.bindAddress=0.0.0.0" in sentence
-    assert "driver.example.com" not in only_problem(
-        slot_findings(1, 8, 60.2, driver_address(settings))
-    )
+@pytest.mark.parametrize(
+    ("at_s", "wanted", "deadline_s", "count", "waited_s"),
+    [
+        ({0.0: 0, 3.0: 2, 12.0: 4}, 4, 60.0, 4, 12.0),
+        ({0.0: 4}, 4, 60.0, 4, 0.0),
+        ({0.0: 2}, 4, 60.0, 2, 60.0),
+        # Without a promise, the last newcomer decides.
+        ({2.0: 2, 5.0: 4, 30.0: 6}, None, 60.0, 4, 5.0 + SETTLED_S),
+        ({}, None, 60.0, 0, 60.0),
+        ({0.0: 2}, None, 0.0, 2, 0.0),
+    ],
+)
+def test_slots_that_come_late_are_waited_for(
+    at_s: dict[float, int], wanted: int | None, deadline_s: float, count: int, waited_s: float
+) -> None:
+    now_s = 0.0
 
+    def pause(wait_s: float) -> None:
+        nonlocal now_s
+        now_s += wait_s
 
-class Registering:
-    """Slots that come at their times, on a clock of the test."""
+    def here() -> int:
+        return max((n for each_s, n in at_s.items() if each_s <= now_s), default=0)
 
-    def __init__(self, at_s: dict[float, int]) -> None:
-        self.now_s = 0.0
-        self._at_s = at_s
-
-    def count(self) -> int:
-        return max((n for at_s, n in self._at_s.items() if at_s <= self.now_s), default=0)
-
-    def pause(self, wait_s: float) -> None:
-        self.now_s += wait_s
-
-    def awaited(self, wanted: int | None, deadline_s: float = 60.0) -> Slots:
-        return await_slots(self.count, wanted, deadline_s, lambda: self.now_s, self.pause)
-
-
-def test_executors_that_come_late_are_waited_for() -> None:
-    slots = Registering({0.0: 0, 3.0: 2, 12.0: 4}).awaited(4)
-    assert slots.count == 4
-    assert slots.waited_s == pytest.approx(12.0, abs=0.2)
-
-
-def test_all_that_are_there_already_cost_no_wait() -> None:
-    assert Registering({0.0: 4}).awaited(4) == Slots(4, 0.0)
-
-
-def test_without_a_promise_the_last_newcomer_decides() -> None:
-    slots = Registering({2.0: 2, 5.0: 4, 30.0: 6}).awaited(None)
-    assert slots.count == 4
-    assert slots.waited_s == pytest.approx(5.0 + SETTLED_S, abs=0.3)
-
-
-def test_the_wait_has_an_end() -> None:
-    none = Registering({}).awaited(None)
-    assert none.count == 0
-    assert none.waited_s == pytest.approx(60.0, abs=0.2)
-    assert Registering({0.0: 2}).awaited(4).count == 2
-    assert Registering({0.0: 2}).awaited(None, deadline_s=0.0) == Slots(2, 0.0)
-
-
-# --- executors --------------------------------------------------------------
+    slots = await_slots(here, wanted, deadline_s, lambda: now_s, pause)
+    assert (slots.count, slots.waited_s) == (count, pytest.approx(waited_s, abs=0.3))
 
 
 def test_executors_like_the_driver_have_no_findings() -> None:
@@ -172,16 +146,13 @@ def test_executors_like_the_driver_have_no_findings() -> None:
     assert found[0].found == "the driver's, on 2 executors"
 
 
-def test_a_host_without_a_package_is_named() -> None:
+def test_a_host_without_a_package_or_with_another_version_is_named() -> None:
     packages: dict[str, str | None] = {**PACKAGES, "crc32c": None}
     errors = {"crc32c": "ModuleNotFoundError: No module named 'crc32c'"}
     bare = replace(WELL, host="host-2", packages=packages, package_errors=errors)
     sentence = only_problem(found_of(WELL, bare, bare))
     assert sentence.startswith("host-2 cannot use the package crc32c (ModuleNotFoundError: No")
     assert "pip install crc32c" in sentence
-
-
-def test_a_package_of_another_version_is_a_warning() -> None:
     other = replace(WELL, host="host-2", packages={**PACKAGES, "kafka-python": "2.0.2"})
     (odd,) = [each for each in found_of(WELL, other) if each.severity is not Severity.OK]
     assert odd.severity is Severity.WARNING
@@ -191,15 +162,11 @@ def test_a_package_of_another_version_is_a_warning() -> None:
 def test_executors_without_the_wheel_or_with_an_older_one_are_named(
     snapshot: SnapshotAssertion,
 ) -> None:
-    bare = replace(
-        WELL, host="host-2", code=None, trouble="ModuleNotFoundError: No module named 'jobs'"
-    )
+    trouble = "ModuleNotFoundError: No module named 'jobs'"
+    bare = replace(WELL, host="host-2", code=None, trouble=trouble)
     stale = replace(WELL, host="host-3", code="0ld")
-    first, second = problems_of(found_of(WELL, bare, stale))
-    assert "host-2 (ModuleNotFoundError: No module named 'jobs')" in first.found
-    assert "--py-files" in first.remedy
-    assert second.found.startswith("host-3 ")
-    assert [first.sentence, second.sentence] == snapshot
+    found = problems_of(found_of(WELL, bare, stale))
+    assert [each.sentence for each in found] == snapshot
 
 
 def test_round_trips_and_buffers_are_reported() -> None:
@@ -220,16 +187,12 @@ def test_unreachable_brokers_are_named_by_host_and_broker() -> None:
     assert only_problem(found_of(WELL, shut)).startswith(
         "host-2 cannot reach broker 2 at kafka-2:9092 (no answer within 3 s); expected"
     )
+    many = [replace(WELL, host=f"h{i}", unreadable=("/ca.pem",)) for i in range(9)]
+    assert only_problem(found_of(*many)).startswith("h0, h1, h2, h3 and 5 more cannot read /ca.pem")
 
 
-def test_many_are_counted_and_not_listed() -> None:
-    shut = [replace(WELL, host=f"h{i}", unreadable=("/ca.pem",)) for i in range(9)]
-    assert only_problem(found_of(*shut)).startswith("h0, h1, h2, h3 and 5 more cannot read /ca.pem")
-
-
-@pytest.mark.parametrize(
-    ("offset_s", "error_s", "severity"),
-    [
+def test_clocks_far_apart_are_refused_and_doubtful_ones_are_a_warning() -> None:
+    for offset_s, error_s, severity in (
         (0.0, 0.001, Severity.OK),
         (-0.24, 0.001, Severity.OK),
         (0.30, 0.001, Severity.PROBLEM),
@@ -237,18 +200,14 @@ def test_many_are_counted_and_not_listed() -> None:
         (0.20, 0.1, Severity.WARNING),
         (0.30, 0.1, Severity.WARNING),
         (7.0, 1.0, Severity.PROBLEM),
-    ],
-)
-def test_clocks_far_apart_are_refused_and_doubtful_ones_are_a_warning(
-    offset_s: float, error_s: float, severity: Severity
-) -> None:
-    skewed = replace(WELL, host="host-2", offset_s=offset_s, offset_error_s=error_s)
-    (clock,) = [each for each in found_of(WELL, skewed) if each.check == "executors' clocks"]
-    assert clock.severity is severity
-    side = "ahead of" if offset_s > 0 else "behind"
-    assert severity is Severity.OK or clock.found.startswith(
-        f"host-2's clock is {abs(offset_s):.3f} s {side} the driver's"
-    )
+    ):
+        skewed = replace(WELL, host="host-2", offset_s=offset_s, offset_error_s=error_s)
+        (clock,) = [each for each in found_of(WELL, skewed) if each.check == "executors' clocks"]
+        assert clock.severity is severity
+        side = "ahead of" if offset_s > 0 else "behind"
+        assert severity is Severity.OK or clock.found.startswith(
+            f"host-2's clock is {abs(offset_s):.3f} s {side} the driver's"
+        )
 
 
 def test_an_executor_that_cannot_call_the_driver_is_a_problem() -> None:
@@ -261,14 +220,14 @@ def test_an_executor_that_cannot_call_the_driver_is_a_problem() -> None:
 
 
 def test_the_environment_states_clocks_in_steps() -> None:
-    def within(*offsets_s: float) -> str | None:
-        return clocks_within([replace(WELL, offset_s=each) for each in offsets_s])
-
-    assert within(0.0001, -0.049) == "0.05 s"
-    assert within(0.0001, -0.06) == "0.1 s"
-    assert within(OFFSET_MAX_S) == "0.25 s"
-    assert within(-0.3) == "more than 0.25 s"
-    assert within() is None
+    for offsets_s, words in (
+        ((0.0001, -0.049), "0.05 s"),
+        ((0.0001, -0.06), "0.1 s"),
+        ((OFFSET_MAX_S,), "0.25 s"),
+        ((-0.3,), "more than 0.25 s"),
+        ((), None),
+    ):
+        assert clocks_within([replace(WELL, offset_s=each) for each in offsets_s]) == words
 
 
 def test_the_facts_of_an_executor_are_read_back() -> None:
@@ -303,18 +262,14 @@ PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different ve
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [
+def test_the_telling_line_of_a_java_trace_is_shown() -> None:
+    for text, cause in (
         (BARRIER + PYTHON, "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"),
         (BARRIER + "java.io.IOException: Cannot run program\n\tat java.X", "java.io.IOException: "),
         (BARRIER + "ExecutorLostFailure (executor 0 exited)", "ExecutorLostFailure (executor 0"),
         ("Job 3 cancelled part of cancelled job group g\n\tat org.X", "Job 3 cancelled part"),
         (BARRIER, "Job aborted due to stage failure"),
-        ("", ""),
-    ],
-)
-def test_the_telling_line_of_a_java_trace_is_shown(text: str, cause: str) -> None:
-    assert cause_in(text).startswith(cause)
-    assert "\n" not in cause_in(text)
-    assert cause or not cause_in(text)
+    ):
+        assert cause_in(text).startswith(cause)
+        assert "\n" not in cause_in(text)
+    assert not cause_in("")

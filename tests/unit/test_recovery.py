@@ -54,24 +54,20 @@ def test_a_broker_is_at_rest_when_it_is_no_busier_than_its_baseline(
     assert (found is None) if reason is None else (found is not None and reason in found.text)
 
 
-def test_a_measurement_after_requests_may_lack_idle_time() -> None:
+def test_a_measurement_after_requests_may_lack_idle_time_and_a_disk_may_still_write() -> None:
     first = replace(WINDOW, handler_idle=0.75)
-    assert why_not_idle(first, Baseline()) is not None
     assert why_not_idle(first, Baseline(), UNNOTED_S) is None
-    assert why_not_idle(replace(first, handler_idle=0.69), Baseline(), UNNOTED_S) is not None
-    longer = replace(first, end_s=3.0)
-    assert why_not_idle(longer, Baseline(), UNNOTED_S) is not None, (
-        "a longer window lacks a smaller share"
-    )
-
-
-def test_only_a_disk_that_still_writes_does_not_invalidate_a_trial() -> None:
+    for window, unnoted_s in (
+        (first, 0.0),
+        (replace(first, handler_idle=0.69), UNNOTED_S),
+        (replace(first, end_s=3.0), UNNOTED_S),  # a longer window lacks a smaller share
+    ):
+        busy = why_not_idle(window, Baseline(), unnoted_s)
+        assert busy is not None and busy.invalidates
     writes = why_not_idle(replace(WINDOW, disk_write_bytes_per_s=9e6), Baseline())
-    busy = why_not_idle(replace(WINDOW, handler_idle=0.1), Baseline())
     assert writes is not None and not writes.invalidates
-    assert busy is not None and busy.invalidates
-    window = replace(WINDOW, handler_idle=1.04, under_replicated_max=2.0)
-    assert Baseline.of(window) == Baseline(under_replicated=2.0)
+    shared = replace(WINDOW, handler_idle=1.04, under_replicated_max=2.0)
+    assert Baseline.of(shared) == Baseline(under_replicated=2.0)
 
 
 class Source(ScriptedSource):
@@ -107,29 +103,22 @@ def test_the_wait_needs_a_whole_second_of_rest() -> None:
     assert set(reported[:6]) == {"broker 1: request handlers idle 0.00"}
 
 
-def test_an_earlier_poll_saves_the_wait() -> None:
-    calm = Source(busy_until_s=0.0)
-    earlier = calm.sample_all()
-    calm.pause(3.0)
-    recovery = calm.wait(earlier=earlier)
-    assert recovery.not_idle == ()
-    assert recovery.duration_s < 0.1
-    assert calm.polls == 2
-
-
-def test_the_wait_has_a_deadline() -> None:
+def test_the_wait_has_a_deadline_which_is_near_for_a_disk_alone() -> None:
     busy = Source(busy_until_s=7.0)
     recovery = busy.wait(deadline_s=5.0)
     assert recovery.not_idle == (NotIdle("broker 1: request handlers idle 0.00"),)
     assert recovery.since_s is None and recovery.invalidates
     assert busy.now_s < 1_007.0
-
-
-def test_a_disk_alone_is_not_waited_for_long() -> None:
     recovery = Source(busy_until_s=0.0, written_per_s=5e6).wait(deadline_s=60.0)
     assert [each.invalidates for each in recovery.not_idle] == [False]
     assert not recovery.invalidates
     assert recovery.duration_s < 2 * DISK_PATIENCE_S
+    calm = Source(busy_until_s=0.0)
+    earlier = calm.sample_all()
+    calm.pause(3.0)
+    recovery = calm.wait(earlier=earlier)
+    assert recovery.not_idle == () and recovery.duration_s < 0.1
+    assert calm.polls == 2, "an earlier poll saves the wait"
 
 
 def test_the_cost_of_a_request_is_busy_time_over_rate() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,27 +37,21 @@ def trials(pattern: str) -> list[Trial]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("coming", "made", "asked"),
-    [
+def test_invalid_trials_are_repeated_within_a_bound() -> None:
+    for coming, made, asked in (
         ("VV", "VV", [2, 1]),
         ("IVIV", "IVIV", [2, 2, 1, 1]),
         ("VIIIV", "VIII", [2, 1, 1, 1]),
         ("IIIV", "III", [2, 2, 2]),
-    ],
-)
-def test_invalid_trials_are_repeated_within_a_bound(
-    coming: str, made: str, asked: list[int]
-) -> None:
-    left, missing, into = trials(coming), list[int](), list[Trial]()
+    ):
+        left, missing, into = iter(trials(coming)), list[int](), list[Trial]()
 
-    def hold(count: int) -> Trial:
-        missing.append(count)
-        return left.pop(0)
+        def hold(count: int, left: Iterator[Trial] = left, missing: list[int] = missing) -> Trial:
+            missing.append(count)
+            return next(left)
 
-    hold_until_valid(hold, 2, 2, into)
-    assert into == trials(made)
-    assert missing == asked
+        hold_until_valid(hold, 2, 2, into)
+        assert (into, missing) == (trials(made), asked)
 
 
 class Holding:
@@ -75,17 +71,11 @@ class Holding:
         return self._left.pop(0)
 
 
-class Run:
-    """A run, of which only the context is read."""
-
-    context = run_context(config=CONFIG)
-
-
 def test_a_case_repeats_invalid_trials_and_the_command_traffic_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    run: Any = SimpleNamespace(context=run_context(config=CONFIG))
     monkeypatch.setattr(fixed_load, "Holder", Holding)
-    run: Any = Run()
     monkeypatch.setattr(Holding, "coming", "IVVV", raising=False)
     case = Load().body(Case(CONFIG, load=40, trials=2))
     assert isinstance(case, FixedLoadRun)
@@ -94,12 +84,6 @@ def test_a_case_repeats_invalid_trials_and_the_command_traffic_does_not(
     traffic = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, trials=2))
     traffic.measure(run)
     assert [each.is_valid for each in traffic.trials] == [False, True]
-
-
-def test_a_case_without_a_valid_trial_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed_load, "Holder", Holding)
     monkeypatch.setattr(Holding, "coming", "IIIIII", raising=False)
-    run: Any = Run()
-    case = Load().body(Case(CONFIG, load=40))
     with pytest.raises(NoConclusionError, match="3 of 3 trials could not be judged"):
-        case.measure(run)
+        Load().body(Case(CONFIG, load=40)).measure(run)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.support.processes import PATIENCE_S
 class FakeTime:
     """A clock that waits and slow polls move; after some seconds, a wait returns the stop."""
 
-    def __init__(self, stop_at_s: float) -> None:
+    def __init__(self, stop_at_s: float = 10.0) -> None:
         self.now_s = 1000.0
         self._stop_at_s = 1000.0 + stop_at_s
 
@@ -49,29 +50,23 @@ class FakeSource:
         return None
 
 
-def sampled_at(time: FakeTime, source: FakeSource, interval_s: float = 1.0) -> list[float]:
-    sampler = Sampler(source, interval_s, time.clock, time.wait).start()
+@pytest.mark.parametrize(
+    ("stop_at_s", "interval_s", "polls_s", "at_s"),
+    [
+        (4.5, 1.0, {}, [0, 1, 2, 3, 4]),
+        (6.5, 1.0, {2: 2.3}, [0, 1, 4, 5, 6]),  # a slow poll leaves slots out
+        (100.05, 0.1, dict.fromkeys(range(2000), 0.0), [each / 10 for each in range(1001)]),
+    ],
+)
+def test_samples_at_intended_times_not_after_each_other(
+    stop_at_s: float, interval_s: float, polls_s: dict[int, float], at_s: list[float]
+) -> None:
+    time = FakeTime(stop_at_s)
+    sampler = Sampler(FakeSource(time, polls_s), interval_s, time.clock, time.wait).start()
     sampler._thread.join()
     samples = sampler.stop()
     assert [s.broker_id for s in samples] == [1, 2] * (len(samples) // 2)
-    return [s.at_s - 1000.0 for s in samples[::2]]
-
-
-def test_samples_at_intended_times_not_after_each_other() -> None:
-    time = FakeTime(stop_at_s=4.5)
-    assert sampled_at(time, FakeSource(time)) == pytest.approx([0, 1, 2, 3, 4])
-
-
-def test_a_slow_poll_leaves_slots_out_and_the_schedule_stays() -> None:
-    time = FakeTime(stop_at_s=6.5)
-    assert sampled_at(time, FakeSource(time, {2: 2.3})) == pytest.approx([0, 1, 4, 5, 6])
-
-
-def test_an_interval_that_does_not_fit_floats_does_not_drift() -> None:
-    time = FakeTime(stop_at_s=100.05)
-    at_s = sampled_at(time, FakeSource(time, dict.fromkeys(range(2000), 0.0)), 0.1)
-    assert len(at_s) == 1001
-    assert at_s[-1] == pytest.approx(100.0)
+    assert [s.at_s - 1000.0 for s in samples[::2]] == pytest.approx(at_s)
 
 
 class BrokenSource(FakeSource):
@@ -81,28 +76,19 @@ class BrokenSource(FakeSource):
         return super().sample_all()
 
 
-def test_an_error_of_the_source_comes_out_of_stop() -> None:
-    time = FakeTime(stop_at_s=10)
-    sampler = Sampler(BrokenSource(time), 1.0, time.clock, time.wait).start()
-    with pytest.raises(OSError, match="the JVM is gone"):
-        sampler.stop()
-
-
-def fail_while_sampling(sampler: Sampler[BrokerSample]) -> None:
-    with sampler:
-        sampler._thread.join()
-        raise KeyError("mine")
-
-
-def test_an_error_of_the_source_leaves_the_context_unless_another_error_does() -> None:
-    time = FakeTime(stop_at_s=10)
+@pytest.mark.parametrize("mine", [None, KeyError("mine")])
+def test_an_error_of_the_source_leaves_the_context_unless_another_error_does(
+    mine: KeyError | None,
+) -> None:
+    time = FakeTime()
+    expected: Any = pytest.raises(OSError, match="the JVM is gone")
     with (
-        pytest.raises(OSError, match="the JVM is gone"),
+        pytest.raises(KeyError, match="mine") if mine else expected,
         Sampler(BrokenSource(time), 1.0, time.clock, time.wait) as sampler,
     ):
         sampler._thread.join()
-    with pytest.raises(KeyError, match="mine"):
-        fail_while_sampling(Sampler(BrokenSource(time), 1.0, time.clock, time.wait))
+        if mine:
+            raise mine
 
 
 def test_too_many_samples_are_an_error_and_not_a_full_memory() -> None:
@@ -165,9 +151,5 @@ def test_the_wait_for_a_sample_ends_at_its_timeout() -> None:
         sampler.wait_past(1000.0, 0.01)
         assert sampler.samples_taken() == []
         ended.set()
-
-
-def test_an_interval_of_0_is_refused() -> None:
-    time = FakeTime(1)
     with pytest.raises(ValueError, match="interval_s is 0"):
         Sampler(FakeSource(time), 0)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,6 @@ from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topics import BROKERS_PER_CHECK, Topics
 from jobs.config import load_workload
 from jobs.config.goal import GuardLimits
-from jobs.config.metrics_registry import load_rules
 from jobs.console.events import TrialProgress
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import Guards
@@ -32,10 +30,7 @@ from jobs.trials.watching import Ticker
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge, progress_of
-from metrics.sources.hosts.node_exporter import NodeExporters
-from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
-from metrics.sources.source import Endpoint
 from metrics.trial.client import Counts, ProducerReport, TaskReport, reports_to_batch
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
@@ -43,7 +38,6 @@ from tests.support.fake_cluster import TOPIC, SimulatedCluster
 from tests.support.interpreter_steps import steps_of
 from tests.support.patterns import pattern
 from tests.support.scripted_admin import ScriptedAdmin
-from tests.support.simulated_exporters import fetch_counts, simulated_exporters
 from tests.support.simulated_trial import SimulatedTrial
 
 pytestmark = pytest.mark.computes
@@ -123,31 +117,6 @@ def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None
         return lambda: guards.require_room(WORKLOAD.pattern(1_000), ("t",))
 
     assert growth(room) < 2.05
-
-
-@pytest.mark.long
-def test_a_round_sends_one_request_to_each_of_a_thousand_exporters() -> None:
-    """Hundreds are in tests/unit/test_prometheus_source.py."""
-    count = 1_000
-    with simulated_exporters(count, count) as (brokers, hosts):
-        endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
-        addresses = {i: f"127.0.0.1:{port}" for i, port in enumerate(hosts, 1)}
-        with (
-            closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 120.0)) as source,
-            closing(NodeExporters(addresses, 120.0)) as machines,
-        ):
-            source.open()
-            machines.open()
-            before = fetch_counts(brokers[0])
-            for _ in range(2):
-                assert [each.error for each in source.sample_all()] == [None] * count
-                assert [each.error for each in machines.sample_all()] == [None] * count
-            after = fetch_counts(brokers[0])
-    assert {kind: after[kind] - before[kind] for kind in after} == {
-        "broker": 2 * count,
-        "host": 2 * count,
-        "connections": 1,  # the connection of this request
-    }
 
 
 # --- the administration ---------------------------------------------------------
