@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,9 +30,8 @@ from metrics.common.errors import ConfigError
 from metrics.tables.rows import trial_from
 from metrics.tables.schema import SCHEMAS, RunRow
 from metrics.tables.store import TableStore
-from metrics.trial.evidence import Judgement, Reason
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
-from metrics.windows.use import Resource
 from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
 from search.lines import run_line, run_lines
@@ -42,18 +41,37 @@ from tests.support.rows import traffic, trial
 
 GOAL = "default"
 SIZES = (100, 1_000, 10_000)
+ONE_LIMITS = {100: 41, 1_000: 57, 10_000: 66}
 LINE = Line(SIZES, ProducerRate(bytes_per_s=250_000.0), Limits(128, 1_000, 0.05, 3), brokers=3)
 
 
-def trial_of(
-    number: int, message_bytes: int, load: int, judgements: Mapping[str, Judgement]
-) -> Trial:
-    """A trial of 13 s for a boundary point."""
-    pattern = traffic(load, message_bytes, load=load, point_message_bytes=message_bytes)
-    return trial(number, pattern=pattern, judgements=judgements, finished_at_s=START_S + 10)
-
-
+@dataclass
 class Cluster:
+    """A measurer that keeps its trials, and knows the last decision, which asked for the next."""
+
+    message_bytes: int
+    trials: list[Trial]
+    heard: list[Decision]
+
+    def judge(self, load: int, used: Mapping[str, float]) -> Trial:
+        """A further trial, with the used part of the limit of each goal."""
+        judgements = {
+            goal: Judgement(
+                Verdict.OVERLOADED if each > 1 else Verdict.SUSTAINED,
+                (),
+                {"request_handler_idle": min(1.25, each), "achieved": 0.0},
+            )
+            for goal, each in used.items()
+        }
+        pattern = traffic(load, self.message_bytes, load=load)
+        pattern = replace(pattern, point_message_bytes=self.message_bytes)
+        number, last = len(self.trials) + 1, self.heard[-1]
+        made = trial(number, pattern=pattern, judgements=judgements, finished_at_s=START_S + 10)
+        self.trials.append(replace(made, checks=isinstance(last, Measure) and last.checks))
+        return self.trials[-1]
+
+
+class OneGoal(Cluster):
     """Handlers whose idle fraction falls with load, with a little noise.
 
     Their limit is multiplied by `factor` after a number of trials.
@@ -61,28 +79,23 @@ class Cluster:
 
     factor, changes_after = 1.0, 0
 
-    def __init__(self, message_bytes: int, trials: list[Trial], heard: list[Decision]) -> None:
-        self._message_bytes = message_bytes
-        self._trials = trials
-        self._heard = heard
-        self._limit = {100: 41, 1_000: 57, 10_000: 66}[message_bytes]
-
     def measure(self, load: int) -> Observation:
-        noise = random.Random(f"{self._message_bytes}/{load}/{len(self._trials)}").gauss(1.0, 0.02)
-        present = self._limit * (self.factor if len(self._trials) >= self.changes_after else 1.0)
-        used = min(1.25, load / present * noise)
-        verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
-        judged = Judgement(verdict, (), {"request_handler_idle": used, "achieved": 0.0})
-        made = trial_of(len(self._trials) + 1, self._message_bytes, load, {GOAL: judged})
-        made = replace(made, checks=is_check(self._heard))
-        self._trials.append(made)
-        return made.observation(GOAL)
+        made = len(self.trials)
+        noise = random.Random(f"{self.message_bytes}/{load}/{made}").gauss(1.0, 0.02)
+        limit = ONE_LIMITS[self.message_bytes] * (self.factor if made >= self.changes_after else 1)
+        return self.judge(load, {GOAL: load / limit * noise}).observation(GOAL)
 
 
-def is_check(heard: list[Decision]) -> bool:
-    """True when the last decision asked for a trial that looks for a change."""
-    last = heard[-1]
-    return isinstance(last, Measure) and last.checks
+class TwoGoals(Cluster):
+    """The cluster judged by a strict and by a tolerant goal."""
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        limits = {"strict": 40.5 + self.message_bytes / 500, "tolerant": 75.5}
+        made = self.judge(load, {goal: load / limit for goal, limit in limits.items()})
+        return {goal: made.observation(goal) for goal in limits}
+
+    def hold(self, load: int) -> dict[str, Observation]:
+        return self.measure(load)
 
 
 def _measure(
@@ -91,7 +104,7 @@ def _measure(
     heard: list[Decision] = []
     return run_line(
         LINE,
-        lambda message_bytes: Cluster(message_bytes, trials, heard),
+        lambda message_bytes: OneGoal(message_bytes, trials, heard),
         lambda decision, _: heard.append(decision),
         tuple(finished),
         begun,
@@ -119,15 +132,15 @@ def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial() -> No
 
 @pytest.mark.computes
 def test_a_changed_limit_stays_changed_after_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cluster, "factor", 0.6)
-    monkeypatch.setattr(Cluster, "changes_after", 9)
+    monkeypatch.setattr(OneGoal, "factor", 0.6)
+    monkeypatch.setattr(OneGoal, "changes_after", 9)
     whole: list[Trial] = []
     points = _measure([], (), whole)
     assert [point.message_bytes for point in points if point.result.changed]
     assert any(each.checks for each in whole)
-    limits = {100: 41 * 0.6, 1_000: 57 * 0.6, 10_000: 66 * 0.6}
     for point in points:
-        assert point.result.bracket.sustained == pytest.approx(limits[point.message_bytes], rel=0.1)
+        limit = 0.6 * ONE_LIMITS[point.message_bytes]
+        assert point.result.bracket.sustained == pytest.approx(limit, rel=0.1)
     for cut in range(0, len(whole) + 1, 2):
         trials = whole[:cut]
         finished, begun = _replay(LINE, trials)
@@ -135,41 +148,22 @@ def test_a_changed_limit_stays_changed_after_a_cut(monkeypatch: pytest.MonkeyPat
         assert trials == whole
 
 
-def test_trials_of_another_plan_are_refused(snapshot: SnapshotAssertion) -> None:
-    trials: list[Trial] = []
-    _measure([], (), trials)
-    other = Line((100,), LINE.rate, LINE.limits, brokers=3)
-    with pytest.raises(ConfigError, match="--resume") as refused:
-        _replay(other, trials)
-    assert str(refused.value) == snapshot
-
-
 def _through_the_table(made: Trial) -> Trial:
     (row,) = pa.Table.from_pylist([row_of(made)], schema=SCHEMAS["trials"]).to_pylist()
     return trial_from(row)
 
 
-def test_a_row_of_the_table_is_the_trial_again() -> None:
-    reason = Reason("isr", "t", 0.6, 0.5, 1, Resource.REPLICATION)
-    overloaded = Judgement(
-        Verdict.OVERLOADED, (reason,), {"isr": 0.5}, Resource.DISK, "disk: flushes"
-    )
-    sustained = Judgement(Verdict.SUSTAINED, (), {"isr": 0.2})
-    made = trial_of(4, 100, 7, {"strict": overloaded, "tolerant": sustained})
-    back = _through_the_table(replace(made, finished_at_s=made.started_at_s + 12.5))
-    strict = back.judgements["strict"]
-    assert (back.number, back.point_message_bytes) == (4, 100)
-    assert back.observation("strict") == Observation(7, Verdict.OVERLOADED, {"isr": 0.5}, 12.5)
-    assert back.observation("tolerant").verdict is Verdict.SUSTAINED
-    assert (strict.limited_by, strict.attribution) == (Resource.DISK, "disk: flushes")
-    assert strict.reasons[0].resource is Resource.REPLICATION
-
-
-def test_trials_of_the_table_are_replayed_as_those_that_were_made() -> None:
+def test_trials_of_the_table_are_replayed_as_those_that_were_made(
+    snapshot: SnapshotAssertion,
+) -> None:
     trials: list[Trial] = []
     _measure([], (), trials)
     begun = trials[:-1]
     assert _replay(LINE, [_through_the_table(each) for each in begun]) == _replay(LINE, begun)
+    other = replace(LINE, sizes=(100,))
+    with pytest.raises(ConfigError, match="--resume") as refused:
+        _replay(other, trials)
+    assert str(refused.value) == snapshot
 
 
 @pytest.mark.computes
@@ -199,29 +193,6 @@ def _measure_both(
         finished,
         begun,
     )
-
-
-class TwoGoals:
-    """The cluster judged by a strict and by a tolerant goal."""
-
-    def __init__(self, message_bytes: int, trials: list[Trial], heard: list[Decision]) -> None:
-        self._message_bytes = message_bytes
-        self._trials = trials
-        self._heard = heard
-
-    def measure(self, load: int) -> dict[str, Observation]:
-        judgements = {}
-        for goal, limit in (("strict", 40.5 + self._message_bytes / 500), ("tolerant", 75.5)):
-            used = min(1.25, load / limit)
-            verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
-            judgements[goal] = Judgement(verdict, (), {"request_handler_idle": used})
-        made = trial_of(len(self._trials) + 1, self._message_bytes, load, judgements)
-        made = replace(made, checks=is_check(self._heard))
-        self._trials.append(made)
-        return {goal: made.observation(goal) for goal in judgements}
-
-    def hold(self, load: int) -> dict[str, Observation]:
-        return self.measure(load)
 
 
 def test_differences_name_file_and_key() -> None:
@@ -268,8 +239,8 @@ def test_a_run_continues_with_the_series_that_it_began_with(snapshot: SnapshotAs
     assert other_series(one_moved, one_moved) == []
 
 
-@pytest.mark.parametrize("cluster", ["testbed", "calibrated", "example"])
-@pytest.mark.parametrize("workload", ["demo", "quick", "100B-to-100kB"])
+@pytest.mark.parametrize("cluster", ["testbed", "example"])
+@pytest.mark.parametrize("workload", ["demo", "100B-to-100kB"])
 @pytest.mark.parametrize("goal", ["default", "strict,tolerant"])
 def test_the_recorded_configuration_is_that_of_the_run(
     cluster: str, workload: str, goal: str
@@ -280,27 +251,20 @@ def test_the_recorded_configuration_is_that_of_the_run(
         "workload.payload.compressibility=0.5",
         "workload.topic.config.retention.bytes=1000000000",
     ]
+    own: list[str] = []
     if cluster == "example":
-        changes += ["cluster.jmx={endpoints: {1: a:9999, 2: b:9999}}"]
-        changes += ["cluster.planted_handler_ms={1: 5.0}"]
+        own = ["cluster.jmx={endpoints: {1: a:9999, 2: b:9999}}"]
+        own += ["cluster.planted_handler_ms={1: 5.0}"]
     else:
         changes += ["workload.topic.replication_factor=2"]
         changes += ["workload.topic.config.min.insync.replicas=1"]
-    config = load(cluster, workload, goal, changes)
+    config = load(cluster, workload, goal, changes + own)
     recorded = json.loads(config_text(config))
-    own = [each for each in changes if each.startswith("cluster.") and cluster == "example"]
     assert load_recorded(recorded, overrides=own) == config
     more = load_recorded(recorded, overrides=[*own, "goal.search.budget.trials=9"])
     assert more.goal.search.budget.trials == 9
     assert not differences(recorded, json.loads(config_text(more)))
     assert load_recorded(recorded, goal="default", overrides=own).goals == (load_goal("default"),)
-
-
-def test_an_unknown_key_in_a_record_is_named() -> None:
-    recorded = json.loads(config_text(load("testbed", "demo", "default")))
-    recorded["workload"]["producer.gone"] = 1
-    with pytest.raises(ConfigError, match=r"the run.s workload, as the tables have it: producer"):
-        load_recorded(recorded)
 
 
 def test_a_run_that_the_folder_does_not_have_is_refused_before_any_file_is_made(
@@ -311,10 +275,7 @@ def test_a_run_that_the_folder_does_not_have_is_refused_before_any_file_is_made(
         redline, ["find-limit", "--resume", "20261122-210000-ab12", "--out", str(out)]
     )
     assert isinstance(done.exception, ConfigError)
-    message = str(done.exception)
-    assert str(out / "20261122-210000-ab12") in message
-    assert "--tables" in message
-    assert message.replace(str(out), "OUT") == snapshot
+    assert str(done.exception).replace(str(out), "OUT") == snapshot
     assert list(tmp_path.iterdir()) == []
 
 
@@ -341,9 +302,12 @@ def test_a_record_does_not_decide_where_secrets_go(name: str, hostile: dict[str,
     assert load_recorded(recorded).cluster == load_cluster(name)
 
 
-def test_a_record_of_an_unknown_cluster_requires_its_file(tmp_path: Path) -> None:
+def test_an_unknown_key_or_cluster_in_a_record_is_named() -> None:
     recorded = json.loads(config_text(load("example", "demo", "default")))
     recorded["cluster"]["name"] = "../evil"
     with pytest.raises(ConfigError, match="name it with --cluster"):
         load_recorded(recorded)
     assert load_recorded(recorded, cluster="example").cluster == load_cluster("example")
+    recorded["workload"]["producer.gone"] = 1
+    with pytest.raises(ConfigError, match=r"the run.s workload, as the tables have it: producer"):
+        load_recorded(recorded, cluster="example")
