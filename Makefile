@@ -17,7 +17,7 @@ ONLY ?= metrics.judging
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-decisions bench-experiments bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint docs dist bench bench-calibration bench-decisions bench-experiments bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ lint: $(DEV_READY) ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(DEV_READY) ## Build the documentation's site into .cache/site, and fail at a broken link (Python 3.11 or newer)
+	@$(BIN)/zensical build --strict
 
 dist: $(READY) ## Build the wheel that executors get, the source archive and a bill of materials into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \

@@ -91,6 +91,7 @@ EXTRAS = {
         "ruff",
         "scipy>=1.15",
         "syrupy",
+        "zensical; python_version >= '3.11'",
         "types-psutil",
     ],
 }

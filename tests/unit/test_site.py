@@ -1,0 +1,26 @@
+"""The menu of the documentation's site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.commands import ROOT
+
+tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
+
+
+def pages(menu: Any) -> Iterator[str]:
+    if isinstance(menu, str):
+        yield menu
+        return
+    for part in menu.values() if isinstance(menu, dict) else menu:
+        yield from pages(part)
+
+
+def test_each_page_is_in_the_menu_once() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    found = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(pages(site["nav"])) == sorted(found)
