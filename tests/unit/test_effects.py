@@ -25,26 +25,19 @@ MADE = 800
 
 def pairs(chance: random.Random, ratio: float, count: int = 6) -> list[tuple[float, float]]:
     """Pairs on a machine whose speed drifts by half; B is `ratio` times A, with 3 % noise."""
-    made = []
-    for _ in range(count):
-        machine = chance.uniform(0.5, 1.5)
-        made.append(
-            (
-                machine * chance.lognormvariate(0, 0.03),
-                machine * ratio * chance.lognormvariate(0, 0.03),
-            )
-        )
-    return made
+
+    def noise() -> float:
+        return chance.lognormvariate(0, 0.03)
+
+    machines = (chance.uniform(0.5, 1.5) for _ in range(count))
+    return [(machine * noise(), machine * ratio * noise()) for machine in machines]
 
 
-def test_the_interval_contains_the_true_effect_at_its_stated_rate() -> None:
+def test_intervals_and_alarms_have_their_stated_rates() -> None:
     chance = random.Random(1)
     effects = [paired_effect(pairs(chance, 0.9)) for _ in range(MADE)]
     held = fmean(each is not None and each.low <= 0.9 <= each.high for each in effects)
     assert held == pytest.approx(0.95, abs=0.023)
-
-
-def test_equal_sides_raise_alarms_at_the_stated_rate() -> None:
     chance = random.Random(2)
     effects = [paired_effect(pairs(chance, 1.0)) for _ in range(MADE)]
     alarms = fmean(each is not None and each.p_value < 0.05 for each in effects)
@@ -92,18 +85,15 @@ def test_nights_show_a_loss_of_a_fifth(before: int, least: float) -> None:
     assert seen / MADE >= least
 
 
-def test_two_nights_that_happen_to_agree_do_not_make_the_third_a_regression() -> None:
-    effect = night_effect(95.0, [100.0, 100.0], night_spread([100.0, 100.0], 0.05, 8))
-    assert effect is not None
-    assert effect.high > 1.0
-    assert effect.count == 2
+def test_the_history_of_nights_decides_the_interval() -> None:
+    def against(night: float, nights: list[float]) -> Effect | None:
+        return night_effect(night, nights, night_spread(nights, 0.05, 8))
 
-
-def test_a_history_noisier_than_stated_widens_the_interval() -> None:
-    calm = night_effect(100.0, [99, 101] * 10, night_spread([99, 101] * 10, 0.05, 8))
-    wild = night_effect(100.0, [70, 140] * 10, night_spread([70, 140] * 10, 0.05, 8))
-    assert calm is not None
-    assert wild is not None
+    assert against(100.0, []) is None, "the first night has no comparison"
+    third = against(95.0, [100.0, 100.0])  # two nights that happen to agree
+    assert third is not None and third.high > 1.0 and third.count == 2
+    calm, wild = against(100.0, [99, 101] * 10), against(100.0, [70, 140] * 10)
+    assert calm is not None and wild is not None
     assert wild.high / wild.low > 2 * calm.high / calm.low
 
 
@@ -114,10 +104,6 @@ def test_the_spread_is_that_of_the_nights_between_losses_and_outliers() -> None:
         assert night_spread(nights, 0.02, 1).sd == pytest.approx(0.02, rel=0.2)
     assert night_spread([*nights, 5.0, *nights], 0.02, 1).sd == pytest.approx(0.02, rel=0.2)
     assert night_spread([100.0] * 30, 0.02, 8).freedom == pytest.approx(8 + 0.6 * 29)
-
-
-def test_the_first_night_has_no_comparison() -> None:
-    assert night_effect(100.0, [], night_spread([], 0.05, 8)) is None
 
 
 def test_several_cases_share_one_chance_of_a_false_alarm() -> None:

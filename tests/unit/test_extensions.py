@@ -96,13 +96,6 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Packages:
 pytestmark = pytest.mark.usefixtures("no_modules_stay", "group_of_tests")
 
 
-def refusal(read: Callable[[], object]) -> str:
-    """The message of a refusal."""
-    with pytest.raises(ConfigError) as error:
-        read()
-    return str(error.value)
-
-
 OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "is not there": ({}, {}),
     "cannot be imported": ({"it": "broken:It"}, {"broken": "import of_a_package_that_is_missing"}),
@@ -111,6 +104,13 @@ OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "states no version": ({"it": "old:It"}, {"old": "class It: pass"}),
     "is of a newer version": ({"it": "new:It"}, {"new": "class It:\n    api = 2"}),
 }
+
+
+def refusal(read: Callable[[], object]) -> str:
+    """The message of a refusal."""
+    with pytest.raises(ConfigError) as error:
+        read()
+    return str(error.value)
 
 
 @pytest.mark.parametrize("name", OF_OTHERS)
@@ -125,9 +125,8 @@ def test_a_name_that_two_packages_add_is_refused(
     packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
     for each in ("one", "two"):
-        modules = {each: "class It:\n    api = 1"}
-        packages.add("redline.tests", {"it": f"{each}:It"}, modules, each)
-    assert installed_names("redline.tests") == ("it",)
+        packages.add("redline.tests", {"it": f"{each}:It"}, {each: "raise RuntimeError"}, each)
+    assert installed_names("redline.tests") == ("it",), "without an import"
     assert refusal(lambda: load_extension("redline.tests", "it")) == snapshot
 
 
@@ -310,20 +309,16 @@ def test_a_source_of_a_package_reads_brokers_over_http(
     assert refused.error is not None and "Unauthorized" in refused.error
 
 
-def test_a_source_of_a_package_states_why_it_does_not_start(
-    tmp_path: Path, packages: Packages
-) -> None:
-    packages.add_project("jolokia")
-    with pytest.raises(ConfigError, match=r"does not answer at 127\.0\.0\.1:1: .*refused"):
-        section(tmp_path, "{source: jolokia, options: {port: 1}}").open(target())
-    with pytest.raises(ConfigError, match=r"options has prt; expected some of"):
-        section(tmp_path, "{source: jolokia, options: {prt: 1}}").open(target())
-
-
 def test_wrong_keys_of_a_source_are_refused(
     tmp_path: Path, packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
     packages.add_project("jolokia")
+    for keys, words in (
+        ("{port: 1}", r"does not answer at 127\.0\.0\.1:1: .*refused"),
+        ("{prt: 1}", "options has prt; expected some of"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            section(tmp_path, f"{{source: jolokia, options: {keys}}}").open(target())
     messages = {}
     for keys in (
         "{source: jolokai}",
@@ -410,7 +405,13 @@ def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
 ) -> None:
     with pytest.raises(ConfigError, match=r"client is \"mine\".* adds to redline\.clients"):
         load("testbed", "demo", "default", BOTH_ROLES)
-    packages.add(CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT})
+    packages.add(
+        CLIENTS,
+        {"mine": "my_client:Mine", "half": "half_client:Half"},
+        {"my_client": CLIENT, "half_client": "class Half:\n    api = 1\n    producer = print"},
+    )
+    with pytest.raises(ConfigError, match=r"client half of of-others 1\.0 has no consumer; "):
+        client_named("half")
     config = load("testbed", "demo", "default", BOTH_ROLES)
     assert Needs.of(config.workload, config.cluster).packages["of-others"] == "my_client"
     reading = ConsumerOptions(groups=1, members=2, client="mine")
@@ -432,13 +433,6 @@ def test_runs_record_the_packages_of_others_that_they_use(
     assert used == {"package.of-others": "1.0", "package.redline-jolokia": "1.0"}
     assert all(map(is_instrument, used)), "nights with another version are not compared"
     assert packages_of_extensions(load("testbed", "demo", "default")) == {}
-
-
-def test_a_client_without_a_role_is_refused(packages: Packages) -> None:
-    modules = {"my_client": "class Mine:\n    api = 1\n    producer = print"}
-    packages.add(CLIENTS, {"mine": "my_client:Mine"}, modules)
-    with pytest.raises(ConfigError, match=r"client mine of of-others 1\.0 has no consumer; "):
-        client_named("mine")
 
 
 # --- doctor -------------------------------------------------------------------

@@ -204,16 +204,14 @@ def test_uneven_leaders_and_unknown_properties_are_said(
     assert topics.caveats == ("leaders uneven: 3 at most, 1.33 on average",)
 
 
+ALL = ["workload.producer.acks=all"]
+
+
 @pytest.mark.parametrize(
     ("properties", "replicas", "overrides", "words"),
     [
-        (
-            {},
-            1,
-            ["workload.producer.acks=all"],
-            "1 replicas and the workload acks all, and the brokers require min.insync.replicas 2",
-        ),
-        ({}, 2, ["workload.producer.acks=all"], ""),
+        ({}, 1, ALL, "1 replicas and the workload acks all, and the brokers require min.insync"),
+        ({}, 2, ALL, ""),
         ({"max.message.bytes": "5000"}, 2, [], "name another topic"),
         ({"cleanup.policy": "compact,delete"}, 2, [], "without keys"),
         ({"cleanup.policy": "compact"}, 2, KEYS, ""),
@@ -283,14 +281,11 @@ def test_configurations_that_do_not_fit_given_topics(tmp_path: Path) -> None:
             config(tmp_path, *keys, overrides=overrides)
     with pytest.raises(ConfigError, match="brings its own"):
         load("testbed", "demo", "default", ["cluster.topics=[a]"])
-
-
-def test_a_sweep_of_values_that_given_topics_do_not_take_is_refused(tmp_path: Path) -> None:
     config(tmp_path, "topics: [load]")
     path = tmp_path / "replicas.yaml"
     path.write_text(
-        "description: replicas\nasks: limit\ncluster: {}\nworkload: demo\ngoal: default\n"
-        "axes: {{workload.topic.replication_factor: [1, 2]}}\n".format(tmp_path / "shared.yaml")
+        f"description: replicas\nasks: limit\ncluster: {tmp_path / 'shared.yaml'}\n"
+        "workload: demo\ngoal: default\naxes: {workload.topic.replication_factor: [1, 2]}\n"
     )
     with pytest.raises(ConfigError, match="keep their own shape"):
         load_sweep(str(path))
