@@ -128,14 +128,6 @@ def test_events_from_several_threads_keep_their_lines_whole() -> None:
     assert out.getvalue().splitlines() == [f"2026-11-21T11:46:32Z note:{' word' * 20}"] * 200
 
 
-def test_the_recording_reporter_keeps_events() -> None:
-    reporter = RecordingReporter(answer=True)
-    with reporter:
-        reporter.report(STARTED)
-        assert reporter.confirm("Load it?")
-    assert reporter.events == [STARTED]
-
-
 def test_a_finished_size_is_one_line(snapshot: SnapshotAssertion) -> None:
     assert point_words(CLOSED) == snapshot
     assert point_words(CLOSED, "strict").startswith("10 kB, goal strict: 30.0 MB/s")
@@ -226,6 +218,10 @@ def test_consent_is_requested_only_on_a_terminal_with_input() -> None:
         assert "Load cluster [prod]? [y/N]" in ANSI.sub("", out.getvalue())
     assert not terminal(Stream(tty=True)).confirm("Load it?")
     assert not plain(Stream(), Stream()).confirm("Load it?")
+    with RecordingReporter(answer=True) as recording:
+        recording.report(STARTED)
+        assert recording.confirm("Load it?")
+    assert recording.events == [STARTED]
 
 
 def test_the_display_is_live_only_on_a_capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -49,25 +49,19 @@ def test_it_mails_nothing_but_failures(tmp_path: Path, suite: str, code: int) ->
     assert any(suite in line for line in lines)
 
 
-def test_a_log_that_cannot_be_written_is_mailed(tmp_path: Path) -> None:
-    installed = CronInstallation(tmp_path)
-    night = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    for day in (night, _next_day(night)):  # the test may run at midnight
-        (installed.state / f"{day}.log").mkdir()
-    done = installed.run(["redline", "--version"], NIGHT_S)
-    assert "exit code" in done.stdout
-    assert str(installed.state) in done.stdout
-
-
-def _next_day(night: str) -> str:
-    at = datetime.fromisoformat(night).timestamp() + 36 * 3600
-    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d")
-
-
-def test_a_second_part_of_a_night_continues_its_log(tmp_path: Path) -> None:
-    installed = CronInstallation(tmp_path)
+def test_a_second_part_of_a_night_continues_its_log_and_a_log_that_cannot_be_written_is_mailed(
+    tmp_path: Path,
+) -> None:
+    installed, now = CronInstallation(tmp_path), datetime.now(timezone.utc)
     for _ in range(2):
         assert installed.run(["echo", "$night"], NIGHT_S).stdout == ""
     (log, *others) = sorted(installed.state.glob("*.log"))
     if not others:  # no midnight in between
         assert log.read_text() == f"{log.stem}\n" * 2
+    for day in (now, now + timedelta(days=1)):  # the test may run at midnight
+        path = installed.state / f"{day:%Y-%m-%d}.log"
+        path.unlink(missing_ok=True)
+        path.mkdir()
+    done = installed.run(["redline", "--version"], NIGHT_S)
+    assert "exit code" in done.stdout
+    assert str(installed.state) in done.stdout

@@ -83,20 +83,17 @@ def test_the_slowest_host_decides_and_the_first_full_memory_counts() -> None:
     assert proof.taken_bytes == 3 * 90 * 64e6
 
 
-@pytest.mark.parametrize(
-    ("windows", "why"),
-    [
+def test_what_hosts_do_not_show_is_not_known() -> None:
+    unknown = "what brokers took in or disks wrote is not known"
+    for windows, why in (
         ([], "the brokers' hosts do not show what their disks write"),
         ([replace(host(1.0, 1.0), brokers=(1,))], "the brokers' hosts do not show"),
-        ([host(1.0, 1.0, taken_bytes=None)], "what brokers took in or disks wrote is not known"),
-        ([host(1.0, 1.0, written_bytes=None)], "what brokers took in or disks wrote is not known"),
-    ],
-)
-def test_what_hosts_do_not_show_is_not_known(windows: list[WriteBackWindow], why: str) -> None:
-    proof = disk_proof(windows, BROKERS, 90.0)
-    assert proof.on_disk is None
-    assert proof.why.startswith(why)
-    assert proof.full_s is None
+        ([host(1.0, 1.0, taken_bytes=None)], unknown),
+        ([host(1.0, 1.0, written_bytes=None)], unknown),
+    ):
+        proof = disk_proof(windows, BROKERS, 90.0)
+        assert (proof.on_disk, proof.full_s) == (None, None)
+        assert proof.why.startswith(why)
 
 
 def test_records_that_retention_deletes_before_they_are_written_prove_nothing() -> None:
@@ -215,19 +212,16 @@ def test_a_limit_of_hosts_that_show_nothing_is_proven_for_its_time_only(
     assert steady_words(found) == ""
     nothing = with_proof(bound(0), [], "default")
     assert (nothing.proven_s, proven_words(nothing)) == (None, "")
-
-
-def test_a_hold_that_was_not_made_and_a_measured_failure_are_said() -> None:
     why = "the budget did not allow a hold of 1 min 45 s"
     assert steady_words(replace(BOUNDARY, steady_note=why)) == f"steady: not proven; {why}"
     failed = replace(BOUNDARY, proven_s=30.0, failed_after_s=95.0, mb_per_s=64.0)
     assert proven_words(failed).endswith("; measured: 64.0 MB/s for 1 min 35 s")
 
 
-@pytest.mark.parametrize(("kept", "is_known"), [("producer", True), ("zstd", False)])
-def test_bytes_that_brokers_recompress_are_not_those_of_disks(kept: str, is_known: bool) -> None:
+def test_bytes_that_brokers_recompress_are_not_those_of_disks() -> None:
     held = sustained(1, 20, 90.0, host(1.0, 1.0))
-    topic = replace(held.pattern.topic, config={"compression.type": kept})
-    found = proof_of(replace(held, pattern=replace(held.pattern, topic=topic)))
-    assert (found.on_disk is not None) == is_known
-    assert ("codec uncompressed as compression.type zstd" in found.why) != is_known
+    for kept, is_known in (("producer", True), ("zstd", False)):
+        topic = replace(held.pattern.topic, config={"compression.type": kept})
+        found = proof_of(replace(held, pattern=replace(held.pattern, topic=topic)))
+        assert (found.on_disk is not None) == is_known
+        assert ("codec uncompressed as compression.type zstd" in found.why) != is_known

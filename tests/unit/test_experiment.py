@@ -91,21 +91,17 @@ def test_listed_cases_may_have_names(tmp_path: Path) -> None:
 
 
 def test_options_take_precedence_over_the_file_but_not_over_its_axes(tmp_path: Path) -> None:
-    path = write(tmp_path, WHOLE + "set: [workload.producer.linger_ms=3]\n")
+    quick = f"quick: [workload.trial.measure_s=3]\nquick_axes:\n  {THREADS}: [1, 4]\n"
+    path = write(tmp_path, WHOLE + "set: [workload.producer.linger_ms=3]\n" + quick)
     options = ("workload.producer.linger_ms=7", f"{ACKS}=0")
     loaded = load_sweep(path, options, repeats=2)
     assert {case.config.workload.producer.linger_ms for case in loaded.cases} == {7}
     assert {case.config.workload.producer.acks for case in loaded.cases} == {"1", "all"}
-    assert loaded.experiment.repeats == 2
-
-
-def test_quick_takes_fewer_values_and_its_own_settings(tmp_path: Path) -> None:
-    text = WHOLE + f"quick: [workload.trial.measure_s=3]\nquick_axes:\n  {THREADS}: [1, 4]\n"
-    path = write(tmp_path, text)
-    full, quick = load_sweep(path), load_sweep(path, quick=True)
-    assert (len(full.cases), len(quick.cases)) == (6, 4)
-    assert {case.settings[THREADS] for case in quick.cases} == {"1", "4"}
-    assert {case.config.workload.trial.measure_s for case in quick.cases} == {3.0}
+    assert (loaded.experiment.repeats, len(loaded.cases)) == (2, 6)
+    cases = load_sweep(path, quick=True).cases
+    assert len(cases) == 4
+    assert {case.settings[THREADS] for case in cases} == {"1", "4"}
+    assert {case.config.workload.trial.measure_s for case in cases} == {3.0}
 
 
 # --- the order ----------------------------------------------------------------

@@ -147,9 +147,6 @@ def test_a_doubtful_limit_is_not_exported(tmp_path: Path, snapshot: SnapshotAsse
     with pytest.raises(ConfigError) as error:
         exported(tmp_path, "--as", "quotas", summary=summary)
     assert str(error.value) == snapshot
-
-
-def test_a_missing_run_is_named(tmp_path: Path) -> None:
     command = ["run-2", "--as", "quotas", "--out", str(tmp_path)]
     with pytest.raises(ConfigError, match=r"run-2/summary\.json .*--out"):
         CliRunner().invoke(export, command, standalone_mode=False, catch_exceptions=False)

@@ -53,8 +53,15 @@ def ran_without(
 ) -> subprocess.CompletedProcess[str]:
     """A process that runs these commands in turn, without these modules."""
     code = WITHOUT.format(modules=modules, commands=commands, ENDED=ENDED)
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    return ran("-c", code)
+
+
+def ran(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A process of Python in a folder."""
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def test_jobs_without_a_session_need_no_spark_and_no_pictures(tmp_path: Path) -> None:
@@ -97,14 +104,7 @@ def test_pages_without_pictures_have_their_tables_and_state_the_reason(
 def test_another_package_with_the_same_name_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics" / "__init__.py").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "--version"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran("-m", "jobs.cli", "--version", folder=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"metrics ({tmp_path / 'metrics'})" in line

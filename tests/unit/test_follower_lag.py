@@ -121,10 +121,7 @@ def test_the_limit_is_a_share_of_the_load_and_more_than_the_edges_of_a_window() 
     ):
         judgement = judged_lag(lag_of(1 - 2 * share, duration_s))
         assert ("follower_lag" in rules(judgement)) is is_over
-
-
-def test_one_stalled_follower_of_a_large_cluster_is_beyond_the_limit() -> None:
-    (reason,) = judged_lag(lag_of(0.0, 40, brokers=30)).reasons
+    (reason,) = judged_lag(lag_of(0.0, 40, brokers=30)).reasons  # one of a large cluster
     assert (reason.indicator, reason.broker_id) == ("follower_lag", 30)
     assert reason.threshold == pytest.approx(0.5 / 30)
     assert followers.share_max(Indicators(), 1_000) == followers.SHARE_LEAST

@@ -19,14 +19,12 @@ OLD_MS, YOUNG_MS = 3_600_000.0, 300_000.0
 
 def polled(uptime_ms: float | None, produced: float | None, broker: int = 1) -> BrokerSample:
     values = {UPTIME_MS: uptime_ms, "produce_total_ms_count": produced}
-    return BrokerSample(
-        broker, 10_000.0, {name: value for name, value in values.items() if value is not None}
-    )
+    known = {name: value for name, value in values.items() if value is not None}
+    return BrokerSample(broker, 10_000.0, known)
 
 
-@pytest.mark.parametrize(
-    ("sample", "loaded_s", "is_cold"),
-    [
+def test_a_broker_is_cold_until_it_was_loaded() -> None:
+    for sample, loaded_s, is_cold in (
         (polled(OLD_MS, 20_000.0), None, False),
         (polled(OLD_MS, 9_999.0), None, True),  # runs for long, and is hardly used
         (polled(YOUNG_MS, 20_000.0), None, True),
@@ -35,12 +33,8 @@ def polled(uptime_ms: float | None, produced: float | None, broker: int = 1) -> 
         (polled(OLD_MS, None), None, False),
         (polled(None, 0.0), None, False),  # not known
         (polled(YOUNG_MS, 0.0, broker=9), None, False),  # a controller
-    ],
-)
-def test_a_broker_is_cold_until_it_was_loaded(
-    sample: BrokerSample, loaded_s: float | None, is_cold: bool
-) -> None:
-    assert bool(cold_brokers([sample], BROKERS, loaded_s)) is is_cold
+    ):
+        assert bool(cold_brokers([sample], BROKERS, loaded_s)) is is_cold
 
 
 class Bed:
