@@ -218,7 +218,8 @@ def test_consent_is_requested_only_on_a_terminal_with_input() -> None:
         assert "Load cluster [prod]? [y/N]" in ANSI.sub("", out.getvalue())
     assert not terminal(Stream(tty=True)).confirm("Load it?")
     assert not plain(Stream(), Stream()).confirm("Load it?")
-    with RecordingReporter(answer=True) as recording:
+    recording = RecordingReporter(answer=True)
+    with recording:
         recording.report(STARTED)
         assert recording.confirm("Load it?")
     assert recording.events == [STARTED]

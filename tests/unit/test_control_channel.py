@@ -413,14 +413,14 @@ def test_a_malformed_message_closes_its_connection_and_the_tasks_are_served(
         task.close()
 
 
-def test_a_task_with_a_malformed_message_is_lost(server: ControlServer) -> None:
-    for text in (b'{"start_s": null}\n', b'{"acked": 1e400, "at_s": 1}\n'):
-        with server.channel(1) as channel:
-            hello = f'{{"token": "{channel.address.token}", "task": 0}}\n'
-            with _send(channel, hello.encode()) as task:
-                assert b"true" in task.recv(100)
-                task.sendall(text)
-                _until(lambda channel=channel: channel.failure)
+@pytest.mark.parametrize("text", [b'{"start_s": null}\n', b'{"acked": 1e400, "at_s": 1}\n'])
+def test_a_task_with_a_malformed_message_is_lost(server: ControlServer, text: bytes) -> None:
+    with server.channel(1) as channel:
+        hello = f'{{"token": "{channel.address.token}", "task": 0}}\n'
+        with _send(channel, hello.encode()) as task:
+            assert b"true" in task.recv(100)
+            task.sendall(text)
+            _until(lambda: channel.failure)
 
 
 def test_silent_callers_do_not_use_up_the_drivers_descriptors(
