@@ -103,17 +103,6 @@ def test_latency_is_kept_second_by_second_as_answers_come() -> None:
     assert account.latency.histogram.count == 13, "and the whole window's as before"
 
 
-def test_a_window_that_follows_begins_with_slices_of_its_own() -> None:
-    account = Account(Window(10.0, 12.0, left=1), 0.0)
-    account.count_acked(0, 0, 11.4, 1, 1, 11.5)
-    following = account.window.following()
-    assert following is not None
-    over = account.begin_window(following)
-    account.count_acked(0, 0, 12.4, 1, 1, 12.5)
-    account.close()
-    assert (list(over.latency.by_slice), list(account.latency.by_slice)) == ([1], [0])
-
-
 def test_a_window_of_hours_has_no_more_slices_than_one_of_minutes() -> None:
     account = Account(Window(0.0, 36_000.0), 0.0)
     for second in range(0, 36_000, 7):
@@ -122,3 +111,12 @@ def test_a_window_of_hours_has_no_more_slices_than_one_of_minutes() -> None:
     assert len(account.latency.by_slice) == SLICES_MAX
     assert account.slice_s == 300
     assert [slice_length_s(each) for each in (0.5, 10, 120, 121)] == [1, 1, 1, 2]
+    account = Account(Window(10.0, 12.0, left=1), 0.0)
+    account.count_acked(0, 0, 11.4, 1, 1, 11.5)
+    following = account.window.following()
+    assert following is not None
+    over = account.begin_window(following)
+    account.count_acked(0, 0, 12.4, 1, 1, 12.5)
+    account.close()
+    slices = (list(over.latency.by_slice), list(account.latency.by_slice))
+    assert slices == ([1], [0]), "the window that follows has slices of its own"

@@ -70,23 +70,27 @@ def test_shares_of_producers_merge_over_tasks() -> None:
 
 def test_a_trial_has_the_account_of_each_producer() -> None:
     one = Counts(
+        offered_records=10, acked_by_partition={0: 4, 1: 5}, loop_busy=0.3, cpu_s=1.0,
+        throttle_ms=2,
         by_producer=ProducerAccounts({0: 9, 2: 9}, acked={0: 9, 2: 8}, failed={2: {"E": 1}}),
-        errors_by_partition={3: {"E": 1}},
-        duplicates_by_partition={0: 2},
-        retry_errors={"E": 3},
-    )
+        errors_by_partition={3: {"E": 1}}, duplicates_by_partition={0: 2}, retry_errors={"E": 3},
+    )  # fmt: skip
     other = Counts(
+        offered_records=20, acked_by_partition={1: 20}, loop_busy=0.9, cpu_s=2.0,
         by_producer=ProducerAccounts({1: 9}, acked={1: 9}, retried={1: 2}),
-        retried_by_partition={3: 2},
-        errors_by_partition={3: {"E": 2, "F": 1}, 4: {"F": 1}},
-        duplicates_by_partition={0: 1, 5: 1},
-        retry_errors={"E": 4},
-    )
+        errors_by_partition={3: {"E": 2, "F": 1}, 4: {"F": 1}}, retried_by_partition={3: 2},
+        duplicates_by_partition={0: 1, 5: 1}, retry_errors={"E": 4},
+    )  # fmt: skip
     reports = [
         TaskReport(task, "host", 10.0, 20.0, ProducerReport(counts))
         for task, counts in enumerate((one, other))
     ]
-    counts = merge(reports).counts
+    window = merge(reports)
+    counts = window.counts
+    assert (window.duration_s, window.task_errors) == (10.0, ())
+    assert (counts.offered_records, counts.acked_total) == (30, 29)
+    assert counts.acked_by_partition == {0: 4, 1: 25}
+    assert (counts.loop_busy, counts.cpu_s, counts.throttle_ms) == (0.9, 3.0, 2)
     assert counts.by_producer == ProducerAccounts(
         {0: 9, 1: 9, 2: 9}, acked={0: 9, 1: 9, 2: 8}, failed={2: {"E": 1}}, retried={1: 2}
     )

@@ -234,40 +234,33 @@ ANSWERS = {
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
     "no answer": b"",
     "cut off by length": HTTP + b"200 OK\r\nContent-Length: 500\r\n\r\nkafka_x 1\n",
-    "cut off in a chunk": (HTTP + b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nkafka_x 1\n"),
-    "redirection": (
-        HTTP + b"302 Found\r\nLocation: https://login.example.com/in?token=1\r\n" + EMPTY
-    ),
+    "cut off in a chunk": HTTP + b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nkafka_x 1\n",
+    "redirection": HTTP + b"302 Found\r\nLocation: https://login.example.com/?token=1\r\n" + EMPTY,
     "no such page": HTTP + b"404 Not Found\r\n" + EMPTY,
 }
 """What processes answer on a port, after a request."""
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_a_process_that_answers_otherwise_is_refused_with_a_sentence(
-    answer: str, snapshot: SnapshotAssertion
+def test_a_port_that_answers_otherwise_or_not_is_refused_with_a_sentence(
+    snapshot: SnapshotAssertion,
 ) -> None:
     class Process(socketserver.BaseRequestHandler):
+        answer = b""
+
         def handle(self) -> None:
             self.request.recv(4_096)
-            self.request.sendall(ANSWERS[answer])
+            self.request.sendall(self.answer)
 
+    exporter, sentences = Exporter(), dict[str, str]()
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Process) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        exporter = Exporter()
         exporter.port = server.server_address[1]
-        sentence = refusal_of(exporter)
+        for name, Process.answer in ANSWERS.items():
+            sentences[name] = refusal_of(exporter)
         server.shutdown()
-    assert sentence == snapshot
-
-
-def test_a_port_without_a_process_is_refused_with_a_sentence(snapshot: SnapshotAssertion) -> None:
-    exporter = Exporter()
     (exporter.port,) = free_ports(1)
-    assert refusal_of(exporter) == snapshot
-
-
-def test_an_error_of_a_proxy_is_one_sentence(snapshot: SnapshotAssertion) -> None:
+    sentences["no process"] = refusal_of(exporter)
     gone = Raw(HTML)
     gone.status = 502
-    assert refusal(gone) == snapshot
+    sentences["an error of a proxy"] = refusal(gone)
+    assert sentences == snapshot

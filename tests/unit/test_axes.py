@@ -25,9 +25,6 @@ def _goal(axis: str, *more: str) -> list[str]:
     return [f"goal.search.axis={axis}", *more]
 
 
-# --- a load on an axis ------------------------------------------------------------
-
-
 def test_a_load_is_a_number_of_producers_a_rate_partitions_a_size_or_groups() -> None:
     traffic = NP.apply(load_workload("demo").pattern(1_000), 40)  # of 125 kB/s each
     found = (traffic.producers, traffic.message_bytes, traffic.producer.rate_records_per_s)
@@ -59,32 +56,12 @@ def test_a_load_replaces_one_option_and_has_its_place_on_the_axis(axis: Axis) ->
     assert before == pattern(7, message_bytes=900, rate_records_per_s=30.0)
 
 
-# --- in words ---------------------------------------------------------------------
-
-
-def test_an_amount_has_its_unit_and_one_is_singular() -> None:
-    for axis, amount, words in (
-        ("np", 95, "95 producers"),
-        ("np", 1, "1 producer"),
-        ("np", 12_000, "12,000 producers"),
-        ("rate", 1, "1 records/s of each producer"),
-        ("message_bytes", 4_096, "4,096 bytes per message"),
-        ("partitions", 50, "50 partitions per broker"),
-        ("consumer_groups", 1, "1 consumer group"),
-        ("consumer_groups", 0, "0 consumer groups"),
-    ):
-        assert AXES[axis].amount(amount) == words
-
-
 def test_an_axis_of_a_newer_version_is_called_by_its_name() -> None:
     assert all(axis_named(name) is axis for name, axis in AXES.items())
     unknown = axis_named("headers")
     assert (unknown.name, unknown.heading, unknown.amount(3)) == ("headers", "headers", "3 headers")
     assert unknown.maximum is None
     assert not (unknown.grows_payload or unknown.grows_batches)
-
-
-# --- the payload of a load --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,9 +119,6 @@ def test_only_an_added_producer_has_batches_of_its_own() -> None:
     assert along_producers.batch_bytes == producer.batch_size
     along_rate = payload_rate(load_workload("demo", [FIXED]), load_goal("default", _goal("rate")))
     assert (along_rate.linger_s, along_rate.batch_bytes) == (0.0, math.inf)
-
-
-# --- which workloads an axis takes ------------------------------------------------
 
 
 def test_the_heaviest_traffic_is_at_the_cap_where_load_makes_larger_batches() -> None:

@@ -65,19 +65,13 @@ def test_missing_records_are_written_at_the_rate_without_consumers(
     assert (pattern.consumers.groups, pattern.phases.warmup_s) == (0, 0.0)
     assert 60_000 <= pattern.planned_records <= 60_000 + 3 * pattern.records_per_s
     assert "60,000 messages" in phases[0]
-
-
-def test_a_backlog_that_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Brokers(share=0.4)
+    assert built(monkeypatch, slow)[:2] == (True, None)
+    assert 2 < len(slow.loads) <= LOADS_MAX and slow.held >= RECORDS
+    # A backlog that is there, and a workload without one.
     assert built(monkeypatch, Brokers(held=RECORDS)) == (False, None, [])
     without = load("testbed", "demo", "default").pattern(1_000, 4, 3)
     assert built(monkeypatch, Brokers(), without) == (False, None, [])
-
-
-def test_brokers_that_take_less_get_several_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = Brokers(share=0.4)
-    assert built(monkeypatch, brokers)[:2] == (True, None)
-    assert 2 < len(brokers.loads) <= LOADS_MAX
-    assert brokers.held >= RECORDS
 
 
 @pytest.mark.parametrize(

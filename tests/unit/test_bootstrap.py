@@ -36,9 +36,7 @@ class QuickBuilder:
     """A builder of environments with the current Python; the real builder takes seconds."""
 
     def __init__(self, *, with_pip: bool, clear: bool, symlinks: bool) -> None:
-        assert with_pip
-        assert clear
-        assert symlinks
+        assert with_pip and clear and symlinks
 
     def create(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -63,7 +61,12 @@ def test_an_environment_that_works_is_kept_and_a_broken_one_made_anew(
     assert not kept.exists()
 
 
-def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_up_needs_a_cache_and_the_developers_packages_an_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"\.venv is not set up; run make setup first\.$"):
+        bootstrap.add_developers(tmp_path)
+    assert not (tmp_path / ".venv").exists()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path / "file" / "cache"))
     (tmp_path / ".venv").mkdir()
@@ -71,12 +74,6 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for step, root in ((bootstrap.set_up, ROOT), (bootstrap.add_developers, tmp_path)):
         with pytest.raises(ConfigError, match="Name another one in the environment variable REDL"):
             step(root)
-
-
-def test_developers_packages_need_an_environment_that_is_set_up(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\.venv is not set up; run make setup first\.$"):
-        bootstrap.add_developers(tmp_path)
-    assert not (tmp_path / ".venv").exists()
 
 
 def test_fetching_jars_needs_only_the_packages_that_are_installed_first() -> None:
@@ -113,15 +110,8 @@ def checkout(tmp_path: Path) -> Path:
 def _make(checkout: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [shutil.which("make") or "make", *arguments]
     surroundings = {**os.environ, "REDLINE_CACHE": str(checkout / ".cache"), **environ}
-    return subprocess.run(
-        command,
-        cwd=checkout,
-        env=surroundings,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return subprocess.run(command, cwd=checkout, env=surroundings, capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
 
 
 @pytest.mark.parametrize(

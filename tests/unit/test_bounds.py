@@ -1,48 +1,24 @@
-"""The values that an option takes, in the words of messages, and the names that Kafka has."""
+"""The values that an option takes, and their words in messages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from metrics.common.bounds import (
-    OURS,
     Checked,
     Choice,
-    Kafka,
     Number,
     Properties,
     Text,
     UnexpectedError,
     Whole,
-    kafka_properties,
 )
 from metrics.traffic.clients import AcksText
-
-
-def test_an_expectation_is_a_noun_phrase() -> None:
-    expectations: list[tuple[Checked, str]] = [
-        (Whole(1, 9), "a whole number from 1 to 9"),
-        (Whole(0, 100, "groups"), "a whole number of groups from 0 to 100"),
-        (Number(0, 1), "a number from 0 to 1"),
-        (Number(0, 1, above=True), "a number above 0 up to 1"),
-        (Number(0, 1, below=True), "a number from 0 to below 1"),
-        (Number(0, 1, above=True, below=True), "a number above 0 to below 1"),
-        (Number(0.05, 60_000_000, "seconds"), "a number of seconds from 0.05 to 60000000"),
-        (Text("a+", "some letters a"), "some letters a"),
-        (Choice(("np",)), "np"),
-        (Choice(("np", "rate")), "np or rate"),
-        (Choice(("np", "rate", "partitions")), "np, rate or partitions"),
-        (Whole(1, 9, also=-1), "a whole number from 1 to 9, or -1"),
-        (AcksText(), "0, 1 or all"),
-    ]
-    for check, expected in expectations:
-        assert check.expected() == expected
 
 
 @pytest.mark.parametrize(
@@ -87,25 +63,3 @@ def test_kafkas_properties_are_text_as_kafka_reads_it() -> None:
     for given in ({"a": None}, {"a": [1]}, {"a": {"b": 1}}, {1: "b"}):
         with pytest.raises(ValidationError, match="with a text, number or boolean each"):
             properties.validate_python(given)
-
-
-# --- the names that Kafka has -----------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Options:
-    """Some options."""
-
-    linger_ms: float
-    in_flight: Annotated[int, Kafka("max.in.flight.requests.per.connection")]
-    client: Annotated[str, OURS]
-    rate: Annotated[Annotated[float, Whole(0, 1)] | None, "some other mark", OURS] = None
-    retries: Annotated[int, Whole(0, 5)] = 5
-
-
-def test_an_option_has_kafkas_name_by_its_own_or_by_its_mark() -> None:
-    assert kafka_properties(Options) == {
-        "linger_ms": "linger.ms",
-        "in_flight": "max.in.flight.requests.per.connection",
-        "retries": "retries",
-    }

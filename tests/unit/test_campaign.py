@@ -113,22 +113,18 @@ def test_a_guard_ends_a_campaign_and_its_figures_are_kept(tmp_path: Path) -> Non
     assert "stopped by a guard" in (tmp_path / "id" / "letters.html").read_text()
 
 
-def test_a_resumed_campaign_opens_and_measures_only_what_is_left(tmp_path: Path) -> None:
+def test_only_turns_that_are_left_and_end_within_the_budget_are_begun(tmp_path: Path) -> None:
+    campaign = Letters({"a": None, "b": None}, budget_s=9.0)
+    reporter = run_of(campaign, tmp_path)
+    assert campaign.measured == []
+    missing = [(each.turn.case, each.is_begun) for each in campaign.missing]
+    assert missing == [("a", False), ("b", False)]
+    first = next(each.text for each in reporter.events if isinstance(each, Notice))
+    assert first.startswith("letter a is not begun: it takes about 10 s, and the budget has ")
     campaign = Letters({"a": None, "b": None, "c": None, "d": None})
     campaign.known = {"a", "b", "c"}
     run_of(campaign, tmp_path, resumes=True)
     assert campaign.events == ["open", "d", "close"]
-
-
-def test_a_turn_that_would_end_after_the_budget_is_not_begun(tmp_path: Path) -> None:
-    campaign = Letters({"a": None, "b": None}, budget_s=9.0)
-    reporter = run_of(campaign, tmp_path)
-    assert campaign.measured == []
-    assert [(each.turn.case, each.is_begun) for each in campaign.missing] == [
-        ("a", False), ("b", False),
-    ]  # fmt: skip
-    first = next(each.text for each in reporter.events if isinstance(each, Notice))
-    assert first.startswith("letter a is not begun: it takes about 10 s, and the budget has ")
 
 
 def test_the_forecast_is_the_sum_of_the_turns(tmp_path: Path) -> None:

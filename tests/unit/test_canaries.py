@@ -289,49 +289,42 @@ def opened(admin: Placing, monkeypatch: pytest.MonkeyPatch, replicas: int = 3) -
     return warnings
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_their_topic_has_a_partition_on_each_broker(
-    refuses: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    admin = Placing()
-    admin.refuses = refuses
-    assert opened(admin, monkeypatch) == []
-    assert sorted(each.leader for each in admin.left.values()) == [1, 2, 3]
-    assert not admin.topics
+def test_their_topic_has_a_partition_on_each_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    for refuses in (False, True):
+        admin = Placing()
+        admin.refuses = refuses
+        assert opened(admin, monkeypatch) == []
+        assert sorted(each.leader for each in admin.left.values()) == [1, 2, 3]
+        assert not admin.topics
 
 
-@pytest.mark.parametrize(
-    ("least", "wanted", "replicas", "in_sync"),
-    [("1", 1, 1, "1"), ("2", 1, 3, "2"), ("2", 2, 3, "2"), ("3", 3, 3, "3"), ("5", 3, 3, "3")],
-)
 def test_their_topic_needs_as_many_replicas_in_sync_as_others(
-    least: str, wanted: int, replicas: int, in_sync: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    admin = Placing()
-    admin.least = least
-    assert opened(admin, monkeypatch, wanted) == []
-    assert {len(each.replicas) for each in admin.left.values()} == {replicas}
-    assert admin.config["min.insync.replicas"] == in_sync
-    assert admin.config["marked"] == "r"
+    for least, wanted, replicas, in_sync in (
+        ("1", 1, 1, "1"), ("2", 1, 3, "2"), ("2", 2, 3, "2"), ("3", 3, 3, "3"), ("5", 3, 3, "3")
+    ):  # fmt: skip
+        admin = Placing()
+        admin.least = least
+        assert opened(admin, monkeypatch, wanted) == []
+        assert {len(each.replicas) for each in admin.left.values()} == {replicas}
+        assert (admin.config["min.insync.replicas"], admin.config["marked"]) == (in_sync, "r")
 
 
-@pytest.mark.parametrize(
-    ("step", "cause", "is_deleted"),
-    [
+def test_their_topic_is_deleted_where_a_step_after_its_creation_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for step, cause, is_deleted in (
         ("partitions_seen_by", "KafkaTimeoutError", True),
         ("create_topic", "KafkaTimeoutError", True),
         ("create_topic", "TopicAlreadyExistsError", False),
-    ],
-)
-def test_their_topic_is_deleted_where_a_step_after_its_creation_fails(
-    step: str, cause: str, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    admin = Placing()
-    admin.fail[step] = [AdminError(f"no ({cause})", cause)]
-    (warning,) = opened(admin, monkeypatch)
-    assert warning.startswith("there are no canaries")
-    assert ("delete redline-r-canary" in admin.requests) is is_deleted
-    assert not admin.topics
+    ):
+        admin = Placing()
+        admin.fail[step] = [AdminError(f"no ({cause})", cause)]
+        (warning,) = opened(admin, monkeypatch)
+        assert warning.startswith("there are no canaries")
+        assert ("delete redline-r-canary" in admin.requests) is is_deleted
+        assert not admin.topics
 
 
 def impact(*trials: tuple[float, Verdict, float, float], shared: bool = True) -> Impact:

@@ -141,12 +141,7 @@ def test_a_difference_of_the_driver_is_no_difference_between_brokers() -> None:
     assert [each.name for each in found] == ["broker.1.config.num.io.threads"]
 
 
-def test_the_use_of_a_resource_is_that_of_the_broker_that_used_it_most() -> None:
-    idle = [made(R.DISK, handler_idle=idle) for idle in (0.1, 0.2, 0.7)]
-    assert resource_use(idle)[R.REQUEST_HANDLERS] == pytest.approx(0.8)
-
-
-def test_an_interface_is_used_as_much_as_the_busiest_of_the_brokers_hosts() -> None:
+def test_a_resource_is_used_as_much_as_by_the_broker_or_host_that_used_it_most() -> None:
     def carried(rate: float, *brokers: int) -> HostWindow:
         link = InterfaceWindow("eth0", received_bytes_per_s=rate, speed_bytes_per_s=10e6)
         links = (link, InterfaceWindow("lo", 9e9, 9e9))
@@ -156,6 +151,8 @@ def test_an_interface_is_used_as_much_as_the_busiest_of_the_brokers_hosts() -> N
     full = trial(brokers=(broker(1), broker(2)), hosts=hosts)
     assert resource_use([full])[R.NETWORK] == pytest.approx(0.9), "with no speed, no share"
     assert R.NETWORK not in resource_use([trial(brokers=(broker(1),))])
+    idle = [made(R.DISK, handler_idle=idle) for idle in (0.1, 0.2, 0.7)]
+    assert resource_use(idle)[R.REQUEST_HANDLERS] == pytest.approx(0.8)
 
 
 def test_each_property_governs_its_resource() -> None:

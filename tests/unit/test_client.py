@@ -64,28 +64,6 @@ def test_a_row_without_a_column_that_is_needed_is_refused() -> None:
         TaskReport.from_row(row)
 
 
-def test_counts_add_up_and_the_busiest_loop_counts() -> None:
-    window = merge(
-        [
-            report(0, offered_records=10, acked_records=9, loop_busy=0.3, cpu_s=1.0, throttle_ms=2,
-                   acked_by_partition={0: 4, 1: 5}, errors_by_partition={0: {"A": 1}}),
-            *travelled(
-                report(1, offered_records=20, acked_records=20, loop_busy=0.9, cpu_s=2.0,
-                       acked_by_partition={1: 20}, errors_by_partition={0: {"A": 2, "B": 3}})
-            ),
-        ]
-    )  # fmt: skip
-    counts = window.counts
-    assert (counts.offered_records, counts.acked_records, counts.acked_total) == (30, 29, 29)
-    assert (counts.loop_busy, counts.cpu_s, counts.throttle_ms) == (0.9, 3.0, 2)
-    assert counts.acked_by_partition == {0: 4, 1: 25}
-    assert counts.errors_by_partition == {0: {"A": 3, "B": 3}}
-    assert counts.errors == {"A": 3, "B": 3}
-    assert (counts.failed_by_partition, counts.failed_total) == ({0: 6}, 6)
-    assert window.duration_s == 10.0
-    assert window.task_errors == ()
-
-
 def test_shares_and_latency_over_time_are_of_all_tasks_together_and_cross_to_the_driver() -> None:
     def task(number: int, acked: int, *slices: dict[int, int]) -> TaskReport:
         shares, times = ProducerShares.of([(number, acked, 10)]), dict(enumerate(slices))

@@ -1,8 +1,9 @@
-"""Library clients follow the engine's schedule and account for every record."""
+"""Library clients follow the engine's schedule, and one registry names them in both roles."""
 
 from __future__ import annotations
 
 import gc
+import importlib.util
 import sys
 from collections import Counter
 from typing import Any
@@ -10,13 +11,23 @@ from typing import Any
 import pytest
 
 from jobs.engine.batches.pool import pool_of
+from jobs.engine.clients.kafka_python import KafkaPythonConsumer, KafkaPythonProducer
 from jobs.engine.clients.library import NEVER_SENT, Record, Settled
-from jobs.engine.clients.library_producers import LibraryLoop, records_of
-from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, producer_options
-from jobs.engine.clients.registry import client_of
+from jobs.engine.clients.library_consumers import LibraryConsumers
+from jobs.engine.clients.library_producers import LibraryLoop, LibraryProducers, records_of
+from jobs.engine.clients.librdkafka import (
+    RdKafkaConsumer,
+    RdKafkaProducer,
+    connection_options,
+    producer_options,
+)
+from jobs.engine.clients.registry import CLIENTS, client_of
+from jobs.engine.consuming.wire_consumers import WireConsumers
+from jobs.engine.producing.loop import WireProducers
 from jobs.engine.producing.protocol import UNACKNOWLEDGED
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError, RedlineError
+from metrics.traffic.clients import NAMES, ConsumerOptions
 from tests.support.patterns import plan, producer_pattern
 from tests.support.simulated_time import SimulatedTime
 
@@ -43,10 +54,7 @@ class Shelf:
         if not self.is_silent:
             self._settle(self.fate)
 
-    def end(self) -> None:
-        if self.is_silent:
-            return
-        self._settle(self.fate)
+    end = serve
 
     def close(self) -> None:
         self._settle(NEVER_SENT)
@@ -161,3 +169,46 @@ def test_librdkafka_takes_the_same_connection_options() -> None:
     options = producer_options(producer_pattern(batch_size=16_384), 150)
     assert options["batch.num.messages"] == 150, "batches are bounded by records"
     assert int(str(options["batch.size"])) > 1_000 * 16_384
+
+
+def kinds_of(trial: TrialPlan) -> list[type]:
+    """The clients of a trial's tasks, unopened."""
+    hosted = [client_of(trial, task) for task in range(trial.tasks + trial.consumer_tasks)]
+    for each in hosted:
+        each.close()
+    return [type(each) for each in hosted]
+
+
+def test_the_registry_has_the_names_that_workloads_may_have_and_no_other() -> None:
+    assert tuple(CLIENTS) == NAMES
+
+
+KINDS: dict[str, tuple[type, type, tuple[type, type] | None]] = {
+    "wire": (WireProducers, WireConsumers, None),
+    "kafka-python": (
+        LibraryProducers,
+        LibraryConsumers,
+        (KafkaPythonProducer, KafkaPythonConsumer),
+    ),
+    "librdkafka": (LibraryProducers, LibraryConsumers, (RdKafkaProducer, RdKafkaConsumer)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_name_leads_to_its_client_in_both_roles(name: str) -> None:
+    producers, consumers, libraries = KINDS[name]
+    reading: Any = ConsumerOptions(groups=1, members=2, client=name)
+    trial = plan(client=name, consumers=reading, tasks=2, consumer_tasks=1)
+    assert kinds_of(trial) == [producers, producers, consumers]
+    made: tuple[Any, Any] = (CLIENTS[name].producers, CLIENTS[name].consumers)
+    if libraries is not None:
+        assert tuple(each.keywords["make"] for each in made) == libraries
+    other = plan(client=name, consumers=ConsumerOptions(groups=1), consumer_tasks=1)
+    assert kinds_of(other) == [producers, WireConsumers], "the roles may have different clients"
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_each_requirement_of_executors_is_a_package_and_its_module(name: str) -> None:
+    for package, module in CLIENTS[name].packages.items():
+        assert importlib.util.find_spec(module) is not None, f"{package} has no {module}"
+    assert bool(CLIENTS[name].packages) == (name == "librdkafka"), "the others come with the wheel"

@@ -73,8 +73,6 @@ def test_an_end_of_the_growth_withdraws_only_producers_that_have_not_begun() -> 
     assert sum(due()) == 300, "once is enough"
 
 
-# --- the driver ---------------------------------------------------------------
-
 START_S = 1_000.0
 LOAD = pattern(64, rate_records_per_s=100.0, linger_ms=0.0)
 IDLE_MIN = 0.2
@@ -188,22 +186,17 @@ def test_a_first_step_that_is_too_large_ends_at_once() -> None:
     assert brokers.watch.was_too_large and brokers.watch.load == 16
 
 
-@pytest.mark.parametrize(
-    ("most", "load_max_s", "first_max", "first", "last"),
-    [
+def test_a_climb_fits_into_its_time() -> None:
+    for most, load_max_s, first_max, first, last in (
         (64, 60.0, None, 1, 64),
         (64, 12.0, None, 8, 64),  # four steps
         (64, 12.0, 2, 2, 16),
         (64, 12.0, 0, 1, 8),
         (3, 60.0, 0, 1, 3),
         (64, 1.0, None, 64, 64),
-    ],
-)
-def test_a_climb_fits_into_its_time(
-    most: int, load_max_s: float, first_max: int | None, first: int, last: int
-) -> None:
-    climb, found = climb_within(most, load_max_s, 4.0, 2.0, first_max)
-    assert (climb.first, found) == (first, last)
+    ):
+        climb, found = climb_within(most, load_max_s, 4.0, 2.0, first_max)
+        assert (climb.first, found) == (first, last)
 
 
 class Climbs:
@@ -250,20 +243,13 @@ def test_a_step_that_falls_short_of_idle_brokers_is_tried_once_more(
     assert phase.text == snapshot
     climbs = Climbs((2, 0.8, True), (2, 0.8, True))
     assert climbs.run(monkeypatch) == (24.0, False)
-
-
-@pytest.mark.parametrize(
-    ("found", "load_max_s"),
-    [((8, 0.5, True), 60.0), ((8, None, True), 60.0), ((8, 0.9, False), 60.0),
-     ((8, 0.9, True), 20.0)],
-    ids=["busy", "unknown", "not short", "no time"],
-)  # fmt: skip
-def test_other_steps_are_not(
-    found: tuple[int, float | None, bool], load_max_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    climbs = Climbs(found)
-    assert climbs.run(monkeypatch, load_max_s) == (12.0, not found[2])
-    assert len(climbs.offered) == 1
+    # Not where the brokers are busy or unknown, the step is not short, or no time is left.
+    for idle, is_short, load_max_s in (
+        (0.5, True, 60.0), (None, True, 60.0), (0.9, False, 60.0), (0.9, True, 20.0)
+    ):  # fmt: skip
+        climbs = Climbs((8, idle, is_short))
+        assert climbs.run(monkeypatch, load_max_s) == (12.0, not is_short)
+        assert len(climbs.offered) == 1
 
 
 def test_a_reading_that_is_short_is_a_saturated_hint() -> None:

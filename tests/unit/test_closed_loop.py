@@ -53,9 +53,6 @@ def configured(*more: str) -> Configuration:
     return load("testbed", "1kB", "default", [*UNLIMITED, *more])
 
 
-# --- records and batches ------------------------------------------------------------------------
-
-
 def test_every_batch_is_full_and_the_requests_in_flight_reach_their_maximum() -> None:
     loop, seen = run_loop(
         lambda _: Answer(delay_s=0.01), math.inf, max_in_flight=2, buffer_memory=64_000
@@ -116,9 +113,6 @@ def _section() -> Any:
     return Section(b"x" * 1_600, ends, ends)
 
 
-# --- configuration and tables ------------------------------------------------
-
-
 def test_a_closed_loop_is_one_of_three_ways_to_give_a_rate() -> None:
     workload = load_workload("1kB", UNLIMITED)
     assert workload.pattern(1_000).producer.closed_loop
@@ -137,9 +131,6 @@ def test_a_row_marks_a_closed_loop_and_has_no_rate() -> None:
     assert restored(ProducerPattern, row) == unlimited().producer
     open_loop = row_of(pattern().producer)
     assert (open_loop["closed_loop"], open_loop["rate_records_per_s"]) == (False, 1_000.0)
-
-
-# --- commands that take it -----------------------------------------------------------------
 
 
 def test_a_search_refuses_a_closed_loop_with_the_remedy(
@@ -167,9 +158,6 @@ def test_a_fixed_load_takes_a_closed_loop_and_promises_no_bytes(tmp_path: Any) -
     planned = FixedLoadRun(whole, FixedLoad(1_000, 4)).plan(tmp_path)
     replicas = whole.workload.topic.replication_factor
     assert planned.write_bytes_max == 2_000_000 * replicas
-
-
-# --- guards -----------------------------------------------------------------------------------
 
 
 def guarding(**limits: Any) -> Guards:
@@ -214,9 +202,6 @@ def test_a_cap_on_the_rate_cannot_be_promised(snapshot: SnapshotAssertion) -> No
     with pytest.raises(GuardStopError) as stop:
         guarding(load_bytes_per_s_max=1_000_000).admit(unlimited())
     assert str(stop.value) == snapshot
-
-
-# --- messages ---------------------------------------------------------------------
 
 
 def held(**changes: Any) -> Any:

@@ -59,14 +59,11 @@ def test_loads_are_found_that_neither_side_and_that_both_sides_sustain(start: fl
         assert pair.a.pattern.producers == pair.b.pattern.producers
 
 
-def test_the_sides_take_turns_so_that_neither_is_always_first() -> None:
+def test_the_sides_take_turns_and_an_invalid_trial_is_made_again() -> None:
     sides = sides_of(10.0, 10.0)
     measured(sides)
     order = "".join(side.value for side, _ in sides.made)
-    assert order == "AB" + "ABBAABBA" + "ABBAAB"
-
-
-def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:
+    assert order == "AB" + "ABBAABBA" + "ABBAAB", "neither is always first"
     sides = sides_of(10.0, 10.0, invalid=frozenset({1, 4, 5}))
     case = measured(sides)
     numbers = [pair.of(side).number for pair in case.saturated for side in Side]
@@ -76,9 +73,8 @@ def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:
 
 
 def test_a_side_that_is_never_valid_ends_the_case_without_an_answer() -> None:
-    case = ComparedSize(1_000)
     sides = sides_of(10.0, 10.0, invalid=frozenset(range(3, 1_000)))
-    CaseComparer(sides, EFFORT, START, CAP).measure(case)
+    case = measured(sides)
     assert case.saturated == []
     assert "INVALID" in case.notes[0]
     assert len(sides.made) < 30
@@ -86,38 +82,24 @@ def test_a_side_that_is_never_valid_ends_the_case_without_an_answer() -> None:
 
 
 def test_a_machine_that_speeds_up_is_offered_more() -> None:
-    def faster(trial: int) -> float:
-        return 1.0 if trial <= 2 else 3.0
-
-    case = measured(sides_of(10.0, 10.0, machine=faster))
-    assert len(case.saturated) == EFFORT.pairs
-    assert case.load is not None
+    case = measured(sides_of(10.0, 10.0, machine=lambda trial: 1.0 if trial <= 2 else 3.0))
+    assert len(case.saturated) == EFFORT.pairs and case.load is not None
     assert case.load * PRODUCER_MB_PER_S * SATURATED_ACHIEVED_SHARE >= 30.0
     assert compared(CAPACITY, case.saturated).mean(Side.A) == pytest.approx(30.0)
 
 
-def test_a_side_that_does_not_sustain_the_steady_load_is_named() -> None:
-    def slower(trial: int) -> float:
-        return 1.0 if trial <= 10 else 0.01
-
-    case = measured(sides_of(10.0, 10.0, machine=slower))
-    assert "side A was OVERLOADED in 3 of 3 steady trials" in case.notes[0]
-    assert "side B" in case.notes[1]
-
-
 def test_the_steady_load_is_lowered_until_both_sides_sustain_it() -> None:
     """Saturated brokers can take more because their batches are fuller."""
-
-    def slower(trial: int) -> float:
-        return 1.0 if trial <= 10 else 0.2
-
-    sides = sides_of(10.0, 8.0, machine=slower)
+    sides = sides_of(10.0, 8.0, machine=lambda trial: 1.0 if trial <= 10 else 0.2)
     case = measured(sides)
     first = STEADY_SHARE * 8.0 / PRODUCER_MB_PER_S
     assert case.steady_load == pytest.approx(first * STEADY_LOWER**2, rel=0.02)
     assert len(case.steady) == EFFORT.steady_pairs
     assert len(sides.made) == 2 + 2 * EFFORT.pairs + 2 + 2 * EFFORT.steady_pairs
     assert case.notes == []
+    case = measured(sides_of(10.0, 10.0, machine=lambda trial: 1.0 if trial <= 10 else 0.01))
+    assert "side A was OVERLOADED in 3 of 3 steady trials" in case.notes[0]
+    assert "side B" in case.notes[1]
 
 
 def test_no_more_than_the_cap_is_offered() -> None:
@@ -158,9 +140,6 @@ def test_measured_pairs_stay_when_the_time_is_up() -> None:
     assert len(case.saturated) == 3
     assert case.steady == []
     assert case.notes[0] == "the budget ended after 3 of 4 pairs"
-
-
-# --- error rates of the pairs -------------------------------------------------
 
 
 def drifting(chance: random.Random) -> Callable[[int], float]:

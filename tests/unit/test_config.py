@@ -104,18 +104,6 @@ def test_acks_has_one_spelling() -> None:
         assert (producer.acks, producer.acks_code) == (kept, codes[kept]), given
 
 
-# --- what reaches the engine ------------------------------------------------------
-
-
-def test_options_of_producers_and_payloads_reach_the_engine() -> None:
-    workload = workload_with("producer.retries=7", "payload.headers=2", "payload.seed=9")
-    reached = workload.pattern(1_000).producer
-    assert (reached.options, reached.options.retries) == (workload.producer, 7)
-    assert (reached.payload.headers, reached.payload.seed) == (2, 9)
-    again = workload.pattern(1_000).producer
-    assert (again, hash(again)) == (reached, hash(reached)), "the key of the kept pools"
-
-
 def test_a_histogram_is_read_from_lines_of_size_and_weight(tmp_path: Path) -> None:
     path = tmp_path / "sizes.txt"
     path.write_text("# size weight\n100 3\n\n300, 1  # rare\n", encoding="utf-8")
@@ -132,9 +120,6 @@ def test_the_largest_message_decides_the_size_limit_of_the_topic() -> None:
     varied = largest(10_000, "payload.sizes=uniform", "payload.size_spread=1")
     assert varied == pytest.approx(20_071, abs=3)
     assert largest(100_000, "producer.compression=zstd", "payload.kind=repeated") == 16_384
-
-
-# --- sections that are plain dataclasses ------------------------------------------
 
 
 def sections(model: type[BaseModel], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -159,9 +144,6 @@ def test_the_model_of_a_section_has_its_fields_and_is_made_once() -> None:
         assert section_model(kind) is model
     config = section_model(TopicOptions).model_fields["config"]
     assert config.default_factory is dict, "a mutable default is created for each section"
-
-
-# --- Kafka's own names of properties -----------------------------------------------
 
 
 KAFKAS_NAMES = {

@@ -66,9 +66,6 @@ def test_the_page_gives_the_real_keys_defaults_and_bounds(model: type[BaseModel]
     assert compared >= 4, "the page's columns have moved"
 
 
-# --- JSON Schemas ------------------------------------------------------------------
-
-
 FOLDER = ROOT / "conf" / "schemas"
 FILES = [(kind, path) for kind in MODELS for path in sorted((ROOT / "conf" / f"{kind}s").iterdir())]
 

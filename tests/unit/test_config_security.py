@@ -41,11 +41,6 @@ from tests.support.token_server import SECRET, TokenServer, token_server
 
 PROVIDER = "sasl_oauth_token_provider"
 OAUTH = {"protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
-SCRAM = [
-    "cluster.security.protocol=SASL_SSL",
-    "cluster.security.sasl_mechanism=SCRAM-SHA-512",
-    "cluster.security.username_from=env:TEST_KAFKA_USER",
-]
 
 
 def options_of(keys: dict[str, Any]) -> dict[str, Any]:
@@ -70,9 +65,13 @@ def test_references_become_the_options_of_kafka_python(
     password.write_text(f"{SECRET}\n", encoding="utf-8")
     authority.write_text("certificate", encoding="utf-8")
     monkeypatch.setenv("TEST_KAFKA_USER", "alice")
-    given = {"password_from": f"file:{password}", "cafile": authority, "check_hostname": "false"}
+    given = {
+        "protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "cafile": authority,
+        "username_from": "env:TEST_KAFKA_USER", "password_from": f"file:{password}",
+        "check_hostname": "false",
+    }  # fmt: skip
     overrides = [f"cluster.security.{key}={value}" for key, value in given.items()]
-    cluster = load_cluster("example", [*SCRAM, *overrides])
+    cluster = load_cluster("example", overrides)
     assert cluster.security.client_kwargs() == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",

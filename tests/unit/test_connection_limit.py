@@ -71,9 +71,11 @@ def test_the_limit_of_a_connection_with_its_figures(
     assert text == snapshot
 
 
-@pytest.mark.parametrize(
-    ("receiver", "sender", "waiting", "named"),
-    [
+def test_the_limits_measured_on_a_link_of_50_ms_are_named() -> None:
+    """Shares as read over two namespaces with a delay line between them, Linux 6.18."""
+    busy_us = 4_000_000
+    ways = ("socket.receive.buffer.bytes", "send_buffer_bytes", "max_in_flight")
+    for receiver, sender, waiting, named in (
         (0.39, 0.00, 0.00, "socket.receive.buffer.bytes"),  # 100 kB at the far end: 2.3 MB/s
         (0.30, 0.00, 0.06, "socket.receive.buffer.bytes"),  # 1 MiB: 28 MB/s
         (0.43, 0.00, 1.00, "socket.receive.buffer.bytes"),  # 100 kB, and requests wait behind it
@@ -81,24 +83,17 @@ def test_the_limit_of_a_connection_with_its_figures(
         (0.00, 0.75, 0.00, "send_buffer_bytes"),  # 64 kB here: 2.3 MB/s
         (0.00, 0.41, 0.65, "send_buffer_bytes"),  # 4 MiB there, so that those here bind: 47 MB/s
         (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
-    ],
-)
-def test_the_limits_measured_on_a_link_of_50_ms_are_named(
-    receiver: float, sender: float, waiting: float, named: str
-) -> None:
-    """Shares as read over two namespaces with a delay line between them, Linux 6.18."""
-    busy_us = 4_000_000
-    sockets = link(
-        busy_us=busy_us,
-        receiver_limited_us=round(receiver * busy_us),
-        send_buffer_limited_us=round(sender * busy_us),
-        waiting_looks=round(waiting * 800),
-        unanswered_max=1,
-    )
-    resource, text = bound(seen(sockets, requests=1_500))
-    assert resource is Resource.CONNECTION
-    ways = ("socket.receive.buffer.bytes", "send_buffer_bytes", "max_in_flight")
-    assert [way for way in ways if way in text] == [named]
+    ):
+        sockets = link(
+            busy_us=busy_us,
+            receiver_limited_us=round(receiver * busy_us),
+            send_buffer_limited_us=round(sender * busy_us),
+            waiting_looks=round(waiting * 800),
+            unanswered_max=1,
+        )
+        resource, text = bound(seen(sockets, requests=1_500))
+        assert resource is Resource.CONNECTION
+        assert [way for way in ways if way in text] == [named]
 
 
 def test_a_shortfall_that_the_link_does_not_explain_stays_unknown() -> None:
