@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,14 +36,8 @@ def test_records_above_the_high_watermark_are_counted_at_the_first_look(measurer
     looks = iter([{0: 110, 1: 50}, {0: 110, 1: 65}, {0: 115, 1: 65}])
     assert settled(measurer, looks) == ({0: 115, 1: 65}, 20)
     assert settled(measurer, iter([{0: 115, 1: 65}])) == ({0: 115, 1: 65}, 0)
-
-
-def test_the_wait_for_followers_ends(measurer: Any) -> None:
-    def behind() -> Iterator[Mapping[int, int]]:
-        while True:
-            yield {0: 110, 1: 50}
-
-    assert settled(measurer, behind()) == ({0: 110, 1: 50}, 20)
+    behind = {0: 110, 1: 50}
+    assert settled(measurer, repeat(behind)) == (behind, 20), "the wait for followers ends"
 
 
 def test_records_that_wait_for_followers_are_not_those_of_others() -> None:

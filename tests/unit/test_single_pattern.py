@@ -87,40 +87,21 @@ def test_the_bytes_are_those_of_versions_without_mixes(name: str) -> None:
     assert hashlib.sha256(b"".join(requests(single(PATTERNS[name])))).hexdigest() == BEFORE[name]
 
 
-# --- rows -------------------------------------------------------------------------------
-
-
-def test_the_row_has_no_mix_and_the_table_of_parts_nothing() -> None:
-    made = trial()
-    row = row_of(made)
-    assert not row["mix"]
-    assert (row["np"], row["bpm"]) == (made.pattern.producers, made.pattern.message_bytes)
-    assert part_rows(made) == []
-
-
-def test_a_mix_of_one_part_has_the_row_of_the_part() -> None:
+def test_a_row_has_no_mix_and_a_mix_of_one_part_has_the_row_of_the_part() -> None:
     """All columns but those that name the mix, so that sums and means of one are the one."""
+    assert not row_of(trial())["mix"] and part_rows(trial()) == []
     alone = dataclasses.replace(NP.apply(PATTERNS["keyed"], 5), brokers=3)
-    mixed = mix_of([alone.as_part("only")])
-    row, of_mix = row_of(alone), row_of(mixed)
-    differing = {name for name in row if row[name] != of_mix[name]}
-    assert differing <= {"mix", "point_bpm"}
+    row, of_mix = row_of(alone), row_of(mix_of([alone.as_part("only")]))
+    assert {name for name in row if row[name] != of_mix[name]} <= {"mix", "point_bpm"}
     assert dict(of_mix["mix"]).keys() == {"only"}
 
 
-# --- CPU, as calls ----------------------------------------------------------------------
-
-
-OF_MIXES = {"mix.py", "load_needs.py"}
 STEPS_OF_MIXES = {
-    ("plan.py", "own_task"),
-    ("plan.py", "stage_task"),
-    ("plan.py", "hosts"),
-    ("plan.py", "placed"),
+    *(("plan.py", name) for name in ("own_task", "stage_task", "hosts", "placed")),
     ("pattern.py", "loads"),
     ("climb.py", "shares"),
 }
-"""Modules and functions that are there for mixes."""
+"""Functions that are there for mixes, beside the modules mix.py and load_needs.py."""
 
 
 def calls_of_parts(records_per_s: float) -> tuple[Counter[str], int]:
@@ -131,11 +112,11 @@ def calls_of_parts(records_per_s: float) -> tuple[Counter[str], int]:
         if event != "call":
             return
         name, file = frame.f_code.co_name, Path(frame.f_code.co_filename).name
-        if file in OF_MIXES or (file, name) in STEPS_OF_MIXES:
+        if file in ("mix.py", "load_needs.py") or (file, name) in STEPS_OF_MIXES:
             calls[f"{file}:{name}"] += 1
 
     load = pattern(2, rate_records_per_s=records_per_s, linger_ms=1.0, pool_bytes=200_000)
-    with ListeningBroker() as broker:
+    with ListeningBroker() as broker, ThreadPoolExecutor(1) as pool:
         brokers = {BROKER_ID: ("127.0.0.1", broker.ports[BROKER_ID])}
         own = plan(pattern=load, tasks=1, brokers=brokers, leaders=(BROKER_ID,) * PARTITIONS)
 
@@ -146,12 +127,9 @@ def calls_of_parts(records_per_s: float) -> tuple[Counter[str], int]:
             finally:
                 sys.setprofile(None)
 
-        with ThreadPoolExecutor(1) as pool:
-            report = pool.submit(run).result()
+        report = pool.submit(run).result()
     assert report.error is None
-    window = merge([report])
-    assert window.parts == {}
-    return calls, window.counts.produce_requests or 0
+    return calls, merge([report]).counts.produce_requests or 0
 
 
 def test_what_mixes_added_is_not_called_for_each_batch() -> None:

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from metrics.judging import indicators
-from metrics.judging.indicators import Indicator, RequestHandlerIdle
 from metrics.judging.slices import Slices
-from metrics.judging.thresholds import Indicators, Thresholds
+from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
-from metrics.trial.evidence import ClusterFacts, Evidence, Reason
+from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import Span, any_isr_changed_share
 from search.early_stop import StopRule
 from search.model import Verdict
@@ -170,60 +168,25 @@ def test_a_queue_that_is_not_read_is_not_an_empty_queue() -> None:
     assert StopRule(sustained_from=0.0).verdict(progress) is None
 
 
-class Silent(Indicator):
-    """An indicator that is known at the end only."""
-
-    name = "silent"
-
-    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """Return no reason."""
-        return []
-
-
-def test_an_indicator_without_early_values_is_known_at_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slices = running(seconds=12)
-    monkeypatch.setattr(indicators, "INDICATORS", [RequestHandlerIdle()])
-    assert not progress_of(slices, goal()).known_at_end
-    assert StopRule().verdict(progress_of(slices, goal())) is S
-    monkeypatch.setattr(indicators, "INDICATORS", [RequestHandlerIdle(), Silent()])
-    progress = progress_of(slices, goal())
-    assert progress.known_at_end
-    assert list(progress.means) == ["request_handler_idle/1", "request_handler_idle/2"]
-    assert StopRule().verdict(progress) is None
-    blind = progress_of(running(seconds=12, cluster=BLIND), goal())
-    assert not blind.known_at_end, "a blind cluster is not judged by it"
-
-
-# --- response times of produce requests ----------------------------------------------
-
-RESPONSE = "produce_response_time/1"
-
-
-def answered(requests: list[tuple[int, float]]) -> list[BrokerSample]:
-    """Samples of a broker with (number of requests, their mean time) in each second."""
-    count, sum_ms, taken = 0.0, 0.0, []
-    for second, (more, each_ms) in enumerate([(0, 0.0), *requests]):
-        count, sum_ms = count + more, sum_ms + more * each_ms
-        mean = sum_ms / max(1.0, count)
-        values = {"produce_total_ms_count": count, "produce_total_ms_mean": mean}
-        taken.append(sample(float(second), values))
-    return taken
-
-
-def test_a_slice_weighs_by_its_requests() -> None:
+def test_a_slice_weighs_by_its_requests_and_a_slow_broker_ends_the_window() -> None:
     """The mean over the slices is then the mean of the window, which is judged at the end."""
-    taken = answered([(100, 2.0), (300, 20.0)] * 5)
-    slices = Slices(taken, (1,), (taken[0].at_s, taken[0].at_s + 20), 1.0, [], OFFERED_PER_S)
-    means = progress_of(slices, goal(produce_response_ms_max=10)).means[RESPONSE]
+
+    def response_times(*requests: tuple[int, float]) -> tuple[list[float], list[BrokerSample]]:
+        """Shares of the limit in each second's slice, from (requests, their mean time [ms])."""
+        count, sum_ms, taken = 0.0, 0.0, []
+        for second, (more, each_ms) in enumerate([(0, 0.0), *requests]):
+            count, sum_ms = count + more, sum_ms + more * each_ms
+            mean = sum_ms / max(1.0, count)
+            values = {"produce_total_ms_count": count, "produce_total_ms_mean": mean}
+            taken.append(sample(float(second), values))
+        slices = Slices(taken, (1,), (taken[0].at_s, taken[0].at_s + 20), 1.0, [], OFFERED_PER_S)
+        progress = progress_of(slices, goal(produce_response_ms_max=10))
+        return list(progress.means["produce_response_time/1"]), taken
+
+    means, taken = response_times(*[(100, 2.0), (300, 20.0)] * 5)
     assert Span(taken).mean("produce_total_ms") == pytest.approx(15.5)
     assert sum(means) / len(means) == pytest.approx(1.55)
-
-
-def test_a_hopelessly_slow_broker_ends_the_window() -> None:
-    taken = answered([(200, 80.0)] * 11)
-    slices = Slices(taken, (1,), (taken[0].at_s, taken[0].at_s + 20), 1.0, [], OFFERED_PER_S)
-    slow = progress_of(slices, goal(produce_response_ms_max=10))
-    only = replace(slow, means={RESPONSE: slow.means[RESPONSE][:10]}, shares={}, stocks={})
+    slow, _ = response_times(*[(200, 80.0)] * 11)
+    whole = progress_of(running(), goal())
+    only = replace(whole, means={"slow": slow[:10]}, shares={}, stocks={})
     assert StopRule().verdict(only) is O

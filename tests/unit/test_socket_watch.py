@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from typing import Any
 
 import pytest
@@ -95,6 +94,9 @@ def test_only_growth_within_the_window_counts(kernel: Kernel) -> None:
     assert found.send_buffer_limited_share == pytest.approx(0.05)
     assert (found.receive_buffer_bytes, found.send_buffer_bytes) == (131_072, 87_040)
     assert found.memory_max_bytes == 1_000
+    watch.begin()
+    kernel.set_figures(channel, sent_bytes=5_001_600)
+    assert watch.end(1.0)[1].sent_bytes == 700, "a second window starts from zero"
 
 
 def test_a_connection_that_was_lost_and_opened_again_counts_with_both_sockets(
@@ -116,25 +118,19 @@ def test_a_connection_that_was_lost_and_opened_again_counts_with_both_sockets(
 
 
 def test_few_sockets_are_watched_in_equal_numbers_for_each_broker(kernel: Kernel) -> None:
-    channels = [(1, kernel.channel()) for _ in range(500)] + [(2, kernel.channel())]
-    channels += [(3, kernel.channel()) for _ in range(200)]
+    counts = {1: 500, 2: 1, 3: 200}
+    channels = [(broker, kernel.channel()) for broker, n in counts.items() for _ in range(n)]
     watch = SocketWatch(channels)
     watch.begin()
-    found = watch.end(1.0)
-    assert {broker: each.connections for broker, each in found.items()} == {1: 500, 2: 1, 3: 200}
-    watched = {broker: each.watched for broker, each in found.items()}
-    assert sum(watched.values()) == WATCHED_MAX
-    assert watched == {1: 32, 2: 1, 3: 31}
-
-
-def test_buffers_are_read_at_every_nth_look_and_at_the_end(kernel: Kernel) -> None:
-    watch = SocketWatch([(1, kernel.channel())])
-    watch.begin()
-    for _ in range(2 * MEMORY_EVERY):
+    before = kernel.looks
+    for _ in range(MEMORY_EVERY):
         watch.look()
-    assert kernel.memory_reads == 2
-    watch.end(1.0)
-    assert kernel.memory_reads == 3
+    assert kernel.looks - before == MEMORY_EVERY * WATCHED_MAX
+    assert kernel.memory_reads == WATCHED_MAX, "the buffers are read in one of these looks"
+    found = watch.end(1.0)
+    assert {broker: each.connections for broker, each in found.items()} == counts
+    assert {broker: each.watched for broker, each in found.items()} == {1: 32, 2: 1, 3: 31}
+    assert kernel.memory_reads == 2 * WATCHED_MAX, "and at the end"
 
 
 def test_looks_at_which_requests_wait_for_answers_are_counted(kernel: Kernel) -> None:
@@ -147,25 +143,6 @@ def test_looks_at_which_requests_wait_for_answers_are_counted(kernel: Kernel) ->
     assert (found.waiting_share, found.unanswered_max) == (0.75, 5)
 
 
-def test_a_second_window_starts_from_zero(kernel: Kernel) -> None:
-    channel = kernel.channel()
-    watch = SocketWatch([(1, channel)])
-    watch.begin()
-    kernel.set_figures(channel, sent_bytes=3_000)
-    assert watch.end(1.0)[1].sent_bytes == 3_000
-    watch.begin()
-    kernel.set_figures(channel, sent_bytes=3_700)
-    assert watch.end(1.0)[1].sent_bytes == 700
-
-
-def test_a_system_without_figures_of_sockets_has_no_counts(kernel: Kernel) -> None:
-    kernel.memory = None
-    watch = SocketWatch([(1, kernel.channel(None))])
-    watch.begin()
-    watch.look()
-    assert watch.end(1.0) == {}
-
-
 def test_a_kernel_without_limits_leaves_them_unknown(kernel: Kernel) -> None:
     old = NOTHING_YET._replace(
         rtt_min_us=None, busy_us=None, receiver_limited_us=None, send_buffer_limited_us=None
@@ -176,6 +153,10 @@ def test_a_kernel_without_limits_leaves_them_unknown(kernel: Kernel) -> None:
     found = watch.end(1.0)[1]
     assert (found.rtt_min_ms, found.busy_us, found.receiver_limited_share) == (None, None, None)
     assert (found.send_buffer_bytes, found.memory_max_bytes) == (None, None)
+    nothing = SocketWatch([(1, kernel.channel(None))])
+    nothing.begin()
+    nothing.look()
+    assert nothing.end(1.0) == {}, "on another system"
 
 
 def test_tasks_add_up() -> None:
@@ -185,31 +166,5 @@ def test_tasks_add_up() -> None:
     assert (both.connections, both.looks, both.sent_bytes) == (3, 40, 5)
     assert (both.rtt_min_ms, both.rtt_mean_ms) == (0.4, 2.5)
     assert (both.busy_us, both.fastest_bytes_per_s) == (100, 7.0)
-
-
-def test_each_host_appears_once() -> None:
-    one, other = KernelBuffers("a", rmem_max=1), KernelBuffers("b", rmem_max=2)
-    assert kernel_buffers_of([other, None, one, KernelBuffers("a", rmem_max=1)]) == (one, other)
-
-
-def test_a_look_reads_each_watched_socket_once(kernel: Kernel) -> None:
-    channels = [(1, kernel.channel()) for _ in range(500)]
-    watch = SocketWatch(channels)
-    watch.begin()
-    before = kernel.looks
-    for _ in range(MEMORY_EVERY):
-        watch.look()
-    assert kernel.looks - before == MEMORY_EVERY * WATCHED_MAX
-    assert kernel.memory_reads == WATCHED_MAX, "the buffers are read in one of these looks"
-
-
-def test_real_sockets_are_watched() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()) as opened,
-    ):
-        watch = SocketWatch([(1, Channel(PlainTransport(opened)))])
-        watch.begin()
-        watch.look()
-        found = watch.end(1.0)
-    assert found[1].looks == (2 if sys.platform == "linux" else 0)
+    first, second = KernelBuffers("a", rmem_max=1), KernelBuffers("b", rmem_max=2)
+    assert kernel_buffers_of([second, None, first, first]) == (first, second), "each host once"

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from metrics.sources.bean_poller import BeanValue, brief, match_values, node_info, parse_object_name
+from metrics.sources.bean_poller import brief, node_info
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
 from metrics.sources.driver_jvm import parse_answers, plan_text, unreachable
 from metrics.sources.exposition import numbers
@@ -50,6 +50,12 @@ def test_a_poll_is_read_and_a_failed_one_keeps_its_error() -> None:
     assert (first.node_id, first.at_s, first.error) == (1, 2.0, None)
     assert numbers(first.values) == {"bytes_in": 12.0, "gc_ms:G1 Old": 1500.0}
     assert (second.node_id, second.error, second.values) == (2, "java.io.IOException: gone", {})
+    error = (
+        "java.io.IOException: Failed to retrieve RMIServer stub: javax.naming.ServiceUnavailable"
+        "Exception [Root exception is java.rmi.ConnectException: Connection refused to host: a; "
+        "nested exception is: \n\tjava.net.ConnectException: Connection refused]"
+    )
+    assert brief(error) == "ConnectException: Connection refused", "the innermost cause"
 
 
 def test_a_plan_keeps_the_readings_of_a_bean_together() -> None:
@@ -69,15 +75,6 @@ def test_two_pollers_in_one_jvm_have_different_names() -> None:
     assert cooked == [f"public class {name} {{}}" for name in (first, second)]
 
 
-def test_the_innermost_cause_of_a_java_error_is_shown() -> None:
-    error = (
-        "java.io.IOException: Failed to retrieve RMIServer stub: javax.naming.ServiceUnavailable"
-        "Exception [Root exception is java.rmi.ConnectException: Connection refused to host: a; "
-        "nested exception is: \n\tjava.net.ConnectException: Connection refused]"
-    )
-    assert brief(error) == "ConnectException: Connection refused"
-
-
 def test_a_node_has_its_version_and_roles_and_the_wrong_process_is_refused() -> None:
     node = node_info(ENDPOINT, {"version:3": "4.3.1", **COMBINED})
     assert (node.version, node.roles) == ("4.3.1", frozenset({Role.BROKER, Role.CONTROLLER}))
@@ -86,28 +83,6 @@ def test_a_node_has_its_version_and_roles_and_the_wrong_process_is_refused() -> 
         node_info(ENDPOINT, {})
     with pytest.raises(ConfigError, match="answers as node 4, expected node 3"):
         node_info(ENDPOINT, {"version:4": "3.9.2"})
-
-
-def test_jmxquery_results_find_their_names() -> None:
-    sockets, waits = "kafka.server:type=socket-server-metrics", "io-wait-time-ns-total"
-    flushes = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
-    old = "java.lang:name=G1 Old Generation,type=GarbageCollector"
-    results = [
-        BeanValue(old, "CollectionTime", 4, None),
-        BeanValue("java.lang:type=Memory", "HeapMemoryUsage", 77, "used"),
-        BeanValue("java.lang:type=Memory", "HeapMemoryUsage", 5, "init"),
-        BeanValue(f"{sockets},networkProcessor=2,listener=TLS", waits, 1.5, None),
-        BeanValue(f"{sockets},listener=TLS", waits, 9, None),
-        BeanValue(flushes, "Mean", 2.5, None),
-        BeanValue(flushes, "Count", None, None),
-    ]
-    assert match_values(READINGS, results) == {
-        "gc_ms:G1 Old Generation": 4,
-        "heap_used_bytes": 77,
-        "network_wait_ns:TLS/2": 1.5,
-        "log_flush_ms_mean": 2.5,
-    }
-    assert parse_object_name("a.b:type=X,name=Y Z") == ("a.b", {"type": "X", "name": "Y Z"})
 
 
 def fake_java(folder: Path, script: str) -> str:
@@ -133,42 +108,36 @@ ROWS = json.dumps(
 def test_jmxquery_polls_fail_one_by_one(tmp_path: Path) -> None:
     java = fake_java(tmp_path, f"echo '{ROWS}'")
     source = JmxQuerySource([ENDPOINT], PATIENCE_S, java, clock=lambda: 42.0)
+    hasty = JmxQuerySource([ENDPOINT], 0.2, java)
     source.open()
+    hasty.open()
     assert source.nodes[3].version == "3.9.2"
     (good,) = source.sample_all()
     values = {"leader_partitions": 10.0, "handler_idle_ns": 7.0}
     assert (good.at_s, good.error, dict(good.values)) == (42.0, None, values)
     assert "fenced_brokers" not in source.nodes[3].lacks
     assert {"network_wait_ns", "bytes_in"} <= set(source.nodes[3].lacks)
-    for script, error in (
-        ('echo \'{"error": "connection-error", "message":"refused"}\'; exit 2', "refused"),
-        (f"echo '{ROWS.replace('id=3', 'id=4')}'", "node 4 answers at broker-3:9999"),
+    for script, asked, error in (
+        ('echo \'{"error": "connection-error", "message":"refused"}\'; exit 2', source, "refused"),
+        (f"echo '{ROWS.replace('id=3', 'id=4')}'", source, "node 4 answers at broker-3:9999"),
+        ("exec sleep 30", hasty, "no answer within 0.2 s"),
     ):
         fake_java(tmp_path, script)
-        (bad,) = source.sample_all()
+        (bad,) = asked.sample_all()
         assert bad.values == {} and error in (bad.error or "")
+    hasty.close()
     source.close()
     source.close()
     with pytest.raises(RuntimeError, match="not open"):
         source.sample_all()
 
 
-def test_jmxquery_that_hangs_is_a_missed_sample(tmp_path: Path) -> None:
-    java = fake_java(tmp_path, f"echo '{ROWS}'")
-    source = JmxQuerySource([ENDPOINT], 0.2, java)
-    source.open()
-    fake_java(tmp_path, "exec sleep 30")
-    (missed,) = source.sample_all()
-    source.close()
-    assert missed.error == "no answer within 0.2 s"
-
-
-def test_jmxquery_without_java_is_an_error(tmp_path: Path) -> None:
-    source = JmxQuerySource([ENDPOINT], 1.0, str(tmp_path / "none"))
-    with pytest.raises(
-        ConfigError, match=r"broker 3 does not answer JMX at broker-3:9999.*Java 17"
-    ):
-        source.open()
+def test_jmxquery_without_java_or_with_tls_is_refused(tmp_path: Path) -> None:
+    words = r"broker 3 does not answer JMX at broker-3:9999.*Java 17"
+    with pytest.raises(ConfigError, match=words):
+        JmxQuerySource([ENDPOINT], 1.0, str(tmp_path / "none")).open()
+    with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
+        JmxQuerySource([ENDPOINT], 1.0, access=JmxAccess(is_tls=True))
 
 
 # --- a login and TLS --------------------------------------------------------------
@@ -191,11 +160,7 @@ def test_a_password_is_not_on_jmxquerys_command_line(tmp_path: Path) -> None:
     assert not Path(command.removeprefix("@")).exists(), "deleted with its reader"
     assert arguments[arguments.index('"-p"') + 1] == r'"se \"cret"'
     assert arguments[arguments.index('"-u"') + 1] == '"reader"'
-
-
-def test_jmxquery_refuses_tls() -> None:
-    with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
-        JmxQuerySource([ENDPOINT], 1.0, access=JmxAccess(is_tls=True))
+    assert "cret" not in repr(access)
 
 
 REFUSED = {
@@ -227,7 +192,3 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=rf"jmx\.cafile is .*{name}, which cannot be used"):
             JmxAccess(is_tls=True, cafile=str(tmp_path / name)).trusted()
     assert JmxAccess(is_tls=True).trusted() == []
-
-
-def test_access_shows_no_password() -> None:
-    assert "hunter2" not in repr(JmxAccess("reader", "hunter2"))

@@ -25,7 +25,6 @@ from metrics.sources.source import (
     SAMPLE_PARTITION_S,
     SAMPLES_SHARE_MAX,
     Endpoint,
-    NodeInfo,
     jmx_interval_s,
     scrape_interval_s,
 )
@@ -89,14 +88,10 @@ def opened(partitions: int) -> Crowded:
     return source
 
 
-def test_beans_that_are_read_do_not_grow_with_the_partitions_of_others() -> None:
+def test_beans_do_not_grow_with_partitions_of_others_and_are_read_less_often() -> None:
     few, many = opened(10), opened(MANY)
     assert few.asked == many.asked
     assert len(set(many.asked[1:])) <= 2, "the first sample is read without the node id"
-
-
-def test_beans_that_count_partitions_are_read_less_often_where_there_are_many() -> None:
-    few, many = opened(10), opened(MANY)
     assert few.nodes[1].spared_s < 0.01
     share = MANY * SAMPLE_PARTITION_S / many.nodes[1].spared_s
     assert share == pytest.approx(SAMPLES_SHARE_MAX)
@@ -131,18 +126,12 @@ def test_a_scrape_of_many_partitions_is_less_frequent(knows_filter: bool) -> Non
         exporter.knows_filter = knows_filter
         found_s = spared_s(exporter, ticking(0.2), load_rules("kafka-kraft"))
     assert found_s == pytest.approx(0.2 * 0.75 / SAMPLES_SHARE_MAX, rel=0.001)
-
-
-def test_a_scrape_of_few_partitions_is_as_frequent_as_before() -> None:
     with serving(Exporter(BROKER + others(1_000))) as exporter:
-        assert spared_s(exporter, ticking(0.2), load_rules("kafka-kraft")) == 0.0
-
-
-def test_one_minute_rates_are_scraped_as_often_as_they_need() -> None:
-    """Their counts follow only from samples that are as frequent as the ticks of the meters."""
-    exporter = RateExporter(more=others(4 * ORDINARY_LINES))
-    with serving(exporter):
-        assert spared_s(exporter, lambda: exporter.now_s, RATES) == 0.0
+        assert spared_s(exporter, ticking(0.2), load_rules("kafka-kraft")) == 0.0, "few partitions"
+    rates = RateExporter(more=others(4 * ORDINARY_LINES))
+    with serving(rates):
+        found_s = spared_s(rates, lambda: rates.now_s, RATES)
+    assert found_s == 0.0, "counts follow from samples that are as frequent as the meters' ticks"
 
 
 def test_the_interval_of_a_window_is_bounded_by_the_samples_that_it_needs(
@@ -161,8 +150,3 @@ def test_the_interval_of_a_window_is_bounded_by_the_samples_that_it_needs(
     (sentence,) = slower_sampling(many, 1.0, least_s)
     assert "44%" in sentence and "workload.trial.measure_s" in sentence
     assert sentence == snapshot
-
-
-def test_nodes_without_partitions_are_sampled_at_any_interval() -> None:
-    assert NodeInfo(1, "4.1", frozenset()).spared_s == jmx_interval_s(0) == 0.0
-    assert scrape_interval_s(5.0, 0) == 0.0

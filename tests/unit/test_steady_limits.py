@@ -54,31 +54,20 @@ def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
     assert plan(trials=(at(64, write_back=(young,)),)).hold_s == pytest.approx(35.0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "spent", "why"),
-    [
-        (("goal.search.steady_s=0",), Spent(), "no hold was made, as search.steady_s is 0"),
-        (
-            ("goal.search.budget.duration_s=180",),
-            Spent(5, 80.0),
-            "the budget of 180 s does not allow a hold of 1 min 45 s",
-        ),
-        (("goal.search.budget.duration_s=190",), Spent(5, 80.0), ""),
-        (("goal.search.budget.trials=5",), Spent(5, 80.0), "the budget of 5 trials does not allow"),
-        (("goal.search.budget.trials=6",), Spent(5, 80.0), ""),
-        (
-            ("goal.search.budget.payload_bytes=6000000000",),
-            Spent(),
-            "the budget of 6000 MB does not allow",
-        ),
-    ],
-)
-def test_what_the_budget_does_not_allow_is_said(
-    changes: tuple[str, ...], spent: Spent, why: str
-) -> None:
-    found = plan(*changes, spent=spent)
-    assert found.why.startswith(why)
-    assert bool(found.hold_s) is not bool(why)
+def test_what_the_budget_does_not_allow_is_said() -> None:
+    longer = "the budget of 180 s does not allow a hold of 1 min 45 s"
+    trials, volume = "the budget of 5 trials does not allow", "the budget of 6000 MB does not allow"
+    for change, spent, why in (
+        ("steady_s=0", Spent(), "no hold was made, as search.steady_s is 0"),
+        ("budget.duration_s=180", Spent(5, 80.0), longer),
+        ("budget.duration_s=190", Spent(5, 80.0), ""),
+        ("budget.trials=5", Spent(5, 80.0), trials),
+        ("budget.trials=6", Spent(5, 80.0), ""),
+        ("budget.payload_bytes=6000000000", Spent(), volume),
+    ):
+        found = plan(f"goal.search.{change}", spent=spent)
+        assert found.why.startswith(why)
+        assert bool(found.hold_s) is not bool(why)
 
 
 def test_a_limit_that_its_own_trials_prove_is_not_held_again() -> None:
@@ -103,31 +92,12 @@ def test_a_load_to_failure_needs_brokers_of_the_run_and_lasts_long_enough(
     assert plan("goal.search.to_failure=true").hold_s == pytest.approx(2 * full_s + 105.0)
 
 
-class Disk:
-    """Holds loads on a disk with a speed, and keeps their trials."""
-
-    def __init__(self, bytes_per_s: float, fits: int = 9) -> None:
-        self.bytes_per_s = bytes_per_s
-        self.held: list[int] = []
-        self._fits = fits
-
-    def hold(self, producers: int) -> Trial | None:
-        if len(self.held) >= self._fits:
-            return None
-        self.held.append(producers)
-        return at(producers, self.bytes_per_s, 90.0, steady=True)
-
-
-def test_a_load_that_the_disks_do_not_write_is_followed_by_what_they_wrote() -> None:
-    disk = Disk(10e6)
-    trials = hold_steadily(limit(), (), disk.hold)
-    assert disk.held == [64, 9]
-    assert [as_hold(each, "default").is_proven for each in trials] == [False, True]
-    resumed = Disk(10e6)
-    hold_steadily(limit(), trials[:1], resumed.hold)
-    assert resumed.held == [9], "a resumed run repeats no hold"
-    short = Disk(10e6, fits=1)
-    assert len(hold_steadily(limit(), (), short.hold)) == 1
+def held_answer(disk_bytes_per_s: float, producers: int = 64) -> tuple[SteadyAnswer, list[Trial]]:
+    """The holds of a limit on a disk with a speed, and all trials."""
+    holds = hold_steadily(
+        limit(producers), (), lambda load: at(load, disk_bytes_per_s, 90.0, steady=True)
+    )
+    return SteadyAnswer(limit(producers), tuple(holds)), [at(producers), *holds]
 
 
 def test_a_hold_that_ends_as_memory_fills_takes_the_highest_rate_of_the_disks() -> None:
@@ -142,19 +112,6 @@ def test_a_hold_that_ends_as_memory_fills_takes_the_highest_rate_of_the_disks() 
     assert (overloaded.is_proven, overloaded.written_share) == (False, None)
     lost = Judgement(Verdict.INVALID, SUSTAINED.reasons)
     assert not as_hold(at(64, judgements={"default": lost}), "default").is_valid
-
-
-def test_the_largest_byte_rate_of_all_sizes_is_held() -> None:
-    sizes = [limit(10, 100), limit(64), limit(30, 10_000)]
-    assert largest(sizes) == sizes[1]
-    assert largest([limit(0)]) is None
-    assert largest([limit(99, state="1 broker offline"), sizes[0]]) == sizes[0]
-
-
-def held_answer(disk_bytes_per_s: float, producers: int = 64) -> tuple[SteadyAnswer, list[Trial]]:
-    disk = Disk(disk_bytes_per_s)
-    trials = [at(producers), *hold_steadily(limit(producers), (), disk.hold)]
-    return SteadyAnswer(limit(producers), tuple(trials[1:])), trials
 
 
 def test_a_burst_limit_has_the_steady_limit_below_it(snapshot: SnapshotAssertion) -> None:
@@ -219,6 +176,8 @@ def test_other_sizes_rest_on_the_same_hold(snapshot: SnapshotAssertion) -> None:
     assert heavier.steady_mb_per_s == pytest.approx(heavier.steady_load)
     offline = limit(20, 100, state="1 broker offline")
     assert answer.complete(offline, small) == offline
+    assert largest([limit(10, 100), limit(64), limit(30, 10_000), offline]) == limit(64)
+    assert largest([limit(0), limit(99, state="1 broker offline")]) is None
 
 
 def test_a_goal_with_a_lower_limit_at_the_same_size_rests_on_the_hold_above_it() -> None:
@@ -230,14 +189,6 @@ def test_a_goal_with_a_lower_limit_at_the_same_size_rests_on_the_hold_above_it()
     assert lower.steady_load is None
     found = answer.complete(lower, traffic(40, 1_000, 1_000.0))
     assert (found.steady_load, found.steady_mb_per_s) == (40.0, 40.0)
-
-
-def test_a_hold_that_was_not_made_is_said_at_every_size() -> None:
-    answer = SteadyAnswer(limit(), why="the budget of 60 s does not allow a hold of 1 min 45 s")
-    for each in (limit(), limit(20, 100)):
-        found = answer.complete(each, traffic(20, 100, 10_000.0))
-        assert steady_words(found).startswith("steady: not proven; the budget of 60 s does not")
-    assert SteadyAnswer().complete(limit(), traffic()) == limit()
 
 
 def test_a_hold_that_failed_on_every_load_proves_nothing() -> None:
@@ -286,24 +237,19 @@ def slices(*records: int) -> tuple[LatencySlice, ...]:
     )
 
 
-@pytest.mark.parametrize(
-    ("records", "failed_s"),
-    [
+def test_the_time_to_failure_is_where_the_rate_falls_and_stays_low() -> None:
+    offered = traffic(1, 1_000, 1_000.0)
+    for records, failed_s in (
         ((1_000,) * 8, None),
         ((1_000,) * 5 + (100,) * 3, 5.0),
         ((1_000,) * 5 + (0,) * 3, 5.0),
         ((1_000, 0, 1_000, 1_000, 1_000, 800, 700, 890), 5.0),
         ((1_000, 0, 1_000, 1_000, 1_000, 1_000, 1_000, 900), None),
-    ],
-)
-def test_the_time_to_failure_is_where_the_rate_falls_and_stays_low(
-    records: tuple[int, ...], failed_s: float | None
-) -> None:
-    seen = replace(client(), end_s=START_S + 8.0, latency_over_time=slices(*records))
-    offered = traffic(1, 1_000, 1_000.0)
-    found = failed_after_s(trial(client=seen, pattern=offered))
-    warm_up_s = offered.phases.warmup_s
-    assert found == (None if failed_s is None else pytest.approx(warm_up_s + failed_s))
+    ):
+        seen = replace(client(), end_s=START_S + 8.0, latency_over_time=slices(*records))
+        found = failed_after_s(trial(client=seen, pattern=offered))
+        warm_up_s = offered.phases.warmup_s
+        assert found == (None if failed_s is None else pytest.approx(warm_up_s + failed_s))
 
 
 def test_a_measured_failure_is_part_of_the_answer() -> None:

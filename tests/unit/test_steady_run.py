@@ -113,13 +113,15 @@ def test_the_search_goes_on_at_what_disks_wrote_and_all_limits_are_completed(
     (phase,) = run.phases()
     assert phase.startswith("holding 64.0 MB/s at 1 kB for at most 1 min 45 s, until disks are ")
     assert phase.endswith("proven to write it or memory is 80% full")
-
-
-def test_a_resumed_run_repeats_no_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(monkeypatch, 10e6)
-    run.history.add(at(64, 10e6, 90.0, number=9, steady=True), ())
-    run.prove()
-    assert [load for load, _ in run.held] == [9]
+    resumed = Run(monkeypatch, 10e6)
+    resumed.history.add(at(64, 10e6, 90.0, number=9, steady=True), ())
+    resumed.prove()
+    assert [load for load, _ in resumed.held] == [9], "no hold is repeated"
+    short = Run(monkeypatch, 10e6, "goal.search.budget.trials=3")
+    short.prove()
+    assert [load for load, _ in short.held] == [64], "one more trial was allowed"
+    why = "a hold of 64.0 MB/s for 1 min 30 s was not"
+    assert short.body.boundaries[0].steady_note.startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -154,15 +156,6 @@ def test_a_hold_whose_topic_cannot_be_made_is_said_and_ends_nothing(
     why = "the hold could not begin: the new topic is not ready after 60 s"
     assert [each.steady_note for each in run.body.boundaries] == [why, why]
     assert [each.loads[0] for each in run.body.boundaries] == [64, 20]
-
-
-def test_the_budget_counts_the_holds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(monkeypatch, 10e6, "goal.search.budget.trials=3")
-    run.prove()
-    assert [load for load, _ in run.held] == [64], "one more trial was allowed"
-    assert run.body.boundaries[0].steady_note.startswith(
-        "a hold of 64.0 MB/s for 1 min 30 s was not"
-    )
 
 
 def planned(tmp_path: Path, *changes: str) -> Plan:
@@ -269,12 +262,6 @@ def test_a_load_to_failure_ends_only_once_it_failed(monkeypatch: pytest.MonkeyPa
     busy = Channel(66.0, slow)
     watched(monkeypatch, busy, 10e6, failing_load=64)
     assert busy.ended_s is None, "a slow moment of the machine"
-
-
-def test_a_lighter_load_after_one_to_failure_ends_once_it_is_proven(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = [(float(second), 64_000 * second) for second in range(60)]
     lighter = Channel(92.0, whole)
     watched(monkeypatch, lighter, 100e6, failing_load=80)
-    assert lighter.ended_s is not None
+    assert lighter.ended_s is not None, "proven"

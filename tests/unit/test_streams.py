@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -10,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.console.events import note
-from jobs.console.printing import make_reporter
-from jobs.console.streams import steady
 from tests.support.commands import COMMAND, ROOT
 
 JOB = """
@@ -80,23 +76,3 @@ def test_an_answer_that_cannot_be_shown_is_an_error(tmp_path: Path) -> None:
     assert code == 2
     assert "standard output, cannot be written or read (No space left on device)" in errors
     assert "Traceback" not in errors
-
-
-def test_a_failed_stream_warns_once() -> None:
-    warnings: list[str] = []
-    closed = io.StringIO()
-    closed.close()
-    stream = steady(closed, warnings.append)
-    assert stream.write("abc") == 3
-    assert stream.write("def") == 3
-    stream.flush()
-    assert warnings == ["I/O operation on closed file"]
-    assert not stream.isatty()
-
-
-def test_a_stream_passes_its_text_on() -> None:
-    out, err = io.StringIO(), io.StringIO()
-    with make_reporter(out, err) as reporter:
-        note(reporter, "all is well")
-    assert out.getvalue().endswith("note: all is well\n")
-    assert err.getvalue() == ""

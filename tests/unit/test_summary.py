@@ -117,47 +117,27 @@ def test_a_limit_is_doubtful_by_its_interval_or_else_by_its_confidence() -> None
         assert found.doubtful is doubtful, (low, widest, confidence)
 
 
-def written(path: Path, *boundaries: Boundary) -> dict[str, Any]:
-    """The document of a summary with these boundaries."""
-    write_summary(summary(*boundaries), path)
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return document
-
-
-def test_the_file_holds_the_contract(tmp_path: Path) -> None:
-    document = written(tmp_path / "run" / "summary.json", boundary(), boundary(95, None))
-    contract = {"run_id", "started_at", "finished_at", "cluster", "workload", "goal", "boundaries"}
-    assert contract <= document.keys()
-    closed, unclosed = document["boundaries"]
-    assert {
-        "bpm": 1000, "np_sustained": 95, "np_overloaded": 100, "mps": 23750.0, "mb_per_s": 23.75,
-        "mb_per_s_per_broker": 23.75 / 3, "limited_by": "disk", "trials": 6,
-        "overload_reasons": ["request_handler_idle: broker 2 idle 0.12, below 0.20"],
-    }.items() <= closed.items()  # fmt: skip
-    unknown = ["np_low", "np_high", "mb_per_s_low", "mb_per_s_high"]
-    unknown += ["latency_p50_ms", "latency_p99_ms", "latency_p999_ms"]
-    assert dict.fromkeys(unknown).items() <= closed.items()
-    nothing = {"doubtful": False, "relative_width": None, "np_overloaded": None}
-    assert {**dict.fromkeys(unknown), **nothing}.items() <= unclosed.items()
-    assert unclosed["overload_reasons"] == []
-
-
-def test_a_written_summary_is_read_back(tmp_path: Path) -> None:
+def test_a_written_summary_follows_the_schema_and_is_read_back(tmp_path: Path) -> None:
     sure = replace(along(NP, Interval(90.0, 99.5)), interval_max=0.2, latency_p99_ms=12.5)
     found = (boundary(), boundary(0, 1, 10_000), boundary(95, None), sure)
-    path = tmp_path / "summary.json"
-    *_, last = written(path, *found)["boundaries"]
-    assert load_summary(path) == summary(*found)
+    whole = replace(summary(*found), trials=(trial_document(trial()),))
+    path, schema = tmp_path / "run" / "summary.json", summary_schema()
+    write_summary(whole, path)
+    assert load_summary(path) == whole
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema)
+    first, *_, last = document["boundaries"]
+    assert (first["bpm"], first["np_low"], first["mps"]) == (1000, None, 23750.0)
     assert (last["np_low"], last["np_high"], last["latency_p99_ms"]) == (90.0, 99.5, 12.5)
-    assert last["mb_per_s_low"] == pytest.approx(22.5)
-
-
-def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
-    path = tmp_path / "summary.json"
-    document = written(path, boundary()) | {"later": 1}
-    document["boundaries"][0]["later"] = 1
+    wrong = document | {"boundaries": [first | {"np_sustained": "many"}]}
+    bad: dict[str, object]
+    for bad in (wrong, {}, document | {"schema_version": 2}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, schema)
+    first["later"] = document["later"] = 1
     path.write_text(json.dumps(document), encoding="utf-8")
-    assert load_summary(path) == summary(boundary())
+    jsonschema.validate(document, schema)
+    assert load_summary(path) == whole, "fields of a newer version are ignored"
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(
@@ -223,27 +203,10 @@ def test_numbers_in_words() -> None:
         assert {value: function(value) for value in expected} == expected
 
 
-# --- its schema -------------------------------------------------------------------------
-
-
 def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
     kept = (ROOT / "docs" / "summary.schema.json").read_text(encoding="utf-8")
     due = "renew it: python -m metrics.reporting.summary docs/summary.schema.json"
     assert kept == schema_text(), due
-
-
-def test_the_summary_of_a_run_follows_the_schema(tmp_path: Path) -> None:
-    summary = replace(summary_of_sizes([100, 1000]), trials=(trial_document(trial()),))
-    write_summary(summary, tmp_path / "summary.json")
-    document = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    schema = summary_schema()
-    jsonschema.validate(document, schema)
-    jsonschema.validate(document | {"of a newer version": 1}, schema)
-    wrong = document | {"boundaries": [document["boundaries"][0] | {"np_sustained": "many"}]}
-    bad: dict[str, object]
-    for bad in (wrong, {}, document | {"schema_version": 2}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(bad, schema)
 
 
 def test_a_device_or_a_link_is_written_to_and_not_replaced(tmp_path: Path) -> None:

@@ -11,75 +11,59 @@ from pathlib import Path
 import pytest
 
 from jobs.engine.network import socket_watch as module
-from jobs.engine.network.socket_watch import kernel_buffers, parsed, socket_memory, tcp_info
+from jobs.engine.network.socket_watch import (
+    TcpInfo,
+    kernel_buffers,
+    parsed,
+    socket_memory,
+    tcp_info,
+)
 
-U32 = {"mss": 16, "unacked": 24, "rtt": 68, "cwnd": 80, "total_retrans": 100, "min_rtt": 148}
-U64 = {
-    "bytes_acked": 120,
-    "bytes_received": 128,
-    "busy_time": 168,
-    "rwnd_limited": 176,
-    "sndbuf_limited": 184,
-    "bytes_sent": 200,
-    "bytes_retrans": 208,
+FIELDS = {
+    "mss": ("=I", 16, 1_448),
+    "unacked": ("=I", 24, 90),
+    "rtt": ("=I", 68, 50_200),
+    "cwnd": ("=I", 80, 100),
+    "total_retrans": ("=I", 100, 3),
+    "bytes_acked": ("=Q", 120, 1_000_001),
+    "bytes_received": ("=Q", 128, 7_000),
+    "min_rtt": ("=I", 148, 50_000),
+    "busy_time": ("=Q", 168, 9_000_000),
+    "rwnd_limited": ("=Q", 176, 8_000_000),
+    "sndbuf_limited": ("=Q", 184, 250_000),
+    "bytes_sent": ("=Q", 200, 1_130_000),
+    "bytes_retrans": ("=Q", 208, 4_000),
 }
-"""Offsets of the fields in the kernel's include/uapi/linux/tcp.h [B]."""
-
-FACTS = {
-    "mss": 1_448,
-    "unacked": 90,
-    "rtt": 50_200,
-    "cwnd": 100,
-    "total_retrans": 3,
-    "min_rtt": 50_000,
-    "bytes_acked": 1_000_001,
-    "bytes_received": 7_000,
-    "busy_time": 9_000_000,
-    "rwnd_limited": 8_000_000,
-    "sndbuf_limited": 250_000,
-    "bytes_sent": 1_130_000,
-    "bytes_retrans": 4_000,
-}
+"""Fields in the kernel's include/uapi/linux/tcp.h: form, offset [B] and value here."""
 
 
-def answer(size: int = 280) -> bytes:
+def answer(size: int) -> bytes:
     answer = bytearray(280)
-    for name, value in FACTS.items():
-        kind, offset = ("=I", U32[name]) if name in U32 else ("=Q", U64[name])
+    for kind, offset, value in FIELDS.values():
         struct.pack_into(kind, answer, offset, value)
     return bytes(answer[:size])
 
 
-def test_a_current_kernel_has_all_figures() -> None:
-    info = parsed(answer())
-    assert info is not None
-    assert (info.rtt_us, info.rtt_min_us) == (50_200, 50_000)
-    assert info.cwnd_bytes == 144_800
+def figures(size: int = 280) -> TcpInfo:
+    found = parsed(answer(size))
+    assert found is not None
+    return found
+
+
+def test_older_kernels_have_fewer_figures_and_no_wrong_ones() -> None:
+    info = figures()
+    assert (info.rtt_us, info.rtt_min_us, info.cwnd_bytes) == (50_200, 50_000, 144_800)
     assert info.in_flight_bytes == 1_130_000 - 4_000 - 1_000_000, "to the byte, less the handshake"
     assert (info.acked_bytes, info.sent_bytes, info.received_bytes) == (1_000_001, 1_130_000, 7_000)
-    assert info.retransmitted_bytes == 4_000
-    assert (info.busy_us, info.receiver_limited_us) == (9_000_000, 8_000_000)
-    assert info.send_buffer_limited_us == 250_000
-
-
-@pytest.mark.parametrize("size", [192, 216])
-def test_segments_replace_bytes_where_a_kernel_counts_no_bytes(size: int) -> None:
-    info = parsed(answer(size))
-    assert info is not None
-    by_bytes = size == 216
-    assert info.in_flight_bytes == (126_000 if by_bytes else 90 * 1_448)
-    assert info.retransmitted_bytes == (4_000 if by_bytes else 3 * 1_448)
-    assert info.busy_us == 9_000_000
-
-
-def test_an_older_kernel_has_fewer_figures_and_no_wrong_ones() -> None:
-    before_limits = parsed(answer(168))
-    assert before_limits is not None
-    assert before_limits.rtt_min_us == 50_000
-    assert (before_limits.busy_us, before_limits.receiver_limited_us) == (None, None)
-    before_min = parsed(answer(136))
-    assert before_min is not None
-    assert (before_min.rtt_us, before_min.rtt_min_us) == (50_200, None)
+    limits = (info.busy_us, info.receiver_limited_us, info.send_buffer_limited_us)
+    assert limits == (9_000_000, 8_000_000, 250_000)
+    for size, in_flight, sent_again in ((216, 126_000, 4_000), (192, 90 * 1_448, 3 * 1_448)):
+        info = figures(size)  # 192: segments replace bytes
+        assert (info.in_flight_bytes, info.retransmitted_bytes) == (in_flight, sent_again)
+        assert info.busy_us == 9_000_000
+    info = figures(168)
+    assert (info.rtt_min_us, info.busy_us, info.receiver_limited_us) == (50_000, None, None)
+    assert (figures(136).rtt_us, figures(136).rtt_min_us) == (50_200, None)
     assert parsed(answer(60)) is None
 
 
@@ -106,11 +90,6 @@ def test_a_real_socket_has_the_figures_of_its_bytes(
     assert (sent.sent_bytes, got.received_bytes) == (5_000, 5_000)
     assert 0 < sent.rtt_us < 1_000_000
     assert sent.cwnd_bytes > 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the option is Linux's")
-def test_requested_buffers_are_read(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, _far = pair
     near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
     near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 30_000)
     memory = socket_memory(near)

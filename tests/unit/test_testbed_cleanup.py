@@ -76,29 +76,17 @@ def crashed(
     """The leftovers of a killed supervisor that started at `since_s`, or long before this test."""
     folder = root / spec.id
     data = folder / "broker-1" / "data"
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=True)
     (data / "segment").write_bytes(os.urandom(100_000))
     (folder / "broker-1" / "server.log").write_text("[x] ERROR something\n")
     long_before_s = own_record().created_s - 1000
     dead = ProcessRecord(os.getpid(), long_before_s if since_s is None else since_s)
     node = Node(1, NodeRole.BROKER, 20001, 20011, str(folder / "broker-1"))
     state = State(
-        spec,
-        Status.READY,
-        created_s=time.time(),
-        supervisor=dead,
-        nodes=(node,),
-        processes=processes,
+        spec, Status.READY, time.time(), supervisor=dead, nodes=(node,), processes=processes
     )
     write_state(folder, state)
     return folder
-
-
-def test_a_record_is_this_very_process_only() -> None:
-    own = own_record()
-    assert is_alive(own)
-    assert not is_alive(replace(own, created_s=own.created_s - 5))
-    assert not is_alive(None)
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere systems keep the time of day of a start")
@@ -122,14 +110,9 @@ def test_only_processes_of_the_testbed_are_ended(tmp_path: Path, impostor: Start
     other_testbed = impostor("other-00000000")
     prefix = impostor(f"{SPEC.id}0")
     used_again = impostor(SPEC.id)
-    folder = crashed(
-        tmp_path,
-        SPEC,
-        local,
-        # A process with a recorded pid and another marker, and one with another start time.
-        other_testbed,
-        replace(used_again, created_s=used_again.created_s - 100),
-    )
+    # A process with a recorded pid and another marker, and one with another start time.
+    another = replace(used_again, created_s=used_again.created_s - 100)
+    folder = crashed(tmp_path, SPEC, local, other_testbed, another)
     state = read_state(folder)
     assert state is not None
     found = {process.pid for process in node_processes(state)}
@@ -140,17 +123,9 @@ def test_only_processes_of_the_testbed_are_ended(tmp_path: Path, impostor: Start
     assert cleaned.data_bytes >= 100_000
     assert not is_alive(local) and not is_alive(unrecorded)
     assert is_alive(other_testbed) and is_alive(prefix) and is_alive(used_again)
-
-
-def test_a_process_older_than_the_testbed_does_not_belong_to_it(
-    tmp_path: Path, impostor: Starter
-) -> None:
-    older = impostor(SPEC.id)
-    folder = crashed(tmp_path, SPEC, since_s=older.created_s + 60)
-    state = read_state(folder)
-    assert state is not None
-    assert node_processes(state) == []
-    assert is_alive(older)
+    young = read_state(crashed(tmp_path, SPEC, since_s=used_again.created_s + 60))
+    assert young is not None and node_processes(young) == [], "it is older than the testbed"
+    assert not is_alive(replace(own_record(), created_s=own_record().created_s - 5))
 
 
 def test_logs_are_kept_and_data_is_not(tmp_path: Path) -> None:
@@ -169,6 +144,9 @@ def test_logs_are_kept_and_data_is_not(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "half-made").mkdir()  # the rest of a crashed start
+    (cleaned,) = down("default", tmp_path).cleaned
+    assert cleaned.logs is None and not (tmp_path / "half-made").exists()
     for number in range(FAILED_KEPT + 2):
         crashed(tmp_path, replace(SPEC, id=f"small-{number:08x}"))
         down("default", tmp_path)
@@ -177,26 +155,13 @@ def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
     assert kept == [f"small-{number:08x}" for number in range(2, FAILED_KEPT + 2)]
 
 
-def test_a_testbed_that_is_just_being_started_is_left_alone(tmp_path: Path) -> None:
+def test_a_testbed_that_starts_is_left_alone_and_a_name_is_up_only_once(tmp_path: Path) -> None:
     folder = tmp_path / SPEC.id
     folder.mkdir()
     write_state(folder, State(SPEC, Status.STARTING, created_s=time.time(), owner=own_record()))
-    assert down("small", tmp_path).cleaned == ()
-    assert folder.exists()
+    assert down("small", tmp_path).cleaned == () and folder.exists()
     (report,) = status(tmp_path)
     assert report.is_alive
-
-
-def test_a_folder_without_a_state_is_the_rest_of_a_crashed_start(tmp_path: Path) -> None:
-    (tmp_path / "half-made").mkdir()
-    (cleaned,) = down("default", tmp_path).cleaned
-    assert cleaned.logs is None
-    assert not (tmp_path / "half-made").exists()
-
-
-def test_a_name_is_up_only_once(tmp_path: Path) -> None:
-    folder = tmp_path / SPEC.id
-    folder.mkdir()
     kept = replace(SPEC, owned=False)
     write_state(folder, State(kept, Status.READY, created_s=time.time(), supervisor=own_record()))
     with pytest.raises(TestbedStateError, match='"small" is already up') as caught:

@@ -21,6 +21,9 @@ def test_brokers_are_spread_over_the_cores() -> None:
     assert [cores_of(broker, 2, cores) for broker in (1, 2, 3)] == [(0, 1), (4, 5), (0, 1)]
     assert cores_of(2, 3, cores) == (0, 1, 5)
     assert cores_of(1, None, cores) == ()
+    made = adapt(load_profile("disk-bound"), overrides={"log_dirs": "4", "cpus": 1})
+    assert (made.log_dirs, made.cpus) == (4, 1)
+    assert adapt(made, overrides={"cpus": "0.5"}).cpus == 0.5
 
 
 def test_more_cores_than_there_are_are_refused() -> None:
@@ -53,12 +56,6 @@ def test_the_limits_of_brokers_are_printed(
     ]
 
 
-def test_a_profile_takes_cores_and_log_dirs_as_numbers_or_texts() -> None:
-    made = adapt(load_profile("disk-bound"), overrides={"log_dirs": "4", "cpus": 1})
-    assert (made.log_dirs, made.cpus) == (4, 1)
-    assert adapt(made, overrides={"cpus": "0.5"}).cpus == 0.5
-
-
 @pytest.mark.parametrize(
     ("groups", "made", "version"),
     [
@@ -74,6 +71,7 @@ def test_quotas_are_set_where_groups_can_be_made(
     tmp_path: Path, groups: str, made: str, version: int | None
 ) -> None:
     own, root = tmp_path / "own", tmp_path / "cgroup"
+    assert cpu_groups(tmp_path, own) is None, "a system without control groups"
     own.write_text(groups)
     (root / made).parent.mkdir(parents=True)
     (root / made).write_text("cpuset cpu io")
@@ -96,7 +94,3 @@ def test_groups_of_a_testbed_are_removed_at_any_place(tmp_path: Path) -> None:
         group.mkdir(parents=True)
     remove_groups("t", tmp_path)
     assert [each.exists() for each in (*removed, *others)] == [False, False, True, True]
-
-
-def test_a_system_without_control_groups_has_no_groups(tmp_path: Path) -> None:
-    assert cpu_groups(tmp_path, tmp_path / "nothing") is None

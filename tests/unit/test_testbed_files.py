@@ -14,7 +14,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup.releases import installed_spark
-from jobs.testbed import handler_time as authorizer_java
 from jobs.testbed.cleanup import keep_logs
 from jobs.testbed.handler_time import limit_lines
 from jobs.testbed.jvm import format_command, server_command, writes_archive
@@ -160,15 +159,6 @@ def test_what_an_option_changes_in_files_and_commands(
     assert differences == snapshot
 
 
-def test_options_of_the_profile_come_after_kafkas_own_and_before_the_class_path(
-    tmp_path: Path,
-) -> None:
-    command = server_command(VARIANTS["Java options"], broker(tmp_path))
-    order = ("-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Xss512k", AGENT, "-cp", "kafka.Kafka")
-    places = [command.index(option) for option in order]
-    assert places == sorted(places)
-
-
 def test_clients_of_a_secured_testbed_have_its_secured_address(tmp_path: Path) -> None:
     nodes = laid_out(VARIANTS["SASL and TLS"], tmp_path / "secured")
     state = State(VARIANTS["SASL and TLS"], Status.READY, 1.0, nodes=nodes.nodes)
@@ -193,15 +183,11 @@ def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None
     assert not (Path(nodes.nodes[0].directory) / "data" / "1").exists(), "brokers only"
 
 
-def test_the_authorizer_reads_the_property_that_is_written() -> None:
-    assert f'properties.get("{authorizer_java.HANDLER_TIME_PROPERTY}")' in authorizer_java.SOURCE
-    assert f"public class {authorizer_java.NAME} implements" in authorizer_java.SOURCE
-    assert "@" not in authorizer_java.SOURCE
-
-
-def test_rendering_escapes_as_java_reads_it() -> None:
+def test_properties_are_escaped_as_java_reads_them_and_random_ids_are_no_options() -> None:
     text = render({"b": " C:\\x\ny", "a key:": "é=1"})
     assert text == "a\\ key\\:=\\u00e9\\=1\nb=\\ C\\:\\\\x\\ny\n"
+    ids = {random_id() for _ in range(500)}
+    assert all(len(each) == 22 and not each.startswith("-") for each in ids)
 
 
 def test_only_the_controller_writes_the_class_archive_and_only_once(tmp_path: Path) -> None:
@@ -229,12 +215,6 @@ def test_a_second_layout_leaves_only_its_own_files(tmp_path: Path) -> None:
     assert list(NodeFiles(nodes.nodes[0]).data.iterdir()) == []
 
 
-def test_random_ids_are_no_options() -> None:
-    ids = {random_id() for _ in range(500)}
-    assert len(ids) == 500
-    assert all(len(each) == 22 and not each.startswith("-") for each in ids)
-
-
 def test_a_state_is_read_back_and_a_damaged_file_is_none(tmp_path: Path) -> None:
     state = State(
         SPEC,
@@ -256,27 +236,16 @@ def test_a_state_is_read_back_and_a_damaged_file_is_none(tmp_path: Path) -> None
     assert read_state(tmp_path) is None
 
 
-def test_free_ports_are_distinct_bindable_and_below_the_clients_range() -> None:
+def test_free_ports_are_distinct_unused_and_below_the_clients_range() -> None:
     ports = free_ports(12, random.Random(1))
     assert len(set(ports)) == 12
     assert all(FIRST_PORT <= port <= LAST_PORT for port in ports)
-    for port in ports:
-        with socket.socket() as mine:
-            mine.bind((HOST, port))
-
-
-def test_a_port_in_use_is_skipped() -> None:
-    first = free_ports(1, random.Random(7))[0]
     with socket.socket() as other:
-        other.bind((HOST, first))
-        assert free_ports(1, random.Random(7))[0] != first
-
-
-def test_too_few_free_ports_are_an_error() -> None:
-    (port,) = free_ports(1)
-    words = rf"only 1 of 2 ports are free on 127\.0\.0\.1 between {port} and {port};"
-    with pytest.raises(TestbedStartError, match=words):
-        free_ports(2, between=(port, port))
+        other.bind((HOST, ports[0]))
+        assert ports[0] not in free_ports(12, random.Random(1))
+        words = rf"only 0 of 1 ports are free on 127\.0\.0\.1 between {ports[0]} and {ports[0]};"
+        with pytest.raises(TestbedStartError, match=words):
+            free_ports(1, between=(ports[0], ports[0]))
 
 
 def test_disk_use_counts_blocks_and_not_lengths(tmp_path: Path) -> None:
@@ -291,7 +260,14 @@ def test_disk_use_counts_blocks_and_not_lengths(tmp_path: Path) -> None:
 def test_error_lines_are_those_with_the_cause(tmp_path: Path) -> None:
     node = broker(tmp_path)
     files = NodeFiles(node)
-    files.log.parent.mkdir()
+    assert error_lines(node) == []
+    files.console.parent.mkdir()
+    files.console.write_text("Could not reserve enough space for object heap\n\n")
+    assert error_lines(node) == ["Could not reserve enough space for object heap"]
+    files.console.write_text("Error: JMX connector server: Port already in use: 20012\n")
+    assert says_address_in_use(node)
+    files.console.unlink()
+    files.log.parent.mkdir(exist_ok=True)
     files.log.write_text(
         "[2026-11-21 10:00:00,000] INFO starting (kafka.Kafka)\n"
         "[2026-11-21 10:00:01,000] ERROR Exiting Kafka (kafka.Kafka)\n"
@@ -304,14 +280,3 @@ def test_error_lines_are_those_with_the_cause(tmp_path: Path) -> None:
         "org.apache.kafka.common.config.ConfigException: Invalid value many",
     ]
     assert not says_address_in_use(node)
-
-
-def test_a_node_without_a_log_is_quoted_from_its_console(tmp_path: Path) -> None:
-    node = broker(tmp_path)
-    files = NodeFiles(node)
-    assert error_lines(node) == []
-    files.console.parent.mkdir()
-    files.console.write_text("Could not reserve enough space for object heap\n\n")
-    assert error_lines(node) == ["Could not reserve enough space for object heap"]
-    files.console.write_text("Error: JMX connector server: Port already in use: 20012\n")
-    assert says_address_in_use(node)

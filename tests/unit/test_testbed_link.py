@@ -115,26 +115,6 @@ def direction(
     return Direction(delay, loss, random.Random(2), bytes_max)
 
 
-def test_packets_leave_in_their_order_and_not_before_their_time() -> None:
-    way = direction()
-    way.take(b"one", 10.0)
-    way.take(b"two", 10.001)
-    assert way.next_s == pytest.approx(10.025) and way.held_bytes == 6
-    assert way.due(10.0249) is None
-    assert (way.due(10.0255), way.due(10.0255)) == (b"one", None)
-    assert way.due(10.5) == b"two"
-    assert way.due(10.5) is None and way.next_s is None and way.held_bytes == 0
-
-
-def test_a_delay_line_takes_no_more_bytes_than_it_holds() -> None:
-    way = direction(bytes_max=10)
-    way.take(b"123456789", 0.0)
-    assert way.has_room
-    way.take(b"0", 0.0)
-    assert not way.has_room
-    assert way.due(1.0) is not None and way.has_room
-
-
 def test_jitter_varies_the_delay_and_never_the_order() -> None:
     """This holds for packets from 10 us to a second apart."""
     rng, way = random.Random(3), direction(0.025, 0.010)
@@ -175,6 +155,21 @@ def test_loss_has_the_configured_share_and_is_repeatable() -> None:
     assert first == kept()
     assert 4_400 < len(first) < 4_600 and first == sorted(first)
 
+    def lost(name: str, seed: int) -> list[int]:
+        way = DelayLineOptions(0, 0, Link(loss="50%", seed=seed), "").direction(name)
+        seen = []
+        for _ in range(100):
+            way.take(b"x", 1.0)
+            seen.append(way.passed.lost)
+        return seen
+
+    assert lost("to brokers", 1) == lost("to brokers", 1)
+    assert lost("to brokers", 1) != lost("to generator", 1) != lost("to generator", 2)
+    full = direction(bytes_max=1)
+    full.take(b"0", 0.0)
+    assert not full.has_room
+    assert full.due(1.0) is not None and full.has_room
+
 
 @pytest.fixture
 def ends() -> Iterator[dict[str, socket.socket]]:
@@ -214,19 +209,6 @@ def test_the_line_carries_both_ways_and_counts(
     }
 
 
-def test_each_direction_loses_packets_of_its_own() -> None:
-    def lost(name: str, seed: int) -> list[int]:
-        way = DelayLineOptions(0, 0, Link(loss="50%", seed=seed), "").direction(name)
-        seen = []
-        for _ in range(100):
-            way.take(b"x", 1.0)
-            seen.append(way.passed.lost)
-        return seen
-
-    assert lost("to brokers", 1) == lost("to brokers", 1)
-    assert lost("to brokers", 1) != lost("to generator", 1) != lost("to generator", 2)
-
-
 def test_the_command_of_the_line_has_its_options_and_its_marker(tmp_path: Path) -> None:
     link = Link("25ms", "1ms", loss="1%", mtu=1_500, held_bytes=99_999, seed=4)
     *_, order, marker = line_command(link, (7, 9), tmp_path / "c", "-Dredline.testbed=x")
@@ -238,18 +220,6 @@ def test_the_command_of_the_line_has_its_options_and_its_marker(tmp_path: Path) 
 # --- addresses, devices and rights ------------------------------------------
 
 
-def test_missing_root_or_iproute2_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_devices(None, None)
-    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
-    problem = link_problem(Link()) or ""
-    assert "a link needs Linux, root and iproute2" in problem
-    assert "here there is no root;" in problem
-    assert "leave the link out" in problem
-    with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
-        require_devices(Link(rate="1MB/s"), None)
-
-
 def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise PermissionError(1, "Operation not permitted")
@@ -258,9 +228,14 @@ def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
     monkeypatch.setattr(devices, "new_namespace", refused)
     monkeypatch.setattr(devices, "TUN", "/nowhere/tun")
+    require_devices(None, None)
     problem = link_problem(Link()) or ""
     assert "no right to make a network namespace (Operation not permitted)" in problem
     assert "no /nowhere/tun" in problem
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
+    with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
+        require_devices(Link(rate="1MB/s"), None)
 
 
 def test_blocks_of_addresses_do_not_overlap_and_stay_in_the_network() -> None:
@@ -347,11 +322,6 @@ def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path:
 
 
 # --- connections from the other end -----------------------------------------
-
-
-def test_without_a_namespace_calls_stay_in_place() -> None:
-    with inside("") as there:
-        assert there.at_home(lambda text: [text])("x") == ["x"]
 
 
 @pytest.mark.parametrize("path", ["/nowhere/net", "/dev/null"])

@@ -59,29 +59,18 @@ def failure(cause: str) -> AdminError:
     return AdminError(f"could not do it ({cause})", cause)
 
 
-def test_a_topic_is_made_as_planned(
-    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
-) -> None:
-    topic = topics.create(pattern)
-    assert topic.names == (NAME,)
-    assert admin.requests == [f"create {NAME}"]
-    assert topic.leaders == (1, 2, 3) * 10
-    with pytest.raises(TopicError, match="already"):
-        topics.create(pattern)
-    assert topics.made == (NAME,)
-
-
 def test_a_new_topic_is_ready_only_when_all_replicas_are_in_sync(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     def slow_start() -> None:
-        change(
-            admin, 0, leader=1 if clock() > 103 else NO_LEADER, isr=() if clock() > 105 else (1,)
-        )
+        leader = 1 if clock() > 103 else NO_LEADER
+        change(admin, 0, leader, isr=() if clock() > 105 else (1,))
 
     admin.before_look = slow_start
     topics.create(pattern)
     assert 105 < clock() < 106
+    with pytest.raises(TopicError, match="already"):
+        topics.create(pattern)
 
 
 def test_a_topic_that_does_not_become_ready_is_an_error_and_the_run_can_delete_it(
@@ -91,15 +80,6 @@ def test_a_topic_that_does_not_become_ready_is_an_error_and_the_run_can_delete_i
     with pytest.raises(TopicError, match=r"after 20 s: partition 4 without a leader"):
         topics.create(pattern, deadline_s=20)
     assert 120 <= clock() < 121
-    assert topics.made == (NAME,)
-
-
-def test_a_request_without_an_answer_may_have_made_the_topic(
-    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
-) -> None:
-    admin.fail["create_topic"] = [failure("RequestTimedOutError")]
-    with pytest.raises(AdminError):
-        topics.create(pattern)
     assert topics.made == (NAME,)
 
 
@@ -113,15 +93,22 @@ def test_a_topic_of_others_never_belongs_to_the_run(
     with pytest.raises(TopicError, match="was not made by run run1"):
         topics.delete([NAME])
     assert admin.requests == []
+    admin.topics_of_others = {f"{NAME}-1"}
+    with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
+        topics.create(demo("topic.count=3"))
+    assert topics.made == (f"{NAME}-0",), "made before the failure"
+    admin.fail["create_topic"] = [failure("RequestTimedOutError")]
+    with pytest.raises(AdminError):
+        topics.create(pattern)
+    assert topics.made == (f"{NAME}-0", NAME), "it may have been made"
 
 
 @pytest.mark.parametrize("cause", ["InvalidConfigurationError", "PolicyViolationError"])
 def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, cause: str
 ) -> None:
-    admin.fail["validate"] = [
-        failure(cause)
-    ] * 4  # with the mark and without, with replicas and without
+    # With the mark and without, with replicas and without.
+    admin.fail["validate"] = [failure(cause)] * 4
     with pytest.raises(ConfigError, match=cause):
         topics.create(pattern)
     admin.fail.clear()
@@ -152,16 +139,6 @@ def test_a_topic_too_large_for_one_request_is_an_error_with_the_remedy(
         topics.create(large)
 
 
-def test_a_topic_in_order_is_left_alone(
-    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
-) -> None:
-    report = topics.check(topic)
-    assert report.ok
-    assert report.sentences() == ()
-    assert report.waited_s == 0.0
-    assert admin.requests == []
-
-
 def test_several_topics_share_one_numbering(topics: Topics, admin: ScriptedAdmin) -> None:
     several = topics.create(demo("topic.count=3"))
     assert several.names == (f"{NAME}-0", f"{NAME}-1", f"{NAME}-2") == topics.made
@@ -179,18 +156,12 @@ def test_several_topics_share_one_numbering(topics: Topics, admin: ScriptedAdmin
     assert not topics.made
 
 
-def test_topics_made_before_a_failure_belong_to_the_run(
-    topics: Topics, admin: ScriptedAdmin
-) -> None:
-    admin.topics_of_others = {f"{NAME}-1"}
-    with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
-        topics.create(demo("topic.count=3"))
-    assert topics.made == (f"{NAME}-0",)
-
-
 def test_moved_leaders_are_elected_back(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
+    assert topic.leaders == (1, 2, 3) * 10
+    report = topics.check(topic)
+    assert (report.ok, report.sentences(), report.waited_s, admin.requests) == (True, (), 0.0, [])
     change(admin, 0, leader=2)
     change(admin, 3, leader=3)
     report = topics.check(topic)
@@ -271,24 +242,6 @@ def test_leaders_that_moved_are_counted_by_the_broker_that_led(
     assert topics.moved_leaders(several) == {1: 10, 2: 12, 3: 10}
 
 
-def test_a_topic_that_is_gone_already_counts_as_deleted(
-    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
-) -> None:
-    admin.fail["delete_topic"] = [failure("UnknownTopicOrPartitionError")]
-    admin.topics.clear()
-    topics.delete(topic.names)
-    assert topics.made == ()
-
-
-def test_a_topic_whose_deletion_is_refused_belongs_to_the_run(
-    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
-) -> None:
-    admin.fail["delete_topic"] = [failure("TopicDeletionDisabledError")]
-    with pytest.raises(AdminError, match="TopicDeletionDisabledError"):
-        topics.delete(topic.names)
-    assert topics.made == (NAME,)
-
-
 def test_a_topic_that_remains_after_its_deletion_is_an_error(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
@@ -296,4 +249,11 @@ def test_a_topic_that_remains_after_its_deletion_is_an_error(
     with pytest.raises(TopicError, match=r"after 10 s: broker 1 still knows .*; expected no"):
         topics.delete(topic.names, deadline_s=10)
     assert 110 <= clock() < 111
+    admin.fail["delete_topic"] = [failure("TopicDeletionDisabledError")]
+    with pytest.raises(AdminError, match="TopicDeletionDisabledError"):
+        topics.delete(topic.names)
     assert topics.made == (NAME,)
+    admin.fail["delete_topic"] = [failure("UnknownTopicOrPartitionError")]
+    admin.topics.clear()
+    topics.delete(topic.names)
+    assert topics.made == (), "a topic that is gone counts as deleted"

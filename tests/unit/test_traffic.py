@@ -23,6 +23,7 @@ from metrics.reporting.summary import RunSummary, load_summary, trial_document, 
 from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Judgement, Reason
+from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, client, evidence
@@ -33,39 +34,26 @@ MIX = Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml"
 CONFIG = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]).in_full
 
 
-def test_a_fixed_load_is_never_ended_early() -> None:
-    assert load("testbed", "demo", "default").workload.trial.early_end_error_rate > 0
-    assert CONFIG.workload.trial.stop_rule is None
-    assert CONFIG.goal == load("testbed", "demo", "default").goal, "and nothing else is changed"
-
-
-def test_the_plan_counts_trials_time_and_bytes() -> None:
+def test_a_plan_has_trials_or_one_load_of_whole_windows() -> None:
+    trial = CONFIG.workload.trial
+    assert trial.stop_rule is None, "a fixed load is never ended early"
     plan = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, trials=3)).plan(Path("out"))
     assert (plan.trials_estimated, plan.message_bytes, plan.resolution) == (3, (1_000,), None)
     assert plan.duration_s == 3 * plan.trial_s
     # 40 producers of 125 kB/s for 10 s, two replicas, three times.
     assert plan.write_bytes_max == pytest.approx(40 * 125_000 * 10 * 2 * 3)
-
-
-def test_a_duration_is_one_load_of_whole_windows() -> None:
-    body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, duration_s=40.0))
-    plan, trial = body.plan(Path("out")), CONFIG.workload.trial
+    plan = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, duration_s=40.0)).plan(Path("out"))
     assert plan.trials_estimated == math.ceil(40.0 / trial.measure_s)
     length_s = plan.trials_estimated * trial.measure_s
     assert length_s <= plan.duration_s < length_s + 10.0, "and no gap between two of them"
     written = 40 * 125_000 * (trial.warmup_s + length_s) * 2
     assert plan.write_bytes_max == pytest.approx(written)
+    half = RateProfile("half", ((0.0, 0.5), (40.0, 0.5)))
+    of_half = FixedLoad(1_000, 40, duration_s=40.0, profile=half)
+    halved = FixedLoadRun(CONFIG, of_half).plan(Path("out"))
+    assert halved.write_bytes_max == pytest.approx(written / 2)
     assert FixedLoad(1_000, 40, duration_s=1.0).trials_expected(15.0) == 1
     assert FixedLoad(1_000, 40, duration_s=0.3).trials_expected(0.1) == 3, "rounding adds no window"
-
-
-def test_a_profile_is_planned_by_its_load() -> None:
-    half = RateProfile("half", ((0.0, 0.5), (60.0, 0.5)))
-    message = FixedLoad(1_000, 40, duration_s=60.0, profile=half)
-    whole = FixedLoad(1_000, 40, duration_s=60.0)
-    of_half, of_whole = (FixedLoadRun(CONFIG, each).plan(Path("out")) for each in (message, whole))
-    assert of_half.write_bytes_max is not None and of_whole.write_bytes_max is not None
-    assert of_half.write_bytes_max == pytest.approx(of_whole.write_bytes_max / 2)
 
 
 @pytest.mark.parametrize(
@@ -182,11 +170,8 @@ def test_the_handlers_time_for_a_megabyte_is_independent_of_the_number_of_broker
 def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
     made = trial(client=client(latency_p999_ms=math.nan), recovery_s=2.0)
     held = trial_document(made)
-    assert (held["verdict"], held["limited_by"], held["evidence"]) == (
-        "OVERLOADED",
-        "disk",
-        "disk: …",
-    )
+    words = ("OVERLOADED", "disk", "disk: …")
+    assert (held["verdict"], held["limited_by"], held["evidence"]) == words
     assert held["reasons"] == ["request_handler_idle: idle 0.1"]
     assert (held["trial"], held["started_at"]) == (1, "1970-01-12T13:46:37Z")
     assert (held["bpm"], held["np"], held["axis"], held["load"]) == (100, 4, "np", 4)
@@ -197,18 +182,14 @@ def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
     assert [held[name] for name in latencies] == [2.0, 8.0, None, 20.0]
     nothing = trial_document(trial(client=client(offered_records=0, sent_records=0)))
     assert (nothing["offered_mb_per_s"], nothing["achieved_mb_per_s"]) == (None, None)
-    not_made = trial_document(trial(client=ClientWindow(START_S, START_S), brokers=()))
-    summary = RunSummary("r", "a", "b", "c", "w", "g", (), trials=(held, nothing, not_made))
-    write_summary(summary, tmp_path / "summary.json")
-    assert load_summary(tmp_path / "summary.json") == summary
-
-
-def test_the_table_marks_unknown_values() -> None:
-    silent = broker(1, handler_idle=None)
-    unknown = trial(brokers=(silent,), client=ClientWindow(START_S, START_S))
+    unknown = trial(client=ClientWindow(START_S, START_S), brokers=())
+    not_made = trial_document(unknown)
     known, lacking = trials_table("t", [trial(), unknown]).rows
     assert known == ("1", "100 B", "4", "0.100", "0.100", "0.10", "2.0", "8.0", "OVERLOADED")
     assert lacking == ("1", "100 B", "4", "?", "?", "?", "?", "?", "OVERLOADED")
+    summary = RunSummary("r", "a", "b", "c", "w", "g", (), trials=(held, nothing, not_made))
+    write_summary(summary, tmp_path / "summary.json")
+    assert load_summary(tmp_path / "summary.json") == summary
 
 
 @pytest.mark.parametrize(
@@ -256,37 +237,28 @@ ANSWERS = [
 ]
 
 
+def trials_of(verdicts: str) -> list[Trial]:
+    return [trial_at(n, 1000, 40, {"default": WINDOWS[each]}) for n, each in enumerate(verdicts, 1)]
+
+
 def test_the_answer_to_a_load(snapshot: SnapshotAssertion) -> None:
     ceilings = ceilings_of(describe(CONFIG.goal))
     lines = []
     for verdicts, is_continuous, ended, carries in ANSWERS:
-        trials = [
-            trial_at(number, 1000, 40, {"default": WINDOWS[verdict]})
-            for number, verdict in enumerate(verdicts, 1)
-        ]
-        answer = answer_of_load(trials, ceilings, is_continuous, ended)
+        answer = answer_of_load(trials_of(verdicts), ceilings, is_continuous, ended)
         assert answer.carries is carries, verdicts
         lines.append(f"{verdicts or '-'}: {answer.text}")
     assert "\n".join(lines) == snapshot
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "carries", "words"),
-    [("yyyy", True, "yes: "), ("yy?", None, "of the rate; 200.0 MB/s (200,000 messages/s) was")],
-)
-def test_a_load_that_ends_before_its_time_is_no_yes(
-    verdicts: str, carries: bool | None, words: str
-) -> None:
-    body = FixedLoadRun(
-        CONFIG, FixedLoad(1_000, 40, duration_s=4 * CONFIG.workload.trial.measure_s)
-    )
-    body.trials = [
-        trial_at(number, 1000, 40, {"default": WINDOWS[verdict]})
-        for number, verdict in enumerate(verdicts, 1)
-    ]
-    answer = body._answer()
-    assert answer.carries is carries
-    assert words in answer.text
+def test_a_load_that_ends_before_its_time_is_no_yes() -> None:
+    rest = "of the rate; 200.0 MB/s (200,000 messages/s) was"
+    for verdicts, carries, words in (("yyyy", True, "yes: "), ("yy?", None, rest)):
+        duration_s = 4 * CONFIG.workload.trial.measure_s
+        body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, duration_s=duration_s))
+        body.trials = trials_of(verdicts)
+        answer = body._answer()
+        assert answer.carries is carries and words in answer.text
 
 
 @pytest.mark.parametrize(
@@ -317,8 +289,8 @@ def test_a_rate_without_a_number_of_producers_is_refused(
         raise done.exception or AssertionError(done.output)
 
 
-@pytest.mark.parametrize("text", ["200", "0/s", "5 Mbit/s", "MB/s", "-1/s", "1MB", "1e3/s"])
-def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
-    done = CliRunner().invoke(traffic, [f"--rate={text}", "--dry-run"])
-    assert done.exit_code == 2
-    assert "is no rate; expected a payload such as 200MB/s" in done.output
+def test_what_is_no_rate_is_refused_with_an_example() -> None:
+    for text in ("200", "0/s", "5 Mbit/s", "MB/s", "-1/s", "1MB", "1e3/s"):
+        done = CliRunner().invoke(traffic, [f"--rate={text}", "--dry-run"])
+        assert done.exit_code == 2
+        assert "is no rate; expected a payload such as 200MB/s" in done.output

@@ -53,24 +53,13 @@ def connected(**habits: Any) -> Iterator[tuple[KafkaAdmin, FakeCluster]]:
 
 
 @pytest.mark.parametrize("versions", [{}, OLD, LACKING], ids=["new", "old", "lacking"])
-def test_the_brokers_are_known_with_their_ids_and_racks(versions: dict[Any, Any]) -> None:
-    with connected(versions=versions, racks=(None, "b")) as (admin, cluster):
-        info = admin.describe_cluster()
-    assert info.broker_ids == (0, 1001)
-    assert [each.rack for each in info.brokers] == [None, "b"]
-    assert info.fenced == ()
-    assert [f"{host}:{port}" for host, port in info.addresses.values()] == cluster.addresses
-    assert info.cluster_id == ("" if versions is LACKING else "fake")
-
-
-def test_brokers_that_refuse_to_describe_the_cluster_are_known_by_their_metadata() -> None:
-    with connected(describe_code=35) as (admin, _):
-        assert admin.describe_cluster().broker_ids == (0, 1001)
-
-
-@pytest.mark.parametrize("versions", [{}, OLD, LACKING], ids=["new", "old", "lacking"])
 def test_every_request_is_answered(versions: dict[Any, Any]) -> None:
-    with connected(versions=versions, config_source=-1) as (admin, cluster):
+    with connected(versions=versions, config_source=-1, racks=(None, "b")) as (admin, cluster):
+        info = admin.describe_cluster()
+        assert info.broker_ids == (0, 1001) and info.fenced == ()
+        assert [each.rack for each in info.brokers] == [None, "b"]
+        assert [f"{host}:{port}" for host, port in info.addresses.values()] == cluster.addresses
+        assert info.cluster_id == ("" if versions is LACKING else "fake")
         assert admin.broker_config(1001) == {"num.io.threads": "8", "ssl.key.password": None}
         assert admin.broker_config(0, ["num.io.threads"])["num.io.threads"] == "8"
         assert admin.topic_config("t")["num.io.threads"] == "8"
@@ -99,18 +88,14 @@ def test_every_request_is_answered(versions: dict[Any, Any]) -> None:
         assert replicas_by_broker(admin) == {0: Replicas(1, 0, 0), 1001: Replicas(1, 0, 0)}
 
 
-@pytest.mark.parametrize(
-    ("source", "is_default"),
-    [(-1, None), (0, None), (99, None), (5, True), (4, False), (8, False)],
-)
-def test_a_source_that_is_unknown_is_neither_default_nor_configured(
-    source: int, is_default: bool | None
-) -> None:
-    with connected(config_source=source) as (admin, _):
-        found = admin.broker_properties(0)["num.io.threads"]
-        changed = changed_properties(admin, 0)
-    assert found == Property("8", is_default)
-    assert changed == ({"num.io.threads": "8"} if is_default is False else {})
+def test_a_source_that_is_unknown_is_neither_default_nor_configured() -> None:
+    unknown = {-1: None, 0: None, 99: None}
+    for source, is_default in {**unknown, 5: True, 4: False, 8: False}.items():
+        with connected(config_source=source) as (admin, _):
+            found = admin.broker_properties(0)["num.io.threads"]
+            changed = changed_properties(admin, 0)
+        assert found == Property("8", is_default)
+        assert changed == ({"num.io.threads": "8"} if is_default is False else {})
 
 
 def test_brokers_without_log_directories_have_no_known_disk_and_no_known_topics() -> None:
@@ -155,40 +140,41 @@ CODED: dict[str, tuple[Callable[[KafkaAdmin], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("habit", CODED)
-def test_an_error_code_that_is_unknown_is_named(habit: str) -> None:
-    ask, place = CODED[habit]
-    coded: dict[str, Any] = {habit: 999}
-    with connected() as (admin, cluster):
-        cluster.habits = replace(cluster.habits, **coded)
-        with pytest.raises(AdminError, match="error code 999") as caught:
-            ask(admin)
-    assert place in str(caught.value)
-
-
-def test_groups_that_cannot_be_listed_are_an_error_with_the_code() -> None:
+def test_an_error_code_that_is_unknown_is_named() -> None:
+    for habit, (ask, place) in CODED.items():
+        coded: dict[str, Any] = {habit: 999}
+        with connected() as (admin, cluster):
+            cluster.habits = replace(cluster.habits, **coded)
+            with pytest.raises(AdminError, match="error code 999") as caught:
+                ask(admin)
+        assert place in str(caught.value)
     with connected(group_code=999) as (admin, _), pytest.raises(AdminError, match="999"):
         admin.empty_groups()
+    with connected(describe_code=35) as (admin, _):
+        assert admin.describe_cluster().broker_ids == (0, 1001), "by their metadata"
 
 
-@pytest.mark.parametrize(
-    ("kind", "ask"),
-    [
-        (DescribeConfigsResponse, lambda admin: admin.topic_config("t")),
-        (DeleteGroupsResponse, lambda admin: admin.delete_group("idle")),
-        (CreateTopicsResponse, lambda admin: admin.create_topic("u", TopicSize(1, 1), {})),
-        (DeleteTopicsResponse, lambda admin: admin.delete_topic("t")),
-    ],
-)
-def test_an_answer_without_a_result_is_an_error(
-    kind: Any, ask: Callable[[KafkaAdmin], Any]
-) -> None:
-    with (
-        connected(empty_answers=frozenset({kind})) as (admin, _),
-        pytest.raises(AdminError, match="cannot be read") as caught,
-    ):
-        ask(admin)
-    assert caught.value.cause == UNREADABLE
+EMPTY: dict[Any, Callable[[KafkaAdmin], Any]] = {
+    DescribeConfigsResponse: lambda admin: admin.topic_config("t"),
+    DeleteGroupsResponse: lambda admin: admin.delete_group("idle"),
+    CreateTopicsResponse: lambda admin: admin.create_topic("u", TopicSize(1, 1), {}),
+    DeleteTopicsResponse: lambda admin: admin.delete_topic("t"),
+}
+
+
+def test_an_answer_without_a_result_is_an_error() -> None:
+    for kind, ask in EMPTY.items():
+        with (
+            connected(empty_answers=frozenset({kind})) as (admin, _),
+            pytest.raises(AdminError, match="cannot be read") as caught,
+        ):
+            ask(admin)
+        assert caught.value.cause == UNREADABLE
+    with connected() as (admin, _), pytest.raises(AdminError, match="broker 0"):
+        holder_of(admin, [0])
+    incompatible = pytest.raises(AdminError, match="IncompatibleBrokerVersion")
+    with connected(versions={ApiVersionsRequest: 2}) as (admin, _), incompatible:
+        admin.features()
 
 
 def test_a_controller_that_moved_is_found_again_and_one_that_never_settles_is_an_error() -> None:
@@ -199,14 +185,6 @@ def test_a_controller_that_moved_is_found_again_and_one_that_never_settles_is_an
         admin.create_topic("u", {0: (0,)}, {})
 
 
-def test_brokers_that_cannot_report_features_are_an_error_with_its_cause() -> None:
-    with (
-        connected(versions={ApiVersionsRequest: 2}) as (admin, _),
-        pytest.raises(AdminError, match="IncompatibleBrokerVersion"),
-    ):
-        admin.features()
-
-
 def test_permissions_that_the_brokers_do_not_show_are_unknown_and_named() -> None:
     lacking = {DeleteRecordsRequest: None, HeartbeatRequest: None}
     with connected(versions=lacking) as (admin, _):
@@ -215,8 +193,3 @@ def test_permissions_that_the_brokers_do_not_show_are_unknown_and_named() -> Non
     assert shown["delete"] is shown["write"] is shown["lock the cluster"] is False
     texts = [finding.found for finding in permission_rules(found, "redline-")]
     assert any("permission to delete" in text for text in texts)
-
-
-def test_the_lock_cannot_be_read_from_an_answer_without_groups() -> None:
-    with connected() as (admin, _), pytest.raises(AdminError, match="broker 0"):
-        holder_of(admin, [0])

@@ -17,7 +17,7 @@ from kafka.protocol.producer import (
 
 from jobs.engine.clients.registry import client_of
 from jobs.engine.network import connections as versions
-from jobs.engine.network.connections import open_connections, refusals_of
+from jobs.engine.network.connections import refusals_of
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions
@@ -104,24 +104,15 @@ def test_a_request_that_a_load_does_not_send_is_not_needed(cluster: SimulatedClu
     client = client_of(plan_of(cluster), 0)
     client.open()
     client.close()
-
-
-def test_the_check_before_a_run_names_the_produce_request(cluster: SimulatedCluster) -> None:
     places = {1: ("127.0.0.1", cluster.ports[1])}
-    assert refusals_of(places, {}, PATIENCE_S) == {}
-    cluster.oldest[ProduceRequest] = 8
-    assert (
-        "knows Produce 8 to 17, and this engine speaks 7;" in refusals_of(places, {}, PATIENCE_S)[1]
-    )
-    del cluster.offered[ProduceRequest]
-    assert "knows Produce in no version" in refusals_of(places, {}, PATIENCE_S)[1]
-
-
-def test_the_ends_of_a_brokers_range_are_known(cluster: SimulatedCluster) -> None:
-    cluster.oldest[ProduceRequest] = cluster.offered[ProduceRequest] = versions.PRODUCE.version
-    places = {1: ("127.0.0.1", cluster.ports[1])}
-    opened = open_connections([("a", 1)], places, {}, PATIENCE_S, apis=(versions.PRODUCE,))
-    opened["a", 1].close()
+    for oldest, newest, words in (
+        (7, 7, None),
+        (8, 17, "knows Produce 8 to 17, and this engine speaks 7;"),
+        (0, 6, "knows Produce 0 to 6, and this engine speaks 7;"),
+    ):
+        cluster.oldest[ProduceRequest], cluster.offered[ProduceRequest] = oldest, newest
+        found = refusals_of(places, {}, PATIENCE_S)
+        assert words in found[1] if words else found == {}, "the check before a run"
 
 
 def test_the_table_has_kafkas_keys() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import MethodType, SimpleNamespace
 from typing import Any, cast
@@ -118,6 +118,10 @@ def test_a_load_whose_executor_is_lost_is_repeated(monkeypatch: pytest.MonkeyPat
         "warming up the brokers again: task 1 was lost",
         "warming up the brokers again: no broker 2",
     ]
+    hopeless = Loads(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
+    with pytest.raises(StageFailedError, match="task 1 was lost"):
+        warmed(monkeypatch, hopeless)
+    assert len(hopeless.names) == FAILED_MAX + 1
 
 
 def test_the_first_load_proves_the_exporters_series(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,13 +144,6 @@ def test_the_first_load_proves_the_exporters_series(monkeypatch: pytest.MonkeyPa
     first = FirstLoads(context, cast(SeriesProof, Proof()), 60.0)
     first._offer(TOPIC, CONFIG.pattern(1_000, 4, 3), "warm-up-1")
     assert calls == ["poll", "load", "before, 12 s"]
-
-
-def test_loads_that_fail_again_and_again_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    loads = Loads(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
-    with pytest.raises(StageFailedError, match="task 1 was lost"):
-        warmed(monkeypatch, loads)
-    assert len(loads.names) == FAILED_MAX + 1
 
 
 def test_without_idle_time_lower_loads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,23 +182,17 @@ def test_readings_fit_into_the_remaining_time_and_a_failed_one_does_not_end_the_
     warmed(monkeypatch, never_warm, load_max_s=30.0)
     assert never_warm.loads == [START, START // 2], "the load leaves time for one reading"
     lost = Loads(20.0, capacity=0.01)
-    monkeypatch.setattr(lost, "look", RaisingSecond(lost.look))
+    look = lost.look
+
+    def fail_second(*given: Any) -> None:
+        if lost.names:
+            raise GeneratorError("no broker 2")
+        look(*given)
+
+    monkeypatch.setattr(lost, "look", fail_second)
     assert warmed(monkeypatch, lost)[1:] == [
         "the warm-up ends without its last reading: no broker 2"
     ]
-
-
-class RaisingSecond:
-    """A load whose second call fails."""
-
-    def __init__(self, look: Callable[..., None]) -> None:
-        self._look, self._calls = look, 0
-
-    def __call__(self, *given: object) -> None:
-        self._calls += 1
-        if self._calls == 2:
-            raise GeneratorError("no broker 2")
-        self._look(*given)
 
 
 # --- when brokers are warm ------------------------------------------------------
@@ -218,23 +209,14 @@ WITH_C2 = (
 [ms]."""
 
 
-@pytest.mark.parametrize(("costs", "warm_s"), [(DISK_BOUND, 15), (WITH_C2, 25)])
-def test_brokers_are_warm_once_the_cost_of_a_request_is_steady(
-    costs: tuple[float, ...], warm_s: int
-) -> None:
-    steady = [number for number in range(len(costs)) if is_steady(costs[:number], 1.0)]
-    assert steady[0] == warm_s
-
-
-def test_a_cost_that_falls_by_a_tenth_in_10_s_is_not_steady() -> None:
-    falling = [0.99**second for second in range(60)]
-    assert not any(is_steady(falling[:number], 1.0) for number in range(61))
+def test_brokers_are_warm_once_the_cost_of_a_request_is_steady() -> None:
+    falling = [0.99**second for second in range(60)]  # by a tenth in 10 s
+    for costs, warm_s in ((DISK_BOUND, 15), (WITH_C2, 25), (falling, None)):
+        steady = (number for number in range(len(costs)) if is_steady(costs[:number], 1.0))
+        assert next(steady, None) == warm_s
     assert is_steady([0.996**second for second in range(12)], 1.0)
     assert is_steady([0.0] * 12, 1.0), "brokers with hardly any load"
-
-
-def test_samples_that_are_far_apart_need_four_costs() -> None:
-    assert not is_steady([2.0] * 3, 5.0)
+    assert not is_steady([2.0] * 3, 5.0), "samples that are far apart need four costs"
     assert is_steady([2.0] * 4, 5.0)
     assert not is_steady([2.0, 1.9, 1.8, 1.7], 5.0)
 
@@ -294,28 +276,18 @@ def test_a_load_ends_once_the_cost_is_steady() -> None:
     last = warmed.reporter.events[-1]
     assert isinstance(last, PhaseProgress)
     assert last.detail == "12 s of load, 3.12 ms a request"
-
-
-def test_a_load_that_is_about_to_end_is_not_ended() -> None:
-    warmed = Warmed()
-    assert warmed.has_ended(of_both(55), 53.5)
-    assert warmed.channel.ends_s == []
-    assert warmed.warming.loaded_s == 54.0
-
-
-def test_without_a_metric_of_the_cost_a_short_load_is_all() -> None:
-    warmed = Warmed()
-    assert not warmed.has_ended([], SHORT_S - 0.1)
-    assert warmed.has_ended([], SHORT_S)
-    assert warmed.channel.ends_s == [SHORT_S + NOTICE_S]
-
-
-def test_a_load_that_has_not_begun_reports_nothing() -> None:
-    warmed = Warmed()
-    assert not warmed.has_ended(of_both(14), -1.0)
-    warmed.channel.start_s = None
-    assert not warmed.has_ended(of_both(14), 12.1)
-    assert warmed.reporter.events == []
+    late = Warmed()
+    assert late.has_ended(of_both(55), 53.5)
+    assert (late.channel.ends_s, late.warming.loaded_s) == ([], 54.0), "it is about to end"
+    blind = Warmed()  # without a metric of the cost a short load is all
+    assert not blind.has_ended([], SHORT_S - 0.1)
+    assert blind.has_ended([], SHORT_S)
+    assert blind.channel.ends_s == [SHORT_S + NOTICE_S]
+    waiting = Warmed()
+    assert not waiting.has_ended(of_both(14), -1.0)
+    waiting.channel.start_s = None
+    assert not waiting.has_ended(of_both(14), 12.1)
+    assert waiting.reporter.events == [], "the load has not begun"
 
 
 @pytest.mark.parametrize(

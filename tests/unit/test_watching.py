@@ -10,35 +10,26 @@ from jobs.trials.watching import watching
 from tests.support.processes import PATIENCE_S
 
 
-def test_calls_repeat_until_the_block_ends() -> None:
-    third, looks = threading.Event(), []
+def test_calls_repeat_until_one_returns_none_or_the_block_ends() -> None:
+    third, looks = threading.Event(), 0
 
-    def look() -> float:
-        looks.append(1)
-        if len(looks) == 3:
+    def look() -> float | None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
             third.set()
-        return 0.0
+        return None if last == looks else 0.0
 
-    with watching("test", look):
-        assert third.wait(PATIENCE_S)
-    seen = len(looks)
-    assert not any(thread.name == "redline-test" for thread in threading.enumerate())
-    assert len(looks) == seen
-
-
-def test_none_ends_the_calls() -> None:
-    looked, looks = threading.Event(), []
-
-    def look() -> None:
-        looks.append(1)
-        looked.set()
-
-    with watching("test", look):
-        assert looked.wait(PATIENCE_S)
-    assert looks == [1]
+    for last in (3, 0):
+        looks = 0
+        third.clear()
+        with watching("test", look):
+            assert third.wait(PATIENCE_S)
+        assert looks == 3 if last else looks >= 3
+        assert not any(thread.name == "redline-test" for thread in threading.enumerate())
 
 
-def test_the_error_of_a_call_leaves_the_block() -> None:
+def test_the_error_of_a_call_leaves_the_block_unless_the_block_has_one() -> None:
     failed = threading.Event()
 
     def look() -> None:
@@ -47,14 +38,7 @@ def test_the_error_of_a_call_leaves_the_block() -> None:
 
     with pytest.raises(KeyError, match="lost"), watching("test", look):
         assert failed.wait(PATIENCE_S)
-
-
-def test_an_error_of_the_block_precedes_that_of_a_call() -> None:
-    failed = threading.Event()
-
-    def look() -> None:
-        failed.set()
-        raise KeyError("lost")
+    failed.clear()
 
     def block() -> None:
         with watching("test", look):

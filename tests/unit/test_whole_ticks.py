@@ -111,13 +111,6 @@ def test_a_poll_after_a_load_counts_all_of_it(seconds: float, passed_s: float) -
     assert traffic.messages == 1_000 * seconds
 
 
-def test_a_poll_after_a_load_does_not_wait_where_counts_are_shown() -> None:
-    source = RateSource(ticks=False)
-    polls = source.polls
-    poll_after_ticks(source, source.clock, source.pause)
-    assert source.polls == polls + 1
-
-
 def test_a_poll_of_rates_that_never_move_ends() -> None:
     source = RateSource()
     source.sample_all()
@@ -125,6 +118,9 @@ def test_a_poll_of_rates_that_never_move_ends() -> None:
     begun_s = source.now_s
     poll_after_ticks(source, source.clock, source.pause)
     assert source.now_s - begun_s == pytest.approx(DEADLINE_S, abs=1.01)
+    counts = RateSource(ticks=False)
+    poll_after_ticks(counts, counts.clock, counts.pause)
+    assert counts.polls == 1, "no wait where counts are shown"
 
 
 def test_brokers_are_at_rest_after_a_whole_tick_of_rest() -> None:
@@ -140,37 +136,6 @@ def test_brokers_are_at_rest_after_a_whole_tick_of_rest() -> None:
     )
     assert source.now_s >= last_of_load + 5.0
     assert source.now_s - ended_s <= 13.0
-
-
-def test_the_traffic_of_others_is_that_of_whole_ticks() -> None:
-    source = RateSource()
-    source.messages_per_s = 200.0
-    source.pause(10.0)
-    gates = Gates(source, _never, RecordingReporter(), None, source.clock, source.pause)
-    gates.is_shared = True
-    gates.take_baseline()
-    level = gates.level
-    assert level is not None
-    assert level.messages.mean == pytest.approx(200.0, rel=0.02)
-    assert level.messages.deviation < 10.0
-
-
-def test_a_step_of_a_climb_has_a_whole_tick() -> None:
-    assert step_length_s(1.0, reads_rates=True) == 11.0
-    assert step_length_s(1.0) < 10.0
-
-
-def test_idle_between_polls_is_that_of_the_ticks() -> None:
-    source = RateSource()
-    (first,) = source.sample_all()
-    for _ in range(30):
-        source.pause(1.0)
-        source.sample_all()
-    (before,) = loaded(source, 22.0, idle=0.55)
-    (after,) = poll_after_ticks(source, source.clock, source.pause)
-    proof = BrokerProof(Polls(first, before), Polls(before, after), NOTHING)
-    assert proof.too_idle() == ""
-    assert proof.is_shown
 
 
 class TwoSources:
@@ -223,6 +188,7 @@ def test_the_level_of_others_is_measured_where_brokers_tick_at_different_moments
     after = gates.level
     assert before is not None and after is not None
     assert before.messages.mean == pytest.approx(400.0, rel=0.02)
+    assert before.messages.deviation < 20.0
     assert after.messages.mean > 600.0
 
 
@@ -248,6 +214,7 @@ RATES = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=("bytes_in", HAND
 def test_a_window_without_a_whole_tick_is_refused_before_the_load() -> None:
     require_whole_ticks(RATES, 12.0, 1.0)
     require_whole_ticks({1: NodeInfo(1, "4.1", frozenset())}, 1.0, 1.0)
+    assert step_length_s(1.0) < 10.0 < step_length_s(1.0, reads_rates=True) == 11.0
     with pytest.raises(ConfigError, match=r"measure_s is 11 .* expected 12 s or longer"):
         require_whole_ticks(RATES, 11.0, 1.0)
 
@@ -263,26 +230,23 @@ def test_what_rates_require_is_said_before_the_load() -> None:
     assert not list(rate_caveats({1: NodeInfo(1, "4.1", frozenset())}, 60.0))
 
 
-@pytest.mark.parametrize(("idle", "error", "is_doubtful"), [
-    (0.21, 0.02, True),
-    (0.19, 0.02, True),
-    (0.23, 0.02, False),
-    (0.17, 0.02, False),
-    (0.21, 0.0, False),
-    (0.21, None, False),
-])  # fmt: skip
-def test_a_trial_is_invalid_where_the_error_of_rates_decides(
-    idle: float, error: float | None, is_doubtful: bool
-) -> None:
-    window = broker(1, handler_idle=idle, handler_idle_rate_error=error, ticked_s=30.0)
-    seen = evidence(brokers=[window, broker(2)])
-    reasons = reasons_of_doubt(seen, Thresholds())
-    assert [each.indicator for each in reasons] == ["rate_in_doubt"] * is_doubtful
-    verdict = judge(seen, Thresholds()).verdict
-    assert (verdict is Verdict.INVALID) is is_doubtful
-    if is_doubtful:
-        assert f"idle {idle - 0.02:.3f} to {idle + 0.02:.3f}" in reasons[0].text
-        assert "one-minute rates over 30 s" in reasons[0].text
+def test_a_trial_is_invalid_where_the_error_of_rates_decides() -> None:
+    for idle, error, is_doubtful in (
+        (0.21, 0.02, True),
+        (0.19, 0.02, True),
+        (0.23, 0.02, False),
+        (0.17, 0.02, False),
+        (0.21, 0.0, False),
+        (0.21, None, False),
+    ):
+        window = broker(1, handler_idle=idle, handler_idle_rate_error=error, ticked_s=30.0)
+        seen = evidence(brokers=[window, broker(2)])
+        reasons = reasons_of_doubt(seen, Thresholds())
+        assert [each.indicator for each in reasons] == ["rate_in_doubt"] * is_doubtful
+        assert (judge(seen, Thresholds()).verdict is Verdict.INVALID) is is_doubtful
+        for reason in reasons:
+            assert f"idle {idle - 0.02:.3f} to {idle + 0.02:.3f}" in reason.text
+            assert "one-minute rates over 30 s" in reason.text
 
 
 def test_a_window_without_a_whole_tick_is_invalid() -> None:

@@ -48,6 +48,15 @@ def test_rates_and_means_are_exact() -> None:
         "leader_partitions_max": 10,
     }  # fmt: skip
     assert {name: attrgetter(name)(window) for name in expected} == pytest.approx(expected)
+    shuffled = busy_samples() + busy_samples()[3:6]
+    random.Random(4).shuffle(shuffled)
+    assert window_of(shuffled) == window, "order and repetition do not matter"
+    epochs = [
+        replace(each, values={**each.values, "controller_epoch": 4.0 + 2 * (number > 5)})
+        for number, each in enumerate(busy_samples())
+    ]
+    assert window_of(epochs).controller_elections == 2.0
+    assert window_of(epochs[6:]).controller_elections == 0.0
 
 
 def test_a_value_without_samples_is_none_and_not_zero() -> None:
@@ -115,43 +124,20 @@ def test_the_time_between_samples_is_the_brokers_own() -> None:
         assert window_of(samples).bytes_in_per_s == pytest.approx(800 / 7.8)
 
 
-def test_order_and_repetition_of_samples_do_not_matter() -> None:
-    samples = busy_samples()
-    shuffled = samples + samples[3:6]
-    random.Random(4).shuffle(shuffled)
-    assert window_of(shuffled) == window_of(samples)
+def test_a_restart_or_a_counter_that_falls_is_a_contradiction_without_values() -> None:
+    def with_reading(index: int, name: str, value: float) -> BrokerWindow:
+        samples = busy_samples(seconds=14)
+        samples[index] = replace(samples[index], values={**samples[index].values, name: value})
+        return window_of(samples)
 
-
-def test_a_late_answer_with_the_same_uptime_is_one_sample() -> None:
-    first = sample(0.0)
-    again = replace(first, at_s=first.at_s + 0.4)
-    assert good_samples([again, first]) == {1: [first]}
-
-
-def test_a_restart_inside_is_a_contradiction_without_values() -> None:
-    samples = busy_samples()
-    samples[6] = replace(samples[6], values={**samples[6].values, "uptime_ms": 400.0})
-    window = window_of(samples)
-    assert window.contradiction == "broker 1 restarted: its uptime fell to 0.4 s"
-    assert window.handler_idle is None
-    assert window.produce.per_s is None
-
-
-def test_a_counter_that_falls_is_a_contradiction() -> None:
-    samples = busy_samples()
-    samples[6] = replace(samples[6], values={**samples[6].values, "messages_in": 1.0})
-    assert "counter messages_in fell from 25070 to 1" in (window_of(samples).contradiction or "")
+    restarted = with_reading(6, "uptime_ms", 400.0)
+    assert restarted.contradiction == "broker 1 restarted: its uptime fell to 0.4 s"
+    assert (restarted.handler_idle, restarted.produce.per_s) == (None, None)
+    assert with_reading(0, "uptime_ms", 9e9).contradiction is not None, "in the warm-up"
+    assert with_reading(13, "uptime_ms", 400.0).contradiction is None, "after the window"
+    fallen = with_reading(6, "messages_in", 1.0).contradiction or ""
+    assert "counter messages_in fell from 25070 to 1" in fallen
     assert find_contradiction(busy_samples()) is None
-
-
-def test_a_restart_in_the_warm_up_counts_and_one_after_the_window_does_not() -> None:
-    samples = busy_samples(seconds=14)
-    up = {**samples[0].values, "uptime_ms": 9e9}
-    assert window_of([replace(samples[0], values=up), *samples[1:]]).contradiction is not None
-    down = {**samples[-1].values, "uptime_ms": 400.0}
-    assert window_of([*samples[:-1], replace(samples[-1], values=down)]).contradiction is None
-    at_its_end = [*samples[:11], replace(samples[11], values=down)]
-    assert window_of(at_its_end).contradiction is not None
 
 
 def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> list[BrokerSample]:
@@ -187,23 +173,11 @@ def test_a_standstill_is_the_missing_time_without_collections(
     assert window.standstill_s == pytest.approx(standstill_s)
 
 
-def test_elections_of_a_controller_are_counted() -> None:
-    epochs = [4.0] * 6 + [6.0] * 6
-    samples = [
-        replace(each, values={**each.values, "controller_epoch": epoch})
-        for each, epoch in zip(busy_samples(), epochs, strict=True)
-    ]
-    assert window_of(samples).controller_elections == 2.0
-    assert window_of(samples[6:]).controller_elections == 0.0
-
-
-@pytest.mark.parametrize(("idle", "contradicts"), [(1.1, False), (1.13, False), (1.2, True)])
-def test_idle_slightly_above_one_is_normal_and_far_above_is_two_pools(
-    idle: float, contradicts: bool
-) -> None:
-    window = window_of(busy_samples(idle=idle))
-    assert window.handler_idle == pytest.approx(idle), "never clamped"
-    assert (window.contradiction is not None) is contradicts
+def test_idle_slightly_above_one_is_normal_and_far_above_is_two_pools() -> None:
+    for idle, contradicts in ((1.1, False), (1.13, False), (1.2, True)):
+        window = window_of(busy_samples(idle=idle))
+        assert window.handler_idle == pytest.approx(idle), "never clamped"
+        assert (window.contradiction is not None) is contradicts
 
 
 def test_missed_samples_are_counted_and_errors_are_no_samples() -> None:
@@ -213,19 +187,15 @@ def test_missed_samples_are_counted_and_errors_are_no_samples() -> None:
     assert (window.samples_expected, window.samples_missed) == (10, 3)
     assert window.missed_share == pytest.approx(0.3)
     assert window.handler_idle == pytest.approx(0.5), "counters bridge a gap"
-
-
-@pytest.mark.parametrize("kept", [0, 1])
-def test_fewer_than_two_samples_make_no_window(kept: int) -> None:
-    window = window_of(busy_samples()[1 : 1 + kept])
-    assert window.start_s is None
-    assert window.handler_idle is None
-    assert window.samples_missed == 10 - kept
-
-
-def test_the_edge_gap_is_the_larger_side() -> None:
-    window = window_of([sample(s) for s in (0.5, 3.0, 6.0)])
-    assert window.edge_gap_s == pytest.approx(4.0)
+    for kept in (0, 1):
+        few = window_of(samples[1 : 1 + kept])
+        assert (few.start_s, few.handler_idle, few.samples_missed) == (None, None, 10 - kept)
+    assert replace(window, samples_expected=0, samples_missed=0).missed_share == 1.0
+    assert window_of([sample(s) for s in (0.5, 3.0, 6.0)]).edge_gap_s == pytest.approx(4.0)
+    late = replace(samples[0], at_s=samples[0].at_s + 0.4)
+    assert good_samples([late, samples[0]]) == {1: [samples[0]]}, "a late answer"
+    windows = broker_windows(samples, {2, 1}, START_S, START_S + 10, 1.0)
+    assert [(w.broker_id, w.start_s is None) for w in windows] == [(1, False), (2, True)]
 
 
 @pytest.mark.parametrize("counter", ["isr_shrinks", "isr_expands"])
@@ -268,16 +238,6 @@ def test_an_unknown_number_of_replicas_is_not_a_change() -> None:
     still = {"isr_shrinks": 5.0, "isr_expands": 5.0}
     assert not isr_changed(sample(0.0, still), sample(1.0, still))
     assert isr_changed(sample(0.0, still), sample(1.0, still | {"isr_shrinks": 6.0}))
-
-
-def test_a_window_without_expected_samples_has_missed_all() -> None:
-    assert replace(window_of([]), samples_expected=0, samples_missed=0).missed_share == 1.0
-
-
-def test_every_node_has_a_window() -> None:
-    windows = broker_windows(busy_samples(), {2, 1}, START_S, START_S + 10, 1.0)
-    assert [w.broker_id for w in windows] == [1, 2]
-    assert windows[1].start_s is None
 
 
 @given(
@@ -356,6 +316,9 @@ def test_gauges_are_values_and_counters_are_rates() -> None:
         SeriesPoint(WAITING, 1, 1.0, 0.0),
         SeriesPoint(BYTES, 1, 0.0, 2.0),
     ]
+    idle = {0.0: {"handler_idle_ns": 3e9}, 1.0: {}, 2.0: {"handler_idle_ns": 6e9}}
+    points = series_points([sample(at_s, values) for at_s, values in idle.items()], {1}, START_S)
+    assert points == [SeriesPoint(IDLE, 1, 2.0, 1.5)], "a failed poll leaves a gap"
 
 
 def test_counts_of_one_minute_rates_are_drawn_once_a_tick() -> None:
@@ -374,15 +337,6 @@ def test_counts_of_one_minute_rates_are_drawn_once_a_tick() -> None:
         SeriesPoint(BYTES, 1, 2.0, 2.0),
         SeriesPoint(BYTES, 1, 7.0, 6.0),
     ]
-
-
-def test_a_failed_poll_leaves_a_gap() -> None:
-    taken = [
-        sample(0.0, {"handler_idle_ns": 3e9}),
-        sample(1.0, {}),
-        sample(2.0, {"handler_idle_ns": 6e9}),
-    ]
-    assert series_points(taken, {1}, START_S) == [SeriesPoint(IDLE, 1, 2.0, 1.5)]
 
 
 def test_hosts_show_the_pages_that_no_disk_has() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,18 +22,6 @@ from metrics.trial.consumption import ReadRange
 from tests.support.driven_delivery import DrivenDelivery
 
 # --- the windows themselves -------------------------------------------------------
-
-
-def test_windows_of_a_load_touch_and_the_last_one_ends_it() -> None:
-    phases = Phases(warmup_s=2.0, measure_s=5.0)
-    window: Window | None = Window.of(phases, 100.0, count=3)
-    seen = []
-    while window is not None:
-        seen.append((window.number, window.since_s, window.start_s, window.end_s))
-        assert window.load_end_s == pytest.approx(117.0)
-        window = window.following()
-    assert seen == [(1, 100.0, 102.0, 107.0), (2, 107.0, 107.0, 112.0), (3, 112.0, 112.0, 117.0)]
-    assert Window.of(phases, 100.0).following() is None
 
 
 class AskingDriver:
@@ -57,21 +46,19 @@ class AskingDriver:
         self.asked_s.append(self.now_s)
 
 
-@pytest.mark.parametrize(("count", "asked_s"), [(1, []), (2, [100.0, 105.0, 109.0, 114.0])])
-def test_clocks_are_compared_within_each_of_several_windows(
-    count: int, asked_s: list[float]
-) -> None:
-    driver = AskingDriver()
+def test_clocks_are_compared_within_each_of_several_windows() -> None:
     phases = Phases(warmup_s=0.0, measure_s=9.0)
-    window: Window | None = Window.of(phases, 100.0, driver, count)  # type: ignore[arg-type]
-    for tick in range(400, 4 * 118):
-        driver.now_s = tick / 4
-        assert window is not None
-        if driver.now_s >= window.end_s and window.following() is not None:
-            window = window.following()
+    for count, asked_s in ((1, []), (2, [100.0, 105.0, 109.0, 114.0])):
+        driver = AskingDriver()
+        window: Window | None = Window.of(phases, 100.0, driver, count)  # type: ignore[arg-type]
+        for tick in range(400, 4 * 118):
+            driver.now_s = tick / 4
             assert window is not None
-        window.check_in(driver.now_s)
-    assert driver.asked_s == asked_s
+            if driver.now_s >= window.end_s and window.following() is not None:
+                window = window.following()
+                assert window is not None
+            window.check_in(driver.now_s)
+        assert driver.asked_s == asked_s
 
 
 # --- producers --------------------------------------------------------------------
@@ -167,7 +154,11 @@ def task_channel(tasks: int = 1, consumer_tasks: int = 0) -> TaskChannel:
     return TaskChannel("127.0.0.1", 1, tasks, lambda work: work(), consumer_tasks)
 
 
-def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it() -> None:
+def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parse = Mock(wraps=control_server.parse_window)
+    monkeypatch.setattr(control_server, "parse_window", parse)
     channel = task_channel(tasks=1, consumer_tasks=1)
     for task, producers in ((0, 5_000), (1, 0)):
         assert channel.take_window(2) is None
@@ -177,6 +168,7 @@ def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it() -> 
         assert all(len(str(each["piece"])) <= PIECE_LENGTH for each in recorder.messages)
         for message in recorder.messages:
             channel.receive(task, message)
+    parse.assert_not_called()  # of 500 tasks that takes seconds, without a heartbeat to any
     found = channel.take_window(2)
     assert found is not None
     assert sorted(each.task_id for each in found) == [0, 1]
@@ -187,21 +179,6 @@ def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it() -> 
     assert long.produced.latency_us.count == 2
     assert long.host_samples == HOST_SAMPLES
     assert channel.take_window(2) is None, "each window once"
-
-
-def test_reports_are_read_when_they_are_taken_and_not_by_the_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Reports of 500 tasks take seconds; tasks without a heartbeat would end their load."""
-    read: list[str] = []
-    monkeypatch.setattr(control_server, "parse_window", read.append)
-    channel, recorder = task_channel(), RecordedChannel()
-    recorder.send_window(1, report(0, 1))
-    for message in recorder.messages:
-        channel.receive(0, message)
-    assert read == []
-    channel.take_window(1)
-    assert len(read) == 1
 
 
 def test_acknowledged_records_count_from_the_start_of_each_window() -> None:
@@ -216,26 +193,18 @@ def test_acknowledged_records_count_from_the_start_of_each_window() -> None:
     assert channel.acked() == [(0.5, 100)]
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"window": 1, "piece": "no base64", "left": 0},
-        {"window": 1, "piece": "aGVsbG8=", "left": 0},
-        {"window": 1, "piece": "", "left": 0},
+def test_a_malformed_or_endless_account_ends_the_channel() -> None:
+    text = {"window": 1, "piece": "aGVsbG8=", "left": 0}
+    messages: list[dict[str, Any]] = [
+        *(text | {"piece": piece} for piece in ("no base64", "aGVsbG8=", "")),
         {"window": 1, "piece": "aGVsbG8="},
-        {"window": None, "piece": "aGVsbG8=", "left": 0},
-    ],
-)
-def test_a_malformed_account_ends_the_channel(message: dict[str, Any]) -> None:
-    from jobs.trials.control_server import _MALFORMED
-
-    with pytest.raises(_MALFORMED):
-        task_channel().receive(0, message)
-
-
-def test_an_endless_account_is_refused() -> None:
-    channel, piece = task_channel(), {"window": 1, "piece": "x", "left": 5}
+        text | {"window": None},
+    ]
+    for message in messages:
+        with pytest.raises(control_server._MALFORMED):
+            task_channel().receive(0, message)
+    channel = task_channel()
     for _ in range(PIECES_MAX):
-        channel.receive(0, piece)
+        channel.receive(0, text | {"left": 5})
     with pytest.raises(ValueError, match="larger than"):
-        channel.receive(0, piece)
+        channel.receive(0, text | {"left": 5})

@@ -74,17 +74,6 @@ def test_a_batch_has_the_size_of_the_encoded_one() -> None:
         assert batch_bytes(made) == len(encoded_batch(made)), case
 
 
-def test_records_per_batch() -> None:
-    for rate, linger_ms, batch_size, records in (
-        (1_000.0, 10.0, 100_000, 11),  # the first record opens the batch, ten more follow
-        (1.0, 10.0, 100_000, 1),
-        (1_000.0, 1_000.0, 16_384, 16),
-        (1_000.0, 10.0, 500, 1),  # a record larger than a batch goes alone
-    ):
-        made = producer_pattern(1_000, rate, linger_ms=linger_ms, batch_size=batch_size)
-        assert made.records_per_batch == records, (rate, linger_ms, batch_size)
-
-
 def test_a_produce_request_and_its_answer_have_the_encoders_sizes() -> None:
     given = replace(NAMES, client_id_bytes=len("client-7"))
     batch = memoryview(encoded_batch(PATTERN.producer))
@@ -141,31 +130,19 @@ def test_every_replica_but_the_first_and_every_group_read_everything_again() -> 
     assert more.follower_answers == pytest.approx(2 * once.follower_answers)
     assert more.consumer_answers == pytest.approx(4 * once.consumer_answers)
     assert more.produce_requests == once.produce_requests
+    assert more.brokers_in - more.served_in == pytest.approx(more.follower_answers)
+    assert more.brokers_out - more.served_out == pytest.approx(more.follower_requests)
+    each_way = [8e-3 * more.brokers_in, 8e-3 * more.brokers_out]
+    assert list(more.mbit_per_s(1_000.0)) == pytest.approx(each_way)
     alone = wire_bytes(PATTERN)
     assert (alone.follower_answers, alone.consumer_requests) == (0, 0)
-
-
-def test_brokers_receive_replicated_records_and_send_fetch_requests() -> None:
-    found = wire_bytes(traffic(replicas=3))
-    assert found.brokers_in - found.served_in == pytest.approx(found.follower_answers)
-    assert found.brokers_out - found.served_out == pytest.approx(found.follower_requests)
-    ahead, back = found.mbit_per_s(1_000.0)
-    assert ahead == pytest.approx(found.brokers_in * 8e-3)
-    assert back == pytest.approx(found.brokers_out * 8e-3)
-
-
-def test_compression_shrinks_records_and_no_header() -> None:
-    whole, half = batch_bytes(PATTERN.producer), batch_bytes(PATTERN.producer, 0.5)
-    assert half == pytest.approx((whole + 61) / 2)
-    lighter = wire_bytes(PATTERN, given=Assumptions(compressed_share=0.5)).produce_requests
-    saved = (wire_bytes(PATTERN).produce_requests - lighter) * RECORDS
-    assert saved == pytest.approx(whole - half)
-
-
-def test_larger_fetches_save_their_own_headers_only() -> None:
-    single = wire_bytes(traffic(replicas=2))
     tenfold = wire_bytes(traffic(replicas=2), given=Assumptions(batches_per_fetch=10.0))
-    assert single.follower_answers - tenfold.follower_answers == pytest.approx(39 * 0.9 / RECORDS)
+    saved = (once.follower_answers - tenfold.follower_answers) * RECORDS
+    assert saved == pytest.approx(39 * 0.9), "larger fetches save their own headers only"
+    whole, half = batch_bytes(PATTERN.producer), batch_bytes(PATTERN.producer, 0.5)
+    assert half == pytest.approx((whole + 61) / 2), "compression shrinks no header"
+    lighter = wire_bytes(PATTERN, given=Assumptions(compressed_share=0.5)).produce_requests
+    assert (alone.produce_requests - lighter) * RECORDS == pytest.approx(whole - half)
 
 
 def test_the_network_adds_headers_for_each_packet_and_acknowledgement() -> None:
@@ -178,15 +155,6 @@ def test_the_network_adds_headers_for_each_packet_and_acknowledgement() -> None:
     assert acked == pytest.approx(packets / 2 * 90), "the answer is the last acknowledgement"
     tiny = traffic(1, linger_ms=0.0)
     assert wire_bytes(tiny, framing).produce_answers - wire_bytes(tiny).produce_answers == 90
-
-
-def test_a_plan_states_the_cost_of_eight_bytes_more() -> None:
-    text = describe(traffic(size) for size in (100, 10_000))
-    assert text.startswith("Mbit/s on all brokers' interfaces for each MB/s of payload: 100 B: ")
-    small, large = text.split(": ", 1)[1].split("; ")
-    assert "(8 B more per message: +5." in small
-    assert "10,000 B: 8." in large
-    assert "(8 B more per message: +0.0" in large
 
 
 def test_the_model_batches_as_the_generator_does() -> None:
@@ -207,3 +175,8 @@ def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
     assert wire_bytes(without_answers).follower_answers > 0
     (network,) = [note for note in plan_of(config).notes if "interfaces" in note]
     assert network == describe(config.workload.pattern(size) for size in (100, 10_000))
+    text = describe(traffic(size) for size in (100, 10_000))
+    assert text.startswith("Mbit/s on all brokers' interfaces for each MB/s of payload: 100 B: ")
+    small, large = text.split(": ", 1)[1].split("; ")
+    assert "(8 B more per message: +5." in small
+    assert "10,000 B: 8." in large and "(8 B more per message: +0.0" in large
