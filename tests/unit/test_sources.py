@@ -140,8 +140,6 @@ def test_jmxquery_without_java_or_with_tls_is_refused(tmp_path: Path) -> None:
         JmxQuerySource([ENDPOINT], 1.0, access=JmxAccess(is_tls=True))
 
 
-# --- a login and TLS --------------------------------------------------------------
-
 ROW = {"mBeanName": "a:type=B", "attribute": "Value", "attributeType": "Integer", "value": 10}
 
 

@@ -13,11 +13,7 @@ from jobs.config.metrics_registry import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_poller import BeanPoller, BeanValue
 from metrics.sources.beans import PARTITIONS
-from metrics.sources.first_polls import (
-    FirstPolls,
-    least_interval_s,
-    slower_sampling,
-)
+from metrics.sources.first_polls import FirstPolls, least_interval_s, slower_sampling
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.source import (

@@ -356,9 +356,6 @@ def test_rows_have_figures_the_reason_of_a_missing_one_and_the_costs_of_a_fixed_
     assert [row[place] for row in with_commits.rows] == ["?", "103"]
 
 
-# --- from the tables ----------------------------------------------------------
-
-
 def rows_of_sweep(statuses: dict[str, str]) -> list[dict[str, Any]]:
     return [row for acks, status in statuses.items() for row in as_rows(run_rows(acks, 1, status))]
 
@@ -394,9 +391,6 @@ def test_the_finished_cases_of_a_killed_sweep_are_read() -> None:
     assert "no answer" in found.sentences[0]
     nothing = answer_from(rows_of_sweep({"1": "failed"}), [], [])
     assert (nothing.status, nothing.exit_code) == ("no conclusion", 3)
-
-
-# --- the best cases -----------------------------------------------------------
 
 
 def test_the_best_cases_are_named_with_those_that_do_not_differ_from_them(

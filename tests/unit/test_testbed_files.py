@@ -56,8 +56,6 @@ def controller(folder: Path) -> Node:
     return Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, str(folder / "controller"))
 
 
-# --- the files and commands of whole testbeds -------------------------------------
-
 AGENT = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
 ZOOKEEPER = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
 VARIANTS: dict[str, Spec] = {

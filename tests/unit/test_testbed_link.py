@@ -58,9 +58,6 @@ def with_link(**keys: Any) -> Profile:
     return adapt(load_profile("disk-bound"), overrides=overrides)
 
 
-# --- options of a link ------------------------------------------------------
-
-
 def test_a_link_is_read_from_an_option() -> None:
     text = "delay=25ms, jitter=500us,rate=1Gbit/s,loss=0.1%,mtu=1500,brokers_tcp_rmem_max=67108864"
     link = adapt(load_profile("disk-bound"), overrides={"link": text}).link
@@ -103,9 +100,6 @@ def test_a_rate_has_its_queue_and_its_burst() -> None:
     assert (Link().rate_queue_bytes, Link().rate_burst_bytes) == (0, 0)
     assert RATE.of("8Mbit/s") == RATE.of("1000kB/s") == RATE.of("1MB/s") == 1e6
     assert LOSS.of("2.5%") == LOSS.of("0.025") == LOSS.of(0.025)
-
-
-# --- the delay line ---------------------------------------------------------
 
 
 def direction(
@@ -217,9 +211,6 @@ def test_the_command_of_the_line_has_its_options_and_its_marker(tmp_path: Path) 
     assert options == DelayLineOptions(7, 9, link, f"{tmp_path}/c")
 
 
-# --- addresses, devices and rights ------------------------------------------
-
-
 def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise PermissionError(1, "Operation not permitted")
@@ -319,9 +310,6 @@ def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path:
     assert sample.values["resident_bytes:1"] > 1e6
     elsewhere = replace(there, network_namespace="/proc/4712/ns/net")
     assert name not in open_hosts(cluster, elsewhere, tmp_path).brokers
-
-
-# --- connections from the other end -----------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/nowhere/net", "/dev/null"])

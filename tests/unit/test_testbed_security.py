@@ -14,8 +14,6 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from jobs.testbed.listeners import USER, SecurityFiles, make_security
 
-# --- keys and certificates --------------------------------------------------------
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:

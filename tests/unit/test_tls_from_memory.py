@@ -165,48 +165,31 @@ def test_a_store_goes_with_each_form_of_authorities(authority: trustme.CA, tmp_p
         assert context is not None and context.cert_store_stats()["x509"] == 1
 
 
-@pytest.mark.parametrize(
-    ("keys", "part"),
-    [
-        ({"ca_pem_from": "nothing"}, "security.*cannot be used"),
-        ({"certfile": "trust.jks", "certfile_password_from": "password"}, "without a private key"),
-    ],
-)
 def test_a_file_without_certificate_or_key_is_refused(
-    tmp_path: Path, keys: dict[str, str], part: str
+    authority: trustme.CA, tmp_path: Path
 ) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     (tmp_path / "nothing").write_text("nothing")
-    store(tmp_path, "trust.jks")
-    given = {
-        key: f"file:{tmp_path}/{value}" if key.endswith("_from") else f"{tmp_path}/{value}"
-        for key, value in keys.items()
-    }
-    with pytest.raises(ConfigError, match=part):
-        tls_context(Security.model_validate({"protocol": "SSL", **given}).client_kwargs())
+    trust, password = store(tmp_path, "trust.jks"), f"file:{tmp_path}/password"
+    for keys, part in (
+        ({"ca_pem_from": f"file:{tmp_path}/nothing"}, "security.*cannot be used"),
+        ({"certfile": trust, "certfile_password_from": password}, "without a private key"),
+        # OpenSSL would prompt for the password of an encrypted key.
+        (files_of(authority, tmp_path, PASSWORD), "key_password_from when it is encrypted"),
+    ):
+        with pytest.raises(ConfigError, match=part):
+            tls_context(sent(Security.model_validate({"protocol": "SSL", **keys})))
 
 
-def test_an_encrypted_key_never_prompts_for_its_password(
-    authority: trustme.CA, tmp_path: Path
-) -> None:
-    references = files_of(authority, tmp_path, PASSWORD)
-    options = sent(Security.model_validate({"protocol": "SSL", **references}))
-    with pytest.raises(ConfigError, match="key_password_from when it is encrypted"):
-        tls_context(options)
-
-
-@pytest.mark.parametrize(
-    ("keys", "part"),
-    [
+def test_incomplete_keys_are_refused() -> None:
+    for keys, part in (
         ({"certfile": "a"}, "certfile and keyfile belong together"),
         ({"key_pem_from": "env:A"}, "certificate_pem_from and key_pem_from belong together"),
         ({"cafile": "a", "ca_pem_from": "env:A"}, "cafile and ca_pem_from are both given"),
         ({"cafile_password_from": "env:A"}, "cafile_password_from is given without cafile"),
-    ],
-)
-def test_incomplete_keys_are_refused(keys: dict[str, str], part: str) -> None:
-    with pytest.raises(ValueError, match=part):
-        Security.model_validate({"protocol": "SSL", **keys})
+    ):
+        with pytest.raises(ValueError, match=part):
+            Security.model_validate({"protocol": "SSL", **keys})
 
 
 def test_blocks_of_pem_have_the_line_ends_that_openssl_requires() -> None:

@@ -56,49 +56,54 @@ def test_a_plan_has_trials_or_one_load_of_whole_windows() -> None:
     assert FixedLoad(1_000, 40, duration_s=0.3).trials_expected(0.1) == 3, "rounding adds no window"
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("workload.producer.client=kafka-python", "with the client kafka-python; expected wire"),
-        ("workload.trial.volume_bytes=1000000", "has trial.volume_bytes 1000000; expected none"),
-        ("workload.producer.arrivals=bursts", "expected arrivals fixed or poisson"),
-        ("workload.trial.ramp_up_s=1", r"trial\.ramp_up_s 1; expected arrivals"),
-    ],
-)
-def test_options_that_contradict_windows_without_a_gap_are_refused(
-    override: str, message: str
-) -> None:
-    calm = "workload.trial.early_end_error_rate=0"
-    config = load("testbed", "1kB", "default", [calm, "workload.trial.measure_s=6", override])
+def test_options_that_contradict_windows_without_a_gap_are_refused() -> None:
     flat = RateProfile("flat", ((0.0, 1.0), (60.0, 1.0)))
-    with pytest.raises(ConfigError, match=message):
-        FixedLoadRun(config, FixedLoad(1_000, 4, duration_s=60.0, profile=flat))
+    for change, message in (
+        ("producer.client=kafka-python", "with the client kafka-python; expected wire"),
+        ("trial.volume_bytes=1000000", "has trial.volume_bytes 1000000; expected none"),
+        ("producer.arrivals=bursts", "expected arrivals fixed or poisson"),
+        ("trial.ramp_up_s=1", r"trial\.ramp_up_s 1; expected arrivals"),
+    ):
+        options = ("trial.early_end_error_rate=0", "trial.measure_s=6", change)
+        config = load("testbed", "1kB", "default", [f"workload.{each}" for each in options])
+        with pytest.raises(ConfigError, match=message):
+            FixedLoadRun(config, FixedLoad(1_000, 4, duration_s=60.0, profile=flat))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--np", "4", "--trials", "2", "--duration", "9"], "both given"),
-        (["--np", "4", "--trials", "2", "--profile", "day"], "both given"),
-        (["--np", "4", "--profile", "dya"], "day"),
-        (["--np", "4", "--set", "workload.np=3"], "has np 3"),
-        (["--np", "4", "--message-bytes", "9000000"], "raise producer.buffer_memory|pool_bytes"),
-        (
-            ["--np", "4", "--cluster", "example", "--workload", "1kB"],
-            "hold 4 producers",
-        ),
-        (["--np", "4", "--cluster", "example"], "--workload is missing; expected one of"),
-        (["--np", "4", "--cluster", "exampel"], "the nearest is example"),
-    ],
-)
+AXIS = (
+    "goal.search.axis=partitions", "workload.np=3", "goal.search.load_cap=100",
+    "goal.search.load_start_max=10",
+)  # fmt: skip
+UNLIMITED = ("workload.producer.rate=unlimited", "workload.producer.rate_bytes_per_s=null")
+REFUSED: list[tuple[str, tuple[str, ...], str]] = [
+    ("--np 4 --trials 2 --duration 9", (), "both given"),
+    ("--np 4 --trials 2 --profile day", (), "both given"),
+    ("--np 4 --profile dya", (), "day"),
+    ("--np 4", ("workload.np=3",), "has np 3"),
+    ("--np 4 --message-bytes 9000000", (), "raise producer.buffer_memory|pool_bytes"),
+    ("--np 4 --cluster example --workload 1kB", (), "hold 4 producers"),
+    ("--np 4 --cluster example", (), "--workload is missing; expected one of"),
+    ("--np 4 --cluster exampel", (), "the nearest is example"),
+    ("", (), "neither --rate nor --np is given"),
+    ("--rate 5MB/s --np 4", (), "are both given"),
+    (f"--rate 5MB/s --workload {MIX}", (), "counts % of the mix"),
+    ("--rate 5MB/s --goal default", AXIS, "counts partitions per broker"),
+    ("--rate 5MB/s", UNLIMITED, "offers no rate"),
+]
+"""Options, those with --set, and a part of their refusal."""
+
+
+@pytest.mark.parametrize(("options", "changes", "message"), REFUSED)
 def test_wrong_options_are_refused_before_any_load(
-    arguments: list[str], message: str, tmp_path: Path
+    options: str, changes: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    done = CliRunner().invoke(traffic, [*arguments, "--out", str(tmp_path / "out")])
+    out = tmp_path / "out"
+    given = [*options.split(), *(f"--set={each}" for each in changes), f"--out={out}"]
+    done = CliRunner().invoke(traffic, given)
     assert isinstance(done.exception, ConfigError), done.output
     with pytest.raises(ConfigError, match=message):
         raise done.exception
-    assert not (tmp_path / "out").exists()
+    assert not out.exists()
 
 
 def test_an_overload_fails_the_run_where_the_load_must_be_sustained() -> None:
@@ -192,9 +197,11 @@ def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
     assert load_summary(tmp_path / "summary.json") == summary
 
 
-@pytest.mark.parametrize(
-    ("text", "message_bytes", "producers", "mb_per_s"),
-    [
+@pytest.mark.parametrize("key", ["rate_bytes_per_s=125000", "rate_records_per_s=125"])
+def test_a_rate_is_offered_exactly(key: str) -> None:
+    rates = ("workload.producer.rate_bytes_per_s=null", f"workload.producer.{key}")
+    given = load("testbed", "demo", "default", rates)
+    for text, message_bytes, producers, mb_per_s in (
         ("200MB/s", 1_000, 1600, 200.0),
         ("0.2 GB/s", 1_000, 1600, 200.0),
         ("50000/s", 1_000, 400, 50.0),
@@ -202,21 +209,14 @@ def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
         ("300 kB/s", 1_000, 2, 0.3),
         ("1 B/s", 1_000, 1, 1e-6),
         ("190kB/s", 1_000, 2, 0.19),
-    ],
-)
-@pytest.mark.parametrize("key", ["rate_bytes_per_s=125000", "rate_records_per_s=125"])
-def test_a_rate_is_offered_exactly(
-    text: str, message_bytes: int, producers: int, mb_per_s: float, key: str
-) -> None:
-    rates = ("workload.producer.rate_bytes_per_s=null", f"workload.producer.{key}")
-    rate = offered_rate(text)
-    assert rate is not None
-    config, load_, words = at_rate(load("testbed", "demo", "default", rates), message_bytes, rate)
-    offered = config.pattern(message_bytes, load_)
-    assert offered.mb_per_s == pytest.approx(mb_per_s)
-    if key == "rate_bytes_per_s=125000":
-        assert load_ == producers
-    assert words.startswith(f"{rate} is offered by {load_:,} producer")
+    ):
+        rate = offered_rate(text)
+        assert rate is not None
+        config, load_, words = at_rate(given, message_bytes, rate)
+        assert config.pattern(message_bytes, load_).mb_per_s == pytest.approx(mb_per_s)
+        if key == "rate_bytes_per_s=125000":
+            assert load_ == producers
+        assert words.startswith(f"{rate} is offered by {load_:,} producer")
 
 
 NO_RATE = Reason("generator_limited", "the generator offered 80 % of the rate", 0.8, 0.99)
@@ -259,34 +259,6 @@ def test_a_load_that_ends_before_its_time_is_no_yes() -> None:
         body.trials = trials_of(verdicts)
         answer = body._answer()
         assert answer.carries is carries and words in answer.text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "neither --rate nor --np is given"),
-        (["--rate", "5MB/s", "--np", "4"], "are both given"),
-        (["--rate", "5MB/s", "--workload", "MIX"], "counts % of the mix"),
-        (
-            ["--rate", "5MB/s", "--goal", "default", "--set", "goal.search.axis=partitions",
-             "--set", "workload.np=3", "--set", "goal.search.load_cap=100",
-             "--set", "goal.search.load_start_max=10"],
-            "counts partitions per broker",
-        ),
-        (
-            ["--rate", "5MB/s", "--set", "workload.producer.rate=unlimited",
-             "--set", "workload.producer.rate_bytes_per_s=null"],
-            "offers no rate",
-        ),
-    ],
-)  # fmt: skip
-def test_a_rate_without_a_number_of_producers_is_refused(
-    arguments: list[str], message: str
-) -> None:
-    given = [str(MIX) if each == "MIX" else each for each in arguments]
-    done = CliRunner().invoke(traffic, [*given, "--dry-run"])
-    with pytest.raises(ConfigError, match=message):
-        raise done.exception or AssertionError(done.output)
 
 
 def test_what_is_no_rate_is_refused_with_an_example() -> None:

@@ -160,19 +160,17 @@ def test_without_idle_time_lower_loads_are_read(monkeypatch: pytest.MonkeyPatch)
     assert readable.loads == [START]
 
 
-@pytest.mark.parametrize(
-    ("load_max_s", "load_s"), [(19.0, SHORT_S), (16.0, SHORT_S), (12.0, 6.0), (6.0, 3.0)]
-)
 def test_a_short_warm_up_offers_a_load_that_leaves_idle_time(
-    monkeypatch: pytest.MonkeyPatch, load_max_s: float, load_s: float
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    readable = Loads(capacity=0.6 * START)
-    warmed(monkeypatch, readable, load_max_s=load_max_s)
-    assert readable.loads == [START // 2]
-    saturated = Loads(capacity=0.4 * START)
-    warmed(monkeypatch, saturated, load_max_s=load_max_s)
-    assert saturated.patterns[0].phases.measure_s == load_s
-    assert saturated.loads[1:] == ([START // 4] if load_max_s >= 12.0 else [])
+    for load_max_s, load_s in ((19.0, SHORT_S), (16.0, SHORT_S), (12.0, 6.0), (6.0, 3.0)):
+        readable = Loads(capacity=0.6 * START)
+        warmed(monkeypatch, readable, load_max_s)
+        assert readable.loads == [START // 2]
+        saturated = Loads(capacity=0.4 * START)
+        warmed(monkeypatch, saturated, load_max_s)
+        assert saturated.patterns[0].phases.measure_s == load_s
+        assert saturated.loads[1:] == ([START // 4] if load_max_s >= 12.0 else [])
 
 
 def test_readings_fit_into_the_remaining_time_and_a_failed_one_does_not_end_the_run(
@@ -194,8 +192,6 @@ def test_readings_fit_into_the_remaining_time_and_a_failed_one_does_not_end_the_
         "the warm-up ends without its last reading: no broker 2"
     ]
 
-
-# --- when brokers are warm ------------------------------------------------------
 
 DISK_BOUND = (
     *(4.12, 3.47, 3.05, 2.06, 2.06, 2.22, 2.33, 2.16, 1.91, 1.93, 2.45, 2.06, 2.07, 2.17, 2.08),
@@ -290,15 +286,10 @@ def test_a_load_ends_once_the_cost_is_steady() -> None:
     assert waiting.reporter.events == [], "the load has not begun"
 
 
-@pytest.mark.parametrize(
-    ("busy", "share", "load"),
-    [(0.475, 1.0, 20), (0.475, 0.5, 10), (0.95, 0.9, 9), (0.1, 1.0, None)],
-)
-def test_the_busiest_task_shows_what_the_generator_can_offer(
-    busy: float, share: float, load: int | None
-) -> None:
+def test_the_busiest_task_shows_what_the_generator_can_offer() -> None:
     """A load that grew sent less than its last step."""
     ten = pattern(producers=10)
-    sent = round(share * ten.records_per_s * 20.0)
-    seen = ClientWindow(100.0, 120.0, counts=Counts(sent_records=sent, loop_busy=busy))
-    assert module.generator_load(ten, seen, Validity()) == load
+    for busy, share, load_ in ((0.475, 1, 20), (0.475, 0.5, 10), (0.95, 0.9, 9), (0.1, 1, None)):
+        sent = round(share * ten.records_per_s * 20.0)
+        seen = ClientWindow(100.0, 120.0, counts=Counts(sent_records=sent, loop_busy=busy))
+        assert module.generator_load(ten, seen, Validity()) == load_

@@ -1,8 +1,11 @@
+"""Windows of samples, and the samples as series over time."""
+
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -198,7 +201,6 @@ def test_missed_samples_are_counted_and_errors_are_no_samples() -> None:
     assert [(w.broker_id, w.start_s is None) for w in windows] == [(1, False), (2, True)]
 
 
-@pytest.mark.parametrize("counter", ["isr_shrinks", "isr_expands"])
 @pytest.mark.parametrize(
     ("first_s", "under_replicated", "changes", "seconds", "at_rest", "share"),
     [
@@ -211,27 +213,22 @@ def test_missed_samples_are_counted_and_errors_are_no_samples() -> None:
         (-1, [1] * 12, [0] * 12, 10, None, 1.0),  # one replica counts without a baseline
         (-1, [0] * 12 + [1] * 4, [0] * 16, 10, None, 0.0),  # after the window
         # Partitions that were under-replicated before the run do not count.
-        (-1, [1] * 12, [0] * 12, 10, 0.0, 1.0),
-        (-1, [1] * 12, [0] * 12, 10, 1.0, 0.0),
-        (-1, [3] * 12, [0] * 12, 10, 1.0, 1.0),
+        (-1, [1] * 12, [0] * 12, 10, {1: 0.0}, 1.0),
+        (-1, [1] * 12, [0] * 12, 10, {1: 1.0}, 0.0),
+        (-1, [3] * 12, [0] * 12, 10, {1: 1.0}, 1.0),
     ],
 )
 def test_isr_changes_and_under_replication_count_per_sample(
-    first_s: int,
-    under_replicated: list[int],
-    changes: list[int],
-    seconds: int,
-    at_rest: float | None,
-    share: float,
-    counter: str,
+    first_s: int, under_replicated: Any, changes: Any, seconds: int, at_rest: Any, share: float
 ) -> None:
-    taken = [
-        sample(first_s + n, {"under_replicated_partitions": float(u), counter: float(c)})
-        for n, (u, c) in enumerate(zip(under_replicated, changes, strict=True))
-    ]
-    rest = {} if at_rest is None else {1: at_rest}
-    (window,) = broker_windows(taken, (1,), START_S, START_S + seconds, 1.0, at_rest=rest)
-    assert window.isr_changed_share == pytest.approx(share)
+    for counter in ("isr_shrinks", "isr_expands"):
+        taken = [
+            sample(first_s + n, {"under_replicated_partitions": float(u), counter: float(c)})
+            for n, (u, c) in enumerate(zip(under_replicated, changes, strict=True))
+        ]
+        span = START_S, START_S + seconds, 1.0
+        (window,) = broker_windows(taken, (1,), *span, at_rest=at_rest or {})
+        assert window.isr_changed_share == pytest.approx(share)
 
 
 def test_an_unknown_number_of_replicas_is_not_a_change() -> None:
@@ -291,8 +288,6 @@ def test_a_broker_that_missed_samples_dilutes_no_share() -> None:
     assert any_isr_changed_share(taken, (1, 2), START_S, START_S + 10) == pytest.approx(2 / 11)
     assert any_isr_changed_share(taken, (3,), START_S, START_S + 10) is None
 
-
-# --- samples as series over time ---------------------------------------------------------
 
 IDLE, WAITING, BYTES = "Request handlers idle [ratio]", "Requests waiting", "Bytes in [MB/s]"
 

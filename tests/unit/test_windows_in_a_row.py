@@ -10,7 +10,7 @@ import pytest
 
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.producing.account import Account
-from jobs.engine.task.control_channel import PIECE_LENGTH, DriverChannel
+from jobs.engine.task.control_channel import PIECE_LENGTH, DriverChannel, parse_window
 from jobs.engine.task.window import Window
 from jobs.trials import control_server
 from jobs.trials.control_server import PIECES_MAX, TaskChannel
@@ -20,8 +20,6 @@ from metrics.trial.adding import Histogram
 from metrics.trial.client import Counts, ProducerReport, TaskReport
 from metrics.trial.consumption import ReadRange
 from tests.support.driven_delivery import DrivenDelivery
-
-# --- the windows themselves -------------------------------------------------------
 
 
 class AskingDriver:
@@ -61,9 +59,6 @@ def test_clocks_are_compared_within_each_of_several_windows() -> None:
         assert driver.asked_s == asked_s
 
 
-# --- producers --------------------------------------------------------------------
-
-
 def next_window(driven: DrivenDelivery, now: float) -> Account:
     following = driven.account.window.following()
     assert following is not None
@@ -93,9 +88,6 @@ def test_sending_continues_over_the_end_of_a_window_and_each_record_is_counted_o
     assert accounts[0].latency.histogram.count == 2
 
 
-# --- consumers --------------------------------------------------------------------
-
-
 def test_a_group_starts_from_zero_in_each_window() -> None:
     ledger, position = GroupLedger(3, 2, 0.001), Position(7, 100)
     ledger.window = Window(10.0, 12.0, left=1)
@@ -116,9 +108,6 @@ def test_a_group_starts_from_zero_in_each_window() -> None:
     assert first.counts.last_read_s == pytest.approx(1.5)
     assert second.counts.last_read_s == pytest.approx(1.0)
     assert (first.latency_us.count, second.latency_us.count) == (10, 4)
-
-
-# --- reports to the driver --------------------------------------------------------
 
 
 HOST_SAMPLES = (
@@ -157,7 +146,7 @@ def task_channel(tasks: int = 1, consumer_tasks: int = 0) -> TaskChannel:
 def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parse = Mock(wraps=control_server.parse_window)
+    parse = Mock(wraps=parse_window)
     monkeypatch.setattr(control_server, "parse_window", parse)
     channel = task_channel(tasks=1, consumer_tasks=1)
     for task, producers in ((0, 5_000), (1, 0)):

@@ -74,26 +74,20 @@ def test_a_slow_broker_makes_batches_wait_and_grow_or_leaves_a_shortfall() -> No
         assert options == small or loop.producers[0].buffered_bytes <= 5_000
 
 
-def test_an_error_code_is_counted_by_its_name() -> None:
+def test_without_retries_an_error_code_or_a_missing_answer_is_counted_by_its_name() -> None:
     loop, broker = run_loop(lambda number: Answer(NOT_LEADER if number % 2 else 0, throttle_ms=3))
     counts = loop.account.counts
     assert set(counts.errors) == {"NotLeaderForPartitionError"}
     assert counts.acked_total + counts.failed_total == broker.records
     assert counts.failed_total > 0 < counts.acked_total
     assert counts.throttle_ms == 3 * broker.requests
-
-
-def test_a_request_without_an_answer_times_out() -> None:
     loop, _ = run_loop(lambda number: Answer(silent=number >= 10), request_timeout_ms=100)
     counts = loop.account.counts
     assert set(counts.errors) == {"RequestTimedOutError"}
     assert counts.failed_total > 0 < counts.acked_total
-
-
-def test_acks_0_counts_the_bytes_that_the_socket_took() -> None:
     loop, broker = run_loop(lambda _: Answer(silent=True, delay_s=0.002), acks="0")
     assert broker.metadata_requests == 1, "without an answer for all records, a close may lose some"
-    assert loop.account.counts.acked_total == broker.records > 1_000
+    assert loop.account.counts.acked_total == broker.records > 1_000, "bytes that the socket took"
 
 
 def test_the_load_ends_when_its_parent_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +110,6 @@ def test_batches_of_any_codec_are_taken_and_their_payload_counted(compression: s
     assert counts.acked_bytes == pytest.approx(100 * counts.acked_records, rel=0.1)
     assert counts.acked_bytes != 100 * counts.acked_records
     assert broker.records / broker.requests > 8, "batches grow although not every count is kept"
-
-
-# --- batches that fail are sent again; `test_delivery*.py` has the rules ----------------
 
 
 def _all_accounted(loop: WireLoop, log: Log) -> None:
@@ -243,7 +234,7 @@ def test_without_idempotence_one_request_in_flight_keeps_the_order() -> None:
     assert not counts.duplicates_by_partition, "a leader that refuses at acks=1 wrote nothing"
 
 
-def test_after_a_refused_batch_a_new_epoch_continues() -> None:
+def test_a_new_epoch_continues_after_a_refused_batch_or_a_forgotten_producer() -> None:
     cluster = Cluster(lambda number: Answer(TOO_LARGE if number % 20 == 10 else 0, delay_s=0.003))
     loop = cluster.run(**RETRIES, **IDEMPOTENT)
     counts = loop.account.counts
@@ -251,8 +242,6 @@ def test_after_a_refused_batch_a_new_epoch_continues() -> None:
     assert counts.acked_total == cluster.log.records
     assert counts.acked_total + counts.failed_total == loop.producers[0].opened
 
-
-def test_a_broker_that_forgot_the_producer_gets_a_new_epoch() -> None:
     def forgets(number: int) -> Answer:
         if number == 30:
             cluster.log.forget_producers()
