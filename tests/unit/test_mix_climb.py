@@ -188,17 +188,12 @@ def test_brokers_that_take_less_of_a_mix_end_its_growth(missing_s: float, is_sho
     assert isinstance(progress, PhaseProgress) and progress.detail == "0.03 times the mix"
 
 
-@pytest.mark.parametrize(
-    ("workload", "overrides", "grows"),
-    [
+def test_a_mix_grows_along_its_scale() -> None:
+    for workload, overrides, grows in (
         (MIX, [], True),
         (MIX, ["goal.search.axis=scale.orders"], False),
-        ("demo", [], True),
         ("demo", ["goal.search.axis=rate", "workload.np=4"], False),
-    ],
-    ids=["scale", "part", "np", "rate"],
-)
-def test_a_mix_grows_along_its_scale(workload: str, overrides: list[str], grows: bool) -> None:
-    config = load("testbed", workload, "default", overrides)
-    context = SimpleNamespace(config=config, pattern=lambda size, at: config.pattern(size, at, 3))
-    assert can_climb(cast(RunContext, context), config.workload.message_bytes[0]) is grows
+    ):
+        config = load("testbed", workload, "default", overrides)
+        context = cast(RunContext, SimpleNamespace(config=config, pattern=config.pattern))
+        assert can_climb(context, config.workload.message_bytes[0]) is grows

@@ -61,12 +61,11 @@ class MixedSides:
             taken = share * (self._orders if own.part == "orders" and share < 1 else 1.0)
             offered = round(own.records_per_s * WINDOW_S)
             size = own.message_bytes
+            acked = round(taken * offered)
             parts[own.part] = client(
-                offered_records=offered,
-                acked_records=round(taken * offered),
-                offered_bytes=offered * size,
-                acked_bytes=round(taken * offered) * size,
-            )
+                offered_records=offered, acked_records=acked, offered_bytes=offered * size,
+                acked_bytes=acked * size,
+            )  # fmt: skip
         sums = {
             name: sum(getattr(each.counts, name) for each in parts.values())
             for name in ("offered_records", "acked_records", "offered_bytes", "acked_bytes")

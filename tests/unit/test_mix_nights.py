@@ -12,13 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.features.nightly.body import case_reports, rule_of
-from jobs.features.nightly.measurement import (
-    CaseMeasurer,
-    config_of,
-    load_of,
-    plan_of,
-    settings_of,
-)
+from jobs.features.nightly.measurement import CaseMeasurer, config_of, load_of, plan_of, settings_of
 from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
@@ -136,13 +130,10 @@ def test_a_share_of_a_mix_keeps_the_scale_of_its_first_night(
 def measurer(suite: Suite) -> tuple[CaseMeasurer, RunContext]:
     config = configuration_of(suite)
     context = SimpleNamespace(
-        config=config,
-        run_id="r1",
-        environment={},
-        brokers=3,
+        config=config, run_id="r1", environment={}, brokers=3,
         source=SimpleNamespace(name="driver-jvm"),
         pattern=lambda size, load: config.pattern(size, load, 3),
-    )
+    )  # fmt: skip
     made = cast(RunContext, context)
     return CaseMeasurer(made, cast(Gates, None), suite.name, "n1"), made
 
@@ -166,11 +157,7 @@ def test_the_row_of_a_limit_has_the_scale_and_all_producers(tmp_path: Path) -> N
 def test_the_row_of_a_load_has_its_scale(tmp_path: Path) -> None:
     suite = suite_of(tmp_path)
     own, context = measurer(suite)
-    held = replace(
-        trial(1, "r1"),
-        pattern=context.pattern(795, 100),
-        judgements={"default": sustained()},
-    )
+    held = trial(1, "r1", pattern=context.pattern(795, 100), judgements={"default": sustained()})
     row = own._load_row(context, suite.cases[2], 100, [held])
     assert (row.kind, row.scale, row.producers) == ("load", 1.0, 47)
     assert row.settings["case.scale"] == "1"
@@ -183,9 +170,8 @@ def test_nights_of_a_mix_are_compared(tmp_path: Path) -> None:
     tonight = mixed_row(5, case="limit", scale=1.2, value=9.0)
     comparisons = judge_night([tonight], nights, rule_of(suite))
     cases = case_reports(suite, comparisons, {}, None, 795)
-    assert [each.outcome for each in cases] == [
-        Outcome.REGRESSION, Outcome.NOT_MEASURED, Outcome.NOT_MEASURED,
-    ]  # fmt: skip
+    outcomes = [each.outcome for each in cases]
+    assert outcomes == [Outcome.REGRESSION, Outcome.NOT_MEASURED, Outcome.NOT_MEASURED]
     report = NightReport("r", "n", "s", "c", "w", "g", "a", "b", "regression", 4, cases)
     document = json.loads(json.dumps(night_document(report)))
     assert [each["bpm"] for each in document["cases"]] == [795, 795, 795]

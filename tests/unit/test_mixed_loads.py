@@ -231,9 +231,7 @@ def test_consumers_read_up_to_what_their_own_part_acknowledged() -> None:
         last = acknowledged
     assert [json.loads(each) for each in sent] == [{"1": 7}, {"13": 9}, {"5": 5}]
     targets = last()
-    assert targets is not None
-    assert targets[1] == 50 + 5
-    assert targets[0] == 40
+    assert targets is not None and (targets[0], targets[1]) == (40, 50 + 5)
     assert all(each.gathers_offsets for each in (orders, clicks, images))
 
 
@@ -274,16 +272,13 @@ def test_a_group_is_compared_with_the_part_that_it_reads() -> None:
     seen = mixed_client()
     group = GroupWindow(GroupCounts(0, 1, 100), read_by_partition=(ReadRange(1, 5, 105, 100),))
     own = replace(
-        seen.parts["images"],
+        seen.parts["images"], groups=(group,),
         counts=replace(seen.parts["images"].counts, acked_by_partition={1: 100}),
-        groups=(group,),
-    )
+    )  # fmt: skip
     seen = replace(
-        seen,
+        seen, groups=(group,), parts={**seen.parts, "images": own},
         counts=replace(seen.counts, acked_by_partition={0: 9_900, 1: 100}),
-        groups=(group,),
-        parts={**seen.parts, "images": own},
-    )
+    )  # fmt: skip
     whole = evidence(seen, growth={0: 9_900, 1: 100})
     assert whole.lag_growth_per_s == {"0": 0.0}
     assert judge(whole, goal()).verdict is Verdict.SUSTAINED
@@ -318,11 +313,9 @@ def test_what_groups_read_has_the_batches_of_their_own_part() -> None:
         groups=(GroupWindow(GroupCounts(0), records_total=100),),
     )
     both = client(
-        acked_by_partition={0: 1_000, 1: 100},
-        log_bytes=1_100_000,
-        groups=large.groups,
+        acked_by_partition={0: 1_000, 1: 100}, log_bytes=1_100_000, groups=large.groups,
         parts={"small": small, "large": large},
-    )
+    )  # fmt: skip
     everything = ClientTraffic(10.0, 1_100.0, 1_100_000.0, 1_000_000.0)
     found = others_in(everything, 1_100, both, None)
     assert found is not None

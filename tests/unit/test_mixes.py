@@ -151,6 +151,8 @@ def test_a_mix_counts_replicas_partitions_and_commits_of_each_part() -> None:
     assert pickle.loads(pickle.dumps(WHOLE)) == WHOLE
     short = WHOLE.with_phases(replace(WHOLE.phases, measure_s=99.0))
     assert {each.phases.measure_s for each in (short, *short.parts)} == {99.0}
+    with pytest.raises(ValueError, match="at least one"):
+        mix_of([])
 
 
 @given(parts=st.lists(patterns(), min_size=1, max_size=4), load=st.integers(1, 2_000))
@@ -222,19 +224,10 @@ def test_mixes_with_different_parts_have_different_variants() -> None:
 # --- its topics and tasks ---------------------------------------------------------------
 
 
-def test_slots_are_shared_by_cost_with_one_at_least_for_each_part() -> None:
-    whole = WHOLE
-    assert slots_needed(whole) == 4
-    assert share_slots(whole, 4) == [SlotShare(1, 0), SlotShare(1, 1), SlotShare(1, 0)]
-    wide = share_slots(whole, 40)
-    assert sum(each.tasks + each.consumer_tasks for each in wide) <= 40
-    orders, clicks, images = wide
-    assert orders.tasks > clicks.tasks + clicks.consumer_tasks > images.tasks - 1
-    assert images.tasks <= 2, "no task without a producer"
-    assert share_slots(whole, 4, reads=False)[1] == SlotShare(2, 0)
-
-
-def test_slots_go_where_requests_cost_most_but_not_beyond_the_producers() -> None:
+def test_slots_are_shared_by_cost_from_one_for_each_part_to_one_for_each_producer() -> None:
+    assert slots_needed(WHOLE) == 4
+    assert share_slots(WHOLE, 4) == [SlotShare(1, 0), SlotShare(1, 1), SlotShare(1, 0)]
+    assert share_slots(WHOLE, 4, reads=False)[1] == SlotShare(2, 0)
     cheap = pattern(20, linger_ms=1_000.0, rate_records_per_s=1_000.0).as_part("cheap")
     dear = pattern(20, linger_ms=0.0, rate_records_per_s=1_000.0).as_part("dear")
     few = pattern(2, linger_ms=0.0, rate_records_per_s=50_000.0).as_part("few")
@@ -245,7 +238,7 @@ def test_slots_go_where_requests_cost_most_but_not_beyond_the_producers() -> Non
 # --- its limit --------------------------------------------------------------------------
 
 
-def test_the_limit_of_a_mix_is_a_scale_with_its_parts() -> None:
+def test_the_limit_of_a_mix_or_of_one_part_is_a_scale_with_the_payload_of_all_parts() -> None:
     found = make_boundary(
         Bracket(270, 283), SCALE, WHOLE, trials=5, interval=Interval(263.0, 279.0, 271.0)
     )
@@ -253,22 +246,14 @@ def test_the_limit_of_a_mix_is_a_scale_with_its_parts() -> None:
     assert (found.scale_low, found.scale_high, found.scale_estimate) == (2.63, 2.79, 2.71)
     assert found.mb_per_s == pytest.approx(2.7 * 2.8)
     assert found.message_bytes == WHOLE.message_bytes
-    assert [(each.part, each.np) for each in found.parts] == [
-        ("orders", 108), ("clicks", 14), ("images", 5),
-    ]  # fmt: skip
+    parts = [(each.part, each.np) for each in found.parts]
+    assert parts == [("orders", 108), ("clicks", 14), ("images", 5)]
     assert sum(each.mb_per_s for each in found.parts) == pytest.approx(found.mb_per_s)
-
-
-def test_the_limit_of_one_part_has_the_payload_of_the_others_too() -> None:
     axis = axis_named("scale.orders")
-    found = make_boundary(Bracket(200, 220), axis, WHOLE, trials=5)
-    assert (found.scale_sustained, axis.amount(200)) == (2.0, "2 times orders")
-    assert found.mb_per_s == pytest.approx(5.3)
-    assert found.mb_per_s_overloaded == pytest.approx(5.8)
-    assert found.mb_per_s_low is None
-    assert found.message_bytes == WHOLE.message_bytes
-
-
-def test_a_mix_without_parts_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        mix_of([])
+    one = make_boundary(Bracket(200, 220), axis, WHOLE, trials=5)
+    assert (one.scale_sustained, axis.amount(200), one.mb_per_s_low) == (
+        2.0,
+        "2 times orders",
+        None,
+    )
+    assert (one.mb_per_s, one.mb_per_s_overloaded) == pytest.approx((5.3, 5.8))

@@ -6,13 +6,11 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobs.engine.network.connections import BrokerConnectError, open_connections
-from jobs.engine.network.links import look_up
 from tests.support.processes import PATIENCE_S
 
 LOOPBACK = socket.getaddrinfo("127.0.0.1", 9, socket.AF_UNSPEC, socket.SOCK_STREAM)
@@ -40,21 +38,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameService]:
     monkeypatch.setattr(socket, "getaddrinfo", service.getaddrinfo)
     yield service
     service.ended.set()
-
-
-def test_hosts_are_looked_up_at_once_and_the_silent_one_is_given_up(
-    names: NameService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The look-up begins and waits for two answers; then the time is up.
-    looks_s = iter([0.0, 0.0, 0.0, 60.3, 60.3])
-    clock = SimpleNamespace(monotonic=lambda: next(looks_s))
-    monkeypatch.setattr("jobs.engine.network.links.time", clock)
-    addresses = [("known", 9092), ("unknown", 9092), ("silent", 9092)]
-    found = look_up(addresses, 60.0)
-    assert found["known", 9092].found == tuple(LOOPBACK)
-    assert "Name or service not known" in found["unknown", 9092].why
-    assert "no answer from the name service within 60.3 s" in found["silent", 9092].why
-    assert not found["silent", 9092].found
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,7 @@ class Gates:
 def begin(monkeypatch: pytest.MonkeyPatch, *, has_trials: bool, load_max_s: float) -> Any:
     """The gates, and the line at whose start the search of the first case was ended."""
     config = configuration_of(
-        SUITE.model_copy(update={"cases": CASES}),
-        overrides=[f"cluster.warm_up_max_s={load_max_s}"],
+        SUITE.model_copy(update={"cases": CASES}), overrides=[f"cluster.warm_up_max_s={load_max_s}"]
     )
     history = TrialHistory()
     gates = Gates(history)

@@ -240,13 +240,8 @@ def test_junit_distinguishes_failure_error_and_skipped(tmp_path: Path) -> None:
     failed = next(iter(suite))
     assert (failed.name, failed.classname) == ("limit", "s.limit")
     assert "num.io.threads was 8, is 1" in failed.result[0].message
-
-
-def test_junit_can_be_read_with_any_characters_in_texts(tmp_path: Path) -> None:
-    path = tmp_path / "nightly.xml"
-    made = report()
-    cases = tuple(replace(each, text="\x1b[31mred\x00 \ud800 é") for each in made.cases)
-    write_junit(replace(made, cases=cases), path)
+    cases = tuple(replace(each, text="\x1b[31mred\x00 \ud800 é") for each in report().cases)
+    write_junit(replace(report(), cases=cases), path)
     (suite,) = JUnitXml.fromfile(str(path))
     assert next(iter(suite)).system_out == "?[31mred? ? é"
 

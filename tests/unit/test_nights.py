@@ -104,13 +104,9 @@ def test_a_changed_subject_separates_no_nights_and_is_reported() -> None:
         assert found.outcome is Outcome.REGRESSION
         changes = [(each.name, each.before, each.after) for each in found.changes]
         assert changes == [(name, "8", "1")]
-
-
-def test_a_changed_commit_is_reported_and_separates_no_nights() -> None:
-    found = judged(20.0, environment={**ENVIRONMENT, "redline.commit": "bbbb"})
-    assert len(found.nights) == 5
-    assert found.notes == ("redline.commit was aaaa, is bbbb",)
-    assert found.changes == ()
+    commit = judged(20.0, environment={**ENVIRONMENT, "redline.commit": "bbbb"})
+    assert (len(commit.nights), commit.changes) == (5, ())
+    assert commit.notes == ("redline.commit was aaaa, is bbbb",)
 
 
 def test_memory_of_machines_of_one_kind_is_the_same() -> None:

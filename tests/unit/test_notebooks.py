@@ -125,17 +125,8 @@ def test_every_import_of_the_project_exists(book: Any) -> None:
     cells = [cell.source for cell in _code(book)]
     assert any("from jobs.notebook import" in source for source in cells)
     assert [each for source in cells for each in _unresolved(source)] == []
-
-
-def test_a_missing_import_is_found() -> None:
-    for source, missing in (
-        ("from metrics.tables import views\nimport metrics.tables.views", 0),
-        ("from metrics.tables.views import VIEWS_OF_ANOTHER_VERSION", 1),
-        ("import metrics.gone, search.gone.further", 2),
-        ("from gone import x\nimport os.gone", 0),  # other packages
-        ("import pandas as pd\nfrom jobs.gone import a, b", 2),
-    ):
-        assert len(_unresolved(source)) == missing
+    wrong = "from metrics.tables.views import GONE\nimport search.gone, os\nfrom jobs import gone"
+    assert len(_unresolved(wrong)) == 3
 
 
 class Widgets:

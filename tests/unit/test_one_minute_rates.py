@@ -10,12 +10,7 @@ from random import Random
 import pytest
 
 from metrics.sources.beans import HANDLER_IDLE_NS, TICK_ERROR, TICKED_S, UPTIME_MS
-from metrics.sources.one_minute_rates import (
-    ALPHA,
-    RateCounts,
-    is_whole_tick,
-    rounding_of,
-)
+from metrics.sources.one_minute_rates import ALPHA, RateCounts, is_whole_tick, rounding_of
 from metrics.sources.rules import ONE_MINUTE_RATE, ROUNDING
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import Span, broker_window, find_contradiction
@@ -52,7 +47,6 @@ class Broker:
 
     @property
     def meters(self) -> dict[str, SimulatedMeter]:
-        """Reading → its meter."""
         return {HANDLER_IDLE_NS: self.idle, "bytes_in": self.bytes}
 
     def ticks(self) -> dict[str, int]:

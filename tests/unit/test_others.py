@@ -63,47 +63,34 @@ def reading(read: float, rest: float, deviation: float = 0.0) -> OtherLoad:
 
 
 @pytest.mark.parametrize(
-    ("others", "verdict"),
+    ("others", "rule"),
     [
-        (beside(), Verdict.SUSTAINED),
-        (beside(400.0, 0.4e6), Verdict.SUSTAINED),
-        (beside(600.0, 0.6e6), Verdict.INVALID),
-        (beside(40.0, 4e6), Verdict.INVALID),  # few and large
-        (beside(4_000.0, 0.4e6), Verdict.INVALID),  # many and small
-        (beside(4_000.0, None), Verdict.INVALID),
-        (beside(4_000.0, 4e6, rest=4e6), Verdict.SUSTAINED),  # as before the run
-        (beside(4_000.0, 4e6, rest=3e6), Verdict.INVALID),
-        (beside(4_000.0, 4e6, rest=3e6, deviation=0.4e6), Verdict.SUSTAINED),  # it swings so far
-        (reading(4e6, rest=1e6), Verdict.INVALID),  # consumers that catch up
-        (reading(4e6, rest=1e6, deviation=1.5e6), Verdict.SUSTAINED),
+        (beside(), ""),
+        (beside(400.0, 0.4e6), ""),
+        (beside(600.0, 0.6e6), "others_loaded"),
+        (beside(40.0, 4e6), "others_loaded"),  # few and large
+        (beside(4_000.0, 0.4e6), "others_loaded"),  # many and small
+        (beside(4_000.0, None), "others_loaded"),
+        (beside(4_000.0, 4e6, rest=4e6), ""),  # as before the run
+        (beside(4_000.0, 4e6, rest=3e6), "others_loaded"),
+        (beside(4_000.0, 4e6, rest=3e6, deviation=0.4e6), ""),  # it swings so far
+        (reading(4e6, rest=1e6), "others_loaded"),  # consumers that catch up
+        (reading(4e6, rest=1e6, deviation=1.5e6), ""),
+        (beside(4_000.0, 4e6, rest=4.5e6), ""),
+        (beside(4_000.0, 4e6, rest=5e6), "others_less"),
+        (beside(4_000.0, 4e6, rest=5e6, deviation=0.4e6), ""),
+        (beside(0.0, 0.0, rest=4e6), "others_less"),
+        (reading(1e6, rest=4e6), "others_less"),
     ],
 )
-def test_a_higher_load_of_others_makes_a_trial_invalid(others: OtherLoad, verdict: Verdict) -> None:
+def test_another_load_of_others_makes_a_trial_invalid(others: OtherLoad, rule: str) -> None:
     judgement = judged(others=others)
-    assert judgement.verdict is verdict
-    assert rules(judgement) == {"others_loaded"} or verdict is Verdict.SUSTAINED
-    overload = judged(others=others, brokers=with_one(handler_idle=0.1))
-    assert overload.verdict in {verdict, Verdict.OVERLOADED}
-
-
-@pytest.mark.parametrize(
-    ("others", "verdict"),
-    [
-        (beside(4_000.0, 4e6, rest=4.5e6), Verdict.SUSTAINED),
-        (beside(4_000.0, 4e6, rest=5e6), Verdict.INVALID),
-        (beside(4_000.0, 4e6, rest=5e6, deviation=0.4e6), Verdict.SUSTAINED),
-        (beside(0.0, 0.0, rest=4e6), Verdict.INVALID),
-        (reading(1e6, rest=4e6), Verdict.INVALID),
-    ],
-)
-def test_a_lower_load_of_others_makes_a_sustained_trial_invalid(
-    others: OtherLoad, verdict: Verdict
-) -> None:
-    judgement = judged(others=others)
-    assert judgement.verdict is verdict
-    assert rules(judgement) == {"others_less"} or verdict is Verdict.SUSTAINED
-    overload = judged(others=others, brokers=with_one(handler_idle=0.1))
-    assert overload.verdict is Verdict.OVERLOADED, "they have less room beside it"
+    assert judgement.verdict is (Verdict.INVALID if rule else Verdict.SUSTAINED)
+    assert rules(judgement) == {rule} or not rule
+    overload = judged(others=others, brokers=with_one(handler_idle=0.1)).verdict
+    if rule == "others_less":
+        assert overload is Verdict.OVERLOADED, "they have less room beside it"
+    assert overload in {judgement.verdict, Verdict.OVERLOADED}
 
 
 def test_the_reason_states_load_and_level() -> None:
@@ -161,13 +148,9 @@ def test_reads_of_our_groups_are_not_those_of_others() -> None:
     assert found.read_bytes_per_s == pytest.approx((5_000_000 - 2 * 1_800_000) / 20)
     hidden = others_in(TRAFFIC, 9_000, window(replace(COUNTS, log_bytes=None), groups), None)
     assert hidden is not None and hidden.read_bytes_per_s is None
-
-
-def test_reads_in_a_window_are_known_by_its_own_account() -> None:
     group = GroupWindow(GroupCounts(0, wire_bytes=1_000_000))
     inside = replace(window(COUNTS, (group,)), start_s=0.0, end_s=20.0)
-    found = others_at(TRAFFIC, inside, None)
-    assert found.read_bytes_per_s == pytest.approx(200_000.0)
+    assert others_at(TRAFFIC, inside, None).read_bytes_per_s == pytest.approx(200_000.0)
 
 
 def test_a_broker_without_counters_or_with_a_restart_makes_the_load_of_others_unknown() -> None:
@@ -259,14 +242,6 @@ def test_a_later_run_in_the_same_process_knows_the_level() -> None:
     again.take_baseline()
     assert bed.cluster.now_s - began_s < 5.0
     assert again.level is not None and again.level.messages.mean == pytest.approx(1_000.0)
-
-
-def test_a_long_look_is_not_forgotten() -> None:
-    bed = Bed(500.0)
-    long = ClientTraffic(60.0, 60_000.0, 60e6)
-    bed.last_load.looks[:] = [(bed.cluster.now_s, long)]
-    bed.gates.renew_level()
-    assert bed.last_load.looks[0][1] is long and len(bed.last_load.looks) > 5
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.0, 3_000.0), (3_000.0, 0.0), (500.0, 3_000.0)])

@@ -22,12 +22,7 @@ from jobs.features.plan.planning import limits_of
 from jobs.runs.outage_limits import caught_up
 from jobs.trials.context import RunContext
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.planning.provisioning import (
-    Demand,
-    MeasuredLimit,
-    offline_mb_per_s,
-    provision,
-)
+from metrics.planning.provisioning import Demand, MeasuredLimit, offline_mb_per_s, provision
 from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.summary import by_goal
 from metrics.tables.boundary import Boundary
@@ -119,6 +114,8 @@ def test_the_operator_is_requested_to_stop_and_to_restart_a_broker(
     assert len(pauses) == 4
     announced.end()
     assert len(pauses) == 4, "all brokers serve"
+    announced, _, _ = outage([serve(), serve(1, 2)])
+    assert announced.begin(1) == {3}, "a cluster without an answer is requested again"
 
 
 def test_an_outage_without_a_stopped_broker_fails() -> None:
@@ -126,11 +123,6 @@ def test_an_outage_without_a_stopped_broker_fails() -> None:
     with pytest.raises(NoConclusionError, match=r"0 of 3 brokers .* 3600 s; expected 1; "):
         announced.begin(1)
     assert sum(pauses) == PATIENCE_S
-
-
-def test_requests_to_a_cluster_without_an_answer_are_repeated() -> None:
-    announced, _, _ = outage([serve(), serve(1, 2)])
-    assert announced.begin(1) == {3}
 
 
 # --- configuration ------------------------------------------------------------

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-
 from jobs.engine.consuming.group_member import is_fair_share
-from jobs.engine.producing.control_requests import leaders_in, metadata_request
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.engine.task.plan import Partitions
 
@@ -40,27 +37,3 @@ def test_a_request_names_the_partition_within_its_topic() -> None:
     alone = ProduceEncoder("b", "me", 1, 1_000).encode(7, [(1, *batch)])
     numbered = ProduceEncoder("b", "me", 1, 1_000, first=4).encode(7, [(5, *batch)])
     assert b"".join(alone) == b"".join(numbered)
-
-
-def test_leaders_are_requested_and_read_by_topic() -> None:
-    request = MetadataRequest.decode(
-        metadata_request(("a", "b"), "me", 3)[4:], version=4, header=True
-    )
-    assert [topic.name for topic in request.topics] == ["a", "b"]
-    topic = MetadataResponse.MetadataResponseTopic
-    partition = topic.MetadataResponsePartition
-    found = [
-        partition(error_code=0, partition_index=0, leader_id=leader, replica_nodes=[], isr_nodes=[])
-        for leader in (5, 6)
-    ]
-    response = MetadataResponse(
-        throttle_time_ms=0, brokers=[], cluster_id="x", controller_id=1,
-        topics=[
-            topic(error_code=0, name=name, is_internal=False, partitions=[each])
-            for name, each in zip("ab", found, strict=True)
-        ],
-        version=4,
-    )  # fmt: skip
-    response.with_header(correlation_id=3)
-    frame = bytes(response.encode(framed=True, header=True))[4:]
-    assert leaders_in(frame) == {("a", 0): 5, ("b", 0): 6}

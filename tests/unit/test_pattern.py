@@ -47,15 +47,3 @@ def test_a_histogram_is_read_on_the_driver_and_travels_along(tmp_path: Path) -> 
     assert got == made
     sizes = Sizes("histogram", histogram=((100, 3.0), (300, 1.0)))
     assert got.producer.payload.distribution == sizes
-
-
-def test_a_load_has_the_bytes_that_it_offers_and_writes() -> None:
-    made = pattern(
-        4, message_bytes=500, rate_records_per_s=100.0, warmup_s=2.0, measure_s=8.0,
-        topic=TopicOptions(replication_factor=3),
-    )  # fmt: skip
-    assert (made.records_per_s, made.mb_per_s) == (400.0, 0.2)
-    assert made.written_bytes(10) == 10 * 500 * 3
-    assert made.planned_bytes == 400 * 10 * 500 * 3
-    assert (made.message_bytes, made.on_axis) == (500, 4)
-    assert replace(made, axis="rate", load=100).on_axis == 100

@@ -113,6 +113,10 @@ def test_every_pin_has_its_hashes() -> None:
 def test_the_packages_of_runs_come_without_those_of_developers() -> None:
     pins = [Requirement(_pin(line)) for line in _hashed(RUNS.pins)]
     assert {canonicalize_name(pin.name) for pin in pins if _holds(pin)} == _needed(*RUNS.extras)
+    for names in (BUILD_TOOLS, FETCHERS):
+        chosen = requirement_lines((ROOT / "conf" / RUNS.pins).read_text(), names).splitlines()
+        assert {line.partition("==")[0].replace("_", "-") for line in chosen} == set(names)
+        assert all(" --hash=sha256:" in line for line in chosen)
 
 
 @pytest.mark.computes
@@ -141,10 +145,3 @@ def _modules(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom) and node.module:
         return [node.module.partition(".")[0]]
     return []
-
-
-@pytest.mark.parametrize("names", [BUILD_TOOLS, FETCHERS])
-def test_the_packages_that_are_installed_first_have_hashes(names: tuple[str, ...]) -> None:
-    chosen = requirement_lines((ROOT / "conf" / RUNS.pins).read_text(), names).splitlines()
-    assert {line.partition("==")[0].replace("_", "-") for line in chosen} == set(names)
-    assert all(" --hash=sha256:" in line for line in chosen)

@@ -61,13 +61,6 @@ def test_partitions_grow_only_while_leaders_are_uneven_and_never_beyond_ten_time
                     assert per_topic < wanted <= min(2 * per_topic, most)
 
 
-def test_growing_ends_after_four_steps() -> None:
-    uneven, steps = LeaderCounts({0: 2, 1: 0}), [30]
-    while (wanted := grown_partitions(uneven, steps[-1], 30)) != steps[-1]:
-        steps.append(wanted)
-    assert steps == [30, 60, 120, 240, 300]
-
-
 def test_a_placement_is_complete_when_each_partition_has_a_leader() -> None:
     whole = {0: Partition(2, (1, 2, 3), (1,)), 1: Partition(1, (), ())}
     assert placed(whole) == {0: (2, 1, 3), 1: (1,)}
@@ -203,9 +196,7 @@ def notices(reporter: RecordingReporter, level: Level) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "place",
-    [None, in_turns(), at_random(1)],
-    ids=["as assigned", "in turns", "at random"],
+    "place", [None, in_turns(), at_random(1)], ids=["as assigned", "in turns", "at random"]
 )
 def test_a_run_notes_once_how_a_cluster_placed_its_replicas(
     place: Callable[[int, int], Replicas] | None, snapshot: SnapshotAssertion

@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.engine.batches.sections import Section
+from jobs.engine.clients.kafka_python import producer_options
+from jobs.engine.consuming.group_member import group_options
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
-from metrics.traffic.clients import ProducerOptions, exponent_of, largest_over_mean, zipf_weights
+from metrics.traffic.clients import (
+    ConsumerOptions,
+    ProducerOptions,
+    exponent_of,
+    largest_over_mean,
+    zipf_weights,
+)
 from tests.support.patterns import plan, producer_pattern
 
 
@@ -111,9 +119,12 @@ def test_a_skew_needs_a_choice_at_random() -> None:
         skewed.require_consistent()
 
 
-def test_libraries_get_names_unchanged_and_addresses_of_ipv6_in_brackets() -> None:
+def test_libraries_get_addresses_of_ipv6_in_brackets_and_create_no_topics() -> None:
     brokers = {1: ("broker-1", 9092), 2: ("2001:db8::1", 9093)}
-    assert plan(brokers=brokers).servers == ["broker-1:9092", "[2001:db8::1]:9093"]
+    own = plan(brokers=brokers, consumers=ConsumerOptions(groups=1))
+    assert own.servers == ["broker-1:9092", "[2001:db8::1]:9093"]
+    for options in (producer_options(own.pattern.producer), group_options(own, 0, 0)):
+        assert options["allow_auto_create_topics"] is False
 
 
 @given(

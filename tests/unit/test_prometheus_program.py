@@ -85,10 +85,9 @@ def opened(server: RealPrometheus) -> Iterator[PrometheusServerSource]:
 
 def test_windows_have_every_scrape_and_the_idle_time_of_the_pages(server: RealPrometheus) -> None:
     with opened(server) as source:
-        assert all(
-            node.interval_s == pytest.approx(1.0, abs=0.05) for node in source.nodes.values()
-        )
-        assert all(len(node.series) > 40 for node in source.nodes.values())
+        for node in source.nodes.values():
+            assert node.interval_s == pytest.approx(1.0, abs=0.05)
+            assert len(node.series) > 40
         began_s = time.time()
         with Sampler(source, poll_interval_of(source, INTERVAL_S)) as sampler:
             sampler.wait_past(began_s + 12.0, PATIENCE_S)
@@ -133,13 +132,6 @@ def test_a_wrong_selection_is_refused(spec: FeedSpec, words: str, server: RealPr
     with closing(source), pytest.raises(ConfigError) as error:
         source.open()
     assert words in str(error.value)
-
-
-def test_a_path_that_is_no_query_api_is_refused(server: RealPrometheus) -> None:
-    api = ServerApi(f"{server.url}/prefix", HttpAccess(KEY), PATIENCE_S)
-    source = PrometheusServerSource(api, spec_of(), None, "4.1")
-    with closing(source), pytest.raises(ConfigError, match="HTTP 404"):
-        source.open()
 
 
 def test_a_server_that_stood_still_shows_no_old_number_as_new(server: RealPrometheus) -> None:

@@ -13,7 +13,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.cluster import history_findings, metrics_findings
 from jobs.config.metrics_registry import load_rules
-from jobs.trials.recovery import Baseline, wait_until_at_rest
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
@@ -22,7 +21,6 @@ from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import HttpAccess, ScrapeError, basic
 from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, FeedSpec
@@ -30,15 +28,10 @@ from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import poll_interval_of, sample_interval_of
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.trial.client import OFFSET_MAX_S
-from metrics.windows.broker import broker_window, broker_windows
+from metrics.windows.broker import broker_window
 from tests.support.exporter_pages import BrokerState, page
 from tests.support.processes import PATIENCE_S
-from tests.support.served_prometheus import (
-    PrometheusStandIn,
-    Scraped,
-    Time,
-    serving_prometheus,
-)
+from tests.support.served_prometheus import PrometheusStandIn, Scraped, Time, serving_prometheus
 
 START_S = 1_000_000.0
 KEY = "metrics.prometheus"
@@ -421,23 +414,6 @@ def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> N
             metrics_findings(source, None, Phases(warmup_s=1.0, measure_s=30.0))
 
 
-def test_a_sampler_has_each_scrape_of_a_window() -> None:
-    with server_of() as server, opened(server) as source:
-        stops_s = START_S + 40.0
-
-        def wait(seconds: float) -> bool:
-            server.time.pause(seconds)
-            return server.time() > stops_s
-
-        sampler = Sampler(source, poll_interval_of(source, 1.0), server.time, wait)
-        sampler.start()
-        sampler.wait_past(stops_s + 10.0, PATIENCE_S)
-        samples = sampler.stop()
-    windows = broker_windows(samples, [1, 2], START_S + 10.0, START_S + 30.0, 2.0)
-    assert [each.samples_missed for each in windows] == [0, 0]
-    assert [each.handler_idle for each in windows] == [pytest.approx(IDLE[i]) for i in (1, 2)]
-
-
 def test_doctor_names_the_busiest_broker_of_the_past(snapshot: SnapshotAssertion) -> None:
     targets = [broker_target(i, interval_s=60.0, from_s=START_S - 3_000.0) for i in HOSTS]
     with server_of(*targets) as server, opened(server) as source:
@@ -446,31 +422,3 @@ def test_doctor_names_the_busiest_broker_of_the_past(snapshot: SnapshotAssertion
         server.instead = (503, "busy")
         ((unknown),) = history_findings(source, server.time)
         assert "HTTP 503" in unknown.sentence
-
-
-@pytest.mark.parametrize("interval_s", [2.0, 15.0])
-def test_a_poll_after_a_load_has_all_of_it_and_brokers_come_to_rest(interval_s: float) -> None:
-    load_s, ends_s = 60.0, START_S + 60.5
-    rested = BrokerState(at_s=START_S - 1_000.0)
-
-    def shown(at_s: float) -> str:
-        loaded_s = min(max(0.0, at_s - (ends_s - load_s)), load_s)
-        state = rested.later(at_s - rested.at_s - loaded_s, 0.99, 0)
-        loaded = state.later(loaded_s, 0.3, round(1_000 * loaded_s))
-        return page("none", loaded)
-
-    target = broker_target(1, "none", page=shown, interval_s=interval_s)
-    hosts = {1: HOSTS[1]}
-    with server_of(target) as server, opened(server, hosts=hosts) as source:
-        clock = server.time
-        (before,) = source.sample_all()[-1:]
-        clock.pause(ends_s - clock())
-        after = source.sample_all()
-        baseline = {1: Baseline(replica_lag_records=3.0)}
-        recovery = wait_until_at_rest(source, baseline, after, clock=clock, pause=clock.pause)
-    grown = after[-1].values["messages_in"] - before.values["messages_in"]
-    loaded_before = round(1_000 * max(0.0, before.at_s - (ends_s - load_s)))
-    assert grown == 1_000 * load_s - loaded_before
-    assert recovery.not_idle == ()
-    assert recovery.since_s is not None and recovery.since_s >= ends_s - interval_s
-    assert recovery.duration_s <= 3 * interval_s + 1.0
