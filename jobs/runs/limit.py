@@ -28,7 +28,6 @@ from jobs.runs.steady import (
     announce,
     budget_problem,
     hold_steadily,
-    is_at,
     largest,
     require_failure_allowed,
     steady_plan,
@@ -43,6 +42,7 @@ from jobs.trials.steady import SteadyMeasurer
 from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
+from metrics.reporting.page.binding import belongs_to
 from metrics.tables.boundary import AnswerKind, Boundary, BoundaryRow
 from metrics.trial.trial import ALL_BROKERS, Trial, WarmUp, place_of
 from search.budget import Spent
@@ -196,7 +196,7 @@ class LimitRun(Body):
         trials, search = self._trials(context), self.config.goal.search
         plan = steady_plan(self.config, found, trials, self._spent(context))
         announce(context, plan, found)
-        own = next(each for each in trials if is_at(each, found))
+        own = next(each for each in trials if belongs_to(each, found))
         measurer = SteadyMeasurer(
             context,
             topics,

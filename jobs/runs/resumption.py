@@ -177,39 +177,29 @@ def replay(
         ConfigError: these lines would have measured other trials.
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
-    searched = _before_checks(lines, trials)
-    used = 0
-    while (message_bytes := next_size(lines, finished)) is not None:
-        own = [trial for trial in searched if trial.point_message_bytes == message_bytes]
-        used += len(own)
-        histories = {goal: tuple(each.observation(goal) for each in own) for goal in lines}
-        searchers = searchers_of(lines, message_bytes, finished)
-        decisions = {goal: one.decide(histories[goal]) for goal, one in searchers.items()}
-        if any(isinstance(decision, Measure) for decision in decisions.values()):
-            _require_all_used(used, trials)
-            return finished, histories
-        for goal, decision in decisions.items():
-            if not isinstance(decision, Measure):
-                finished[goal].append(FinishedPoint(message_bytes, decision, histories[goal]))
     begun: dict[str, tuple[Observation, ...]] = dict.fromkeys(lines, ())
-    later = trials[len(searched) :]
-    while (message_bytes := next_check(lines, finished)) is not None:
-        own = [trial for trial in later if trial.point_message_bytes == message_bytes]
-        used += len(own)
-        histories = histories_at(finished, message_bytes)
-        histories = {
-            goal: (*before, *(each.observation(goal) for each in own))
-            for goal, before in histories.items()
-        }
-        searchers = checkers_of(lines, message_bytes, finished)
-        decisions = {goal: one.decide(histories[goal]) for goal, one in searchers.items()}
-        if any(isinstance(decision, Measure) for decision in decisions.values()):
-            begun = histories
-            break
-        for goal, decision in decisions.items():
-            if not isinstance(decision, Measure):
-                checked = FinishedPoint(message_bytes, decision, histories[goal], checked=True)
-                finished[goal] = with_checked(finished[goal], checked)
+    searched, used = _before_checks(lines, trials), 0
+    stages = (
+        (searched, next_size, searchers_of, False),
+        (trials[len(searched) :], next_check, checkers_of, True),
+    )
+    for of_stage, following, searchers_at, checked in stages:
+        while (message_bytes := following(lines, finished)) is not None:
+            own = [trial for trial in of_stage if trial.point_message_bytes == message_bytes]
+            used += len(own)
+            before = histories_at(finished, message_bytes) if checked else begun
+            histories = {
+                goal: (*before[goal], *(each.observation(goal) for each in own)) for goal in lines
+            }
+            searchers = searchers_at(lines, message_bytes, finished)
+            decisions = {goal: one.decide(histories[goal]) for goal, one in searchers.items()}
+            ends = {goal: each for goal, each in decisions.items() if not isinstance(each, Measure)}
+            if len(ends) < len(decisions):
+                _require_all_used(used, trials)
+                return finished, histories
+            for goal, end in ends.items():
+                point = FinishedPoint(message_bytes, end, histories[goal], checked=checked)
+                finished[goal] = with_checked(finished[goal], point)
     _require_all_used(used, trials)
     return finished, begun
 

@@ -19,8 +19,8 @@ from jobs.trials.steady import FULL_SHARE, failed_after_s
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DiskProof, fills_memory, proof_of
 from metrics.planning.load_needs import batch_bytes
+from metrics.reporting.page.binding import belongs_to
 from metrics.tables.boundary import Boundary
-from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.units import format_duration, format_mb_per_s, format_size
@@ -200,18 +200,12 @@ def _last_at(boundary: Boundary, trials: Iterable[Trial]) -> Trial | None:
     found = [
         each
         for each in trials
-        if is_at(each, boundary)
+        if belongs_to(each, boundary)
         and not each.steady
         and each.load == boundary.loads[0]
         and each.judgements[boundary.goal].verdict is Verdict.SUSTAINED
     ]
     return found[-1] if found else None
-
-
-def is_at(trial: Trial, boundary: Boundary) -> bool:
-    """Whether a trial belongs to the point of a boundary."""
-    is_own = boundary.along is MESSAGE_BYTES or trial.point_message_bytes == boundary.message_bytes
-    return is_own and trial.state == boundary.state
 
 
 def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
@@ -293,7 +287,7 @@ class SteadyAnswer:
         """
         if self.largest is None or boundary.state != ALL_BROKERS or not boundary.loads[0]:
             return boundary
-        own = [each for each in self.holds if is_at(each, boundary)]
+        own = [each for each in self.holds if belongs_to(each, boundary)]
         failed = [failed_after_s(each) for each in own if each.load == boundary.loads[0]]
         boundary = replace(boundary, failed_after_s=next(filter(None, failed), None))
         if boundary.steady_load is not None and boundary.steady_load >= boundary.loads[0]:

@@ -17,7 +17,6 @@ from metrics.planning.planted import (
     HandlerTime,
     PlantedRates,
     complete_handler_times,
-    planted_producers,
     planted_scale,
     stated_handler_times,
 )
@@ -64,16 +63,13 @@ class Calibration:
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
         """The boundary with its planted limit, where that is known."""
-        size, rates = boundary.message_bytes, planted_rates(context.environment)
-        if context.config.axis is SCALE:
-            limits = [rates.scale(context.pattern(size, SCALE_UNITS), len(context.addresses))]
-        elif context.config.axis is NP:
-            limits = [rates.producers(context.pattern(size, 1), len(context.addresses))]
-        else:
+        if context.config.axis not in (NP, SCALE):
             return boundary
+        unit, rates = _unit(context, boundary.message_bytes), planted_rates(context.environment)
+        limits = [rates.scale(unit, len(context.addresses))]
         if self._times:
             idle_min = context.thresholds[goal].indicators.request_handler_idle_min
-            limits.append(_by_handlers(context, size, self._times, idle_min))
+            limits.append(planted_scale(self._times, unit, idle_min))
         known = [each for each in limits if each is not None]
         if not known:
             return boundary
@@ -82,13 +78,9 @@ class Calibration:
         return replace(boundary, np_planted=min(known))
 
 
-def _by_handlers(
-    context: RunContext, message_bytes: int, times: Sequence[HandlerTime], idle_min: float
-) -> float:
-    """The largest load that leaves the handlers idle enough: producers, or the scale of a mix."""
-    if context.config.axis is SCALE:
-        return planted_scale(times, context.pattern(message_bytes, SCALE_UNITS), idle_min)
-    return planted_producers(times, context.pattern(message_bytes, 1).producer, idle_min)
+def _unit(context: RunContext, message_bytes: int) -> TrafficPattern:
+    """The pattern that a planted limit counts: one producer, or the mix at scale 1."""
+    return context.pattern(message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1)
 
 
 def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
@@ -107,7 +99,8 @@ def _light(
     """The heaviest load that leaves the handlers idle enough, by their stated times."""
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
     size, scale = topics.message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1
-    load = int(scale * _by_handlers(context, size, tuple(stated.values()), IDLE_LEAST))
+    unit = _unit(context, size)
+    load = int(scale * planted_scale(tuple(stated.values()), unit, IDLE_LEAST))
     return context.pattern(size, max(1, load)).with_phases(phases)
 
 

@@ -348,169 +348,140 @@ def broker_differences(
 
 def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
     """Find the most likely reason for the slower side, or report that there is none."""
-    differences = broker_differences(faster.environment, slower.environment)
-    suspects = _suspects(slower, faster)
-    if differences and all(each.name.startswith(SETTINGS) for each in differences):
-        return _only_change(differences, suspects, slower, faster)
-    versions = [each for each in differences if VERSIONS.match(each.name)]
-    # A property that only one of two releases reports, or that only KRaft or ZooKeeper has, is a
-    # consequence of the upgrade.
-    candidates = [
-        each for each in differences if not versions or ABSENT not in (each.before, each.after)
-    ]
-    for resource in suspects:
-        found = [each for each in candidates if _explains(each, resource)]
-        if found:
-            return _cause(resource, found, slower, faster)
-    if versions:
-        return _version_cause(versions, suspects, slower, faster)
-    return _no_cause(differences, slower, faster)
+    return _Explanation(slower, faster).cause()
 
 
-def _suspects(slower: SideEvidence, faster: SideEvidence) -> tuple[Resource, ...]:
-    """Resources that may limit the slower side, the most likely first.
+@dataclass(frozen=True)
+class _Explanation:
+    """The search for the reason why one side is slower than the other."""
 
-    First comes the named one, then those that are nearly used up, then those that the side uses
-    more at the same load. Among those that are nearly used up the request handlers come first,
-    as in `Resource`: more handlers could wait in parallel, for example for the disk.
-    """
-    limiting = slower.limiting_resource
-    full = resource_use(slower.saturated)
-    near = [name for name in Resource if full.get(name, 0.0) >= MAY_BIND_UTILIZATION]
-    named = [] if limiting is Resource.UNKNOWN else [limiting]
-    grown = [name for name, _ in _grown(slower, faster)]
-    return tuple(dict.fromkeys([*named, *near, *grown]))
+    slower: SideEvidence
+    faster: SideEvidence
 
+    def cause(self) -> Cause:
+        differences = broker_differences(self.faster.environment, self.slower.environment)
+        suspects = self._suspects()
+        first = suspects[0] if suspects else Resource.UNKNOWN
+        if differences and all(each.name.startswith(SETTINGS) for each in differences):
+            return self._only_change(differences, first)
+        versions = [each for each in differences if VERSIONS.match(each.name)]
+        # A property that only one of two releases reports, or that only KRaft or ZooKeeper has, is
+        # a consequence of the upgrade.
+        candidates = [
+            each for each in differences if not versions or ABSENT not in (each.before, each.after)
+        ]
+        for resource in suspects:
+            found = [each for each in candidates if _explains(each, resource)]
+            if found:
+                return self._governing(found, resource)
+        return self._version(versions[0], first) if versions else self._none(differences)
 
-def _grown(slower: SideEvidence, faster: SideEvidence) -> list[tuple[Resource, float]]:
-    """Resources that the slower side uses more at the same load, with the ratio of the use."""
-    mine, theirs = resource_use(slower.steady), resource_use(faster.steady)
-    times = {name: used / theirs[name] for name, used in mine.items() if theirs.get(name)}
-    grown = [(name, ratio) for name, ratio in times.items() if ratio >= GROWTH_MIN]
-    return sorted(grown, key=lambda each: -each[1])
+    def _suspects(self) -> tuple[Resource, ...]:
+        """Resources that may limit the slower side, the most likely first.
+
+        First comes the named one, then those that are nearly used up, then those that the side
+        uses more at the same load. Among those that are nearly used up the request handlers come
+        first, as in `Resource`: more handlers could wait in parallel, for example for the disk.
+        """
+        limiting = self.slower.limiting_resource
+        full = resource_use(self.slower.saturated)
+        near = [name for name in Resource if full.get(name, 0.0) >= MAY_BIND_UTILIZATION]
+        named = [] if limiting is Resource.UNKNOWN else [limiting]
+        return tuple(dict.fromkeys([*named, *near, *(name for name, _ in self._grown())]))
+
+    def _grown(self) -> list[tuple[Resource, float]]:
+        """Resources that the slower side uses more at the same load, with the ratio; most first."""
+        mine, theirs = resource_use(self.slower.steady), resource_use(self.faster.steady)
+        times = {name: used / theirs[name] for name, used in mine.items() if theirs.get(name)}
+        grown = [(name, ratio) for name, ratio in times.items() if ratio >= GROWTH_MIN]
+        return sorted(grown, key=lambda each: -each[1])
+
+    def _governing(self, found: Sequence[Difference], resource: Resource) -> Cause:
+        changes = "; ".join(map(self._change, found))
+        text = f"likely cause of the slower {self.slower.label}: {changes}"
+        text = ". ".join(filter(None, (text, self._used(resource))))
+        return self._made(resource, [short_name(each.name) for each in found], text, "")
+
+    def _version(self, changed: Difference, resource: Resource) -> Cause:
+        label = self.slower.label
+        before, after = release_of(self.faster.environment), release_of(self.slower.environment)
+        known = (f"{changed.name} {changed.before}", changed.after)
+        theirs, own = changed_release(before, after) or known
+        places = {before.metadata, after.metadata} - {""}
+        more = ", ".join(f"{name.value} ×{ratio:.2f}" for name, ratio in self._grown())
+        cost = (
+            f"at the same load {label} uses more: {more}"
+            if more
+            else f"at the same load {label} does not use more of any resource"
+        )
+        return self._made(
+            resource,
+            ("version", *(["metadata"] if len(places) > 1 else [])),
+            f"likely cause of the slower {label}: {own} in place of {theirs}, as no "
+            f"property differs that governs the limiting resource ({resource.value}); {cost}",
+        )
+
+    def _only_change(self, changed: Sequence[Difference], resource: Resource) -> Cause:
+        """The cause where only settings differ that the comparison changed itself."""
+        label, limiting = self.slower.label, self.slower.limiting_resource
+        bound = "" if limiting is Resource.UNKNOWN else f"; {label} is bound by {limiting.value}"
+        return self._made(
+            resource,
+            [short_name(each.name) for each in changed],
+            f"cause of the slower {label}: {'; '.join(map(self._change, changed))}, and nothing "
+            f"else that was compared differs{bound}",
+        )
+
+    def _none(self, differences: Sequence[Difference]) -> Cause:
+        label, limiting = self.slower.label, self.slower.limiting_resource
+        if differences:
+            among = ", ".join(dict.fromkeys(short_name(each.name) for each in differences))
+            why = (
+                f"none of the differences ({among}) explains the limiting resource of {label} "
+                f"({limiting.value})"
+            )
+        else:
+            count = len(self.slower.environment.keys() & self.faster.environment.keys())
+            why = f"the sides agree in all {count} properties and facts that were compared"
+        return self._made(limiting, (), f"no cause found for the slower {label}: {why}")
+
+    def _made(
+        self, resource: Resource, names: Sequence[str], text: str, used: str | None = None
+    ) -> Cause:
+        """The cause, with the limits of both sides and the use of the resource as evidence."""
+        limits = (
+            f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
+            for side in (self.slower, self.faster)
+        )
+        used = self._used(resource) if used is None else used
+        evidence = (*limits, *filter(None, (used,)))
+        return Cause(self.slower.label, resource, tuple(dict.fromkeys(names)), text, evidence)
+
+    def _change(self, changed: Difference) -> str:
+        governor = governor_of(changed.name)
+        what = f" (it {governor.what})" if governor else ""
+        return (
+            f"{short_name(changed.name)} is {changed.after} on {self.slower.label} and "
+            f"{changed.before} on {self.faster.label}{what}"
+        )
+
+    def _used(self, resource: Resource) -> str:
+        """The use of a resource on both sides; empty where it is not known."""
+        slower, faster, parts = self.slower, self.faster, []
+        for when, mine, theirs in (
+            ("saturated", slower.saturated, faster.saturated),
+            ("at the same load", slower.steady, faster.steady),
+        ):
+            used, other = resource_use(mine).get(resource), resource_use(theirs).get(resource)
+            if used is not None and other is not None:
+                parts.append(
+                    f"{when} {used:.2f} on {slower.label} and {other:.2f} on {faster.label}"
+                )
+        name = resource.value[:1].upper() + resource.value[1:]
+        return f"{name} used: {'; '.join(parts)}" if parts else ""
 
 
 def _explains(changed: Difference, resource: Resource) -> bool:
+    """Whether a property governs a resource, and its change can slow a side."""
     governor = governor_of(changed.name)
     return governor is not None and resource in governor.resources and can_slow(governor, changed)
-
-
-def _cause(
-    resource: Resource, found: Sequence[Difference], slower: SideEvidence, faster: SideEvidence
-) -> Cause:
-    names = tuple(dict.fromkeys(short_name(each.name) for each in found))
-    changes = "; ".join(_change(each, slower, faster) for each in found)
-    used = _used(resource, slower, faster)
-    return Cause(
-        slower.label,
-        resource,
-        names,
-        ". ".join(filter(None, (f"likely cause of the slower {slower.label}: {changes}", used))),
-        _limits(slower, faster),
-    )
-
-
-def _change(changed: Difference, slower: SideEvidence, faster: SideEvidence) -> str:
-    governor = governor_of(changed.name)
-    what = f" (it {governor.what})" if governor else ""
-    return (
-        f"{short_name(changed.name)} is {changed.after} on {slower.label} and "
-        f"{changed.before} on {faster.label}{what}"
-    )
-
-
-def _used(resource: Resource, slower: SideEvidence, faster: SideEvidence) -> str:
-    """A sentence about a resource's use on both sides; empty if it is not known."""
-    parts = []
-    for when, mine, theirs in (
-        ("saturated", slower.saturated, faster.saturated),
-        ("at the same load", slower.steady, faster.steady),
-    ):
-        used, other = resource_use(mine).get(resource), resource_use(theirs).get(resource)
-        if used is not None and other is not None:
-            parts.append(f"{when} {used:.2f} on {slower.label} and {other:.2f} on {faster.label}")
-    name = resource.value[:1].upper() + resource.value[1:]
-    return f"{name} used: {'; '.join(parts)}" if parts else ""
-
-
-def _version_cause(
-    versions: Sequence[Difference],
-    suspects: Sequence[Resource],
-    slower: SideEvidence,
-    faster: SideEvidence,
-) -> Cause:
-    first = versions[0]
-    before, after = release_of(faster.environment), release_of(slower.environment)
-    theirs, own = changed_release(before, after) or (f"{first.name} {first.before}", first.after)
-    places = {before.metadata, after.metadata} - {""}
-    resource = suspects[0] if suspects else Resource.UNKNOWN
-    grown = _grown(slower, faster)
-    more = ", ".join(f"{name.value} ×{ratio:.2f}" for name, ratio in grown)
-    cost = (
-        f"at the same load {slower.label} uses more: {more}"
-        if more
-        else f"at the same load {slower.label} does not use more of any resource"
-    )
-    return Cause(
-        slower.label,
-        resource,
-        ("version", *(["metadata"] if len(places) > 1 else [])),
-        f"likely cause of the slower {slower.label}: {own} in place of {theirs}, as no "
-        f"property differs that governs the limiting resource ({resource.value}); {cost}",
-        _evidence(slower, faster, resource),
-    )
-
-
-def _only_change(
-    changed: Sequence[Difference],
-    suspects: Sequence[Resource],
-    slower: SideEvidence,
-    faster: SideEvidence,
-) -> Cause:
-    """The cause if only keys of the workload or the goal differ."""
-    resource = suspects[0] if suspects else Resource.UNKNOWN
-    changes = "; ".join(_change(each, slower, faster) for each in changed)
-    limiting = slower.limiting_resource
-    bound = "" if limiting is Resource.UNKNOWN else f"; {slower.label} is bound by {limiting.value}"
-    return Cause(
-        slower.label,
-        resource,
-        tuple(short_name(each.name) for each in changed),
-        f"cause of the slower {slower.label}: {changes}, and nothing else that was compared "
-        f"differs{bound}",
-        _evidence(slower, faster, resource),
-    )
-
-
-def _no_cause(
-    differences: Sequence[Difference], slower: SideEvidence, faster: SideEvidence
-) -> Cause:
-    limiting = slower.limiting_resource
-    if differences:
-        among = ", ".join(dict.fromkeys(short_name(each.name) for each in differences))
-        why = (
-            f"none of the differences ({among}) explains the limiting resource of {slower.label} "
-            f"({limiting.value})"
-        )
-    else:
-        count = len(slower.environment.keys() & faster.environment.keys())
-        why = f"the sides agree in all {count} properties and facts that were compared"
-    return Cause(
-        slower.label,
-        limiting,
-        (),
-        f"no cause found for the slower {slower.label}: {why}",
-        _evidence(slower, faster, limiting),
-    )
-
-
-def _evidence(slower: SideEvidence, faster: SideEvidence, resource: Resource) -> tuple[str, ...]:
-    return (*_limits(slower, faster), *filter(None, (_used(resource, slower, faster),)))
-
-
-def _limits(slower: SideEvidence, faster: SideEvidence) -> tuple[str, ...]:
-    """A sentence about the limiting resource of each side."""
-    return tuple(
-        f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
-        for side in (slower, faster)
-    )

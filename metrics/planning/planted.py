@@ -32,7 +32,6 @@ from statistics import fmean
 
 from metrics.planning.load_needs import Assumptions, Framing, batch_bytes, wire_bytes
 from metrics.tables.rows import fact_of_node, merge_facts
-from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.pattern import TrafficPattern
 from metrics.windows.broker import BrokerWindow
 
@@ -106,28 +105,15 @@ def stated_handler_times(
     return found
 
 
-def planted_producers(
-    brokers: Sequence[HandlerTime], producer: ProducerPattern, idle_min: float
-) -> float:
-    """The number of producers at which the first broker reaches its limit; a fraction.
-
-    A correct search answers with a bracket around it.
-
-    Args:
-        brokers: all brokers; each leads the same number of partitions.
-        producer: the pattern of each producer; each of its requests carries one batch.
-        idle_min: the goal's `request_handler_idle_min` [ratio].
-    """
-    least = min(each.requests_per_s(idle_min) for each in brokers)
-    return least * len(brokers) * producer.batch_interval_s
-
-
 def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min: float) -> float:
-    """How many times a mix the first broker takes up to its limit.
+    """How many times a pattern the first broker takes up to its limit; a fraction.
+
+    A correct search answers with a bracket around it. For a pattern of one producer it is the
+    number of producers.
 
     Args:
         brokers: all brokers; each leads the same number of partitions of each part.
-        mix: the mix at scale 1; each request carries one full batch.
+        mix: the mix at scale 1, or one producer; each request carries one full batch.
         idle_min: the goal's `request_handler_idle_min` [ratio].
     """
     least = min(each.requests_per_s(idle_min) for each in brokers)
@@ -185,16 +171,6 @@ class PlantedRates:
     disk_bytes_per_s: float | None = None
     link_bytes_per_s: float | None = None
     mtu_bytes: int = 9_000
-
-    def producers(self, pattern: TrafficPattern, brokers: int) -> float | None:
-        """The number of producers at which a disk or the link is full; None without a rate.
-
-        Args:
-            pattern: traffic whose producers offer a stated rate.
-            brokers: number of brokers; each leads the same number of partitions.
-        """
-        limits = [self._of_disks(pattern, brokers), self._of_link(pattern)]
-        return min((each for each in limits if each is not None), default=None)
 
     def scale(self, mix: TrafficPattern, brokers: int) -> float | None:
         """How many times a mix fills a disk or the link; None without a rate.

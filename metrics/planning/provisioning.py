@@ -49,9 +49,10 @@ class TrafficShare:
     consumer_groups: int
 
 
-def weighted(shares: Sequence[TrafficShare], value: Callable[[TrafficShare], float]) -> float:
-    """The mean of a value for each byte of payload, over all parts in their proportions."""
-    return sum(each.share * value(each) for each in shares)
+def weighted(of: MeasuredLimit | Demand, value: Callable[[TrafficShare], float]) -> float:
+    """The mean of a value over the traffic, weighted by the parts' shares of the payload."""
+    whole = TrafficShare("", 1.0, of.message_bytes, of.replication_factor, of.consumer_groups)
+    return sum(each.share * value(each) for each in of.parts or (whole,))
 
 
 def proportions(shares: Sequence[TrafficShare]) -> str:
@@ -111,14 +112,6 @@ class MeasuredLimit:
     mix_mb_per_s: float | None = None
     between_runs: float = 0.0
     lasts: str = ""
-
-    @property
-    def shares(self) -> tuple[TrafficShare, ...]:
-        """The parts of a mix; all of the traffic as one part where it is none."""
-        whole = TrafficShare(
-            "", 1.0, self.message_bytes, self.replication_factor, self.consumer_groups
-        )
-        return self.parts or (whole,)
 
     @property
     def low_of_run(self) -> float:
@@ -194,14 +187,6 @@ class Demand:
             consumer_groups=limit.consumer_groups,
             parts=limit.parts,
         )
-
-    @property
-    def shares(self) -> tuple[TrafficShare, ...]:
-        """The parts of a mix; all of the traffic as one part where it is none."""
-        whole = TrafficShare(
-            "", 1.0, self.message_bytes, self.replication_factor, self.consumer_groups
-        )
-        return self.parts or (whole,)
 
     def __post_init__(self) -> None:
         ratios = {"growth": self.growth, "offline": self.offline, "headroom": self.headroom}
@@ -309,8 +294,8 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
     needs = [_need(bound, needed, usable * share, demand)]
     for_limit = _need(bound, needed, limit * share, demand).brokers
     if demand.link_mbit_per_s is not None:
-        received = weighted(demand.shares, lambda each: _on_wire(each)[0])
-        sent = weighted(demand.shares, lambda each: _on_wire(each)[1])
+        received = weighted(demand, lambda each: _on_wire(each)[0])
+        sent = weighted(demand, lambda each: _on_wire(each)[1])
         per_link = demand.link_mbit_per_s / 8.0 / max(received, sent)  # in the busier direction
         needs.append(_need("network link", needed, per_link * share, demand))
         for_limit = max(for_limit, needs[-1].brokers)
@@ -320,7 +305,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
             "batches need more"
         )
     if demand.retention_hours is not None and demand.disk_gb is not None:
-        replicas = weighted(demand.shares, lambda each: each.replication_factor)
+        replicas = weighted(demand, lambda each: each.replication_factor)
         stored = 3.6 * demand.retention_hours * replicas / demand.compression_ratio  # [GB] a MB/s
         alone = replace(demand, offline=0.0, zones=None)  # what is offline keeps its records
         needs.append(_need("storage", needed, demand.disk_gb * share / stored, alone))
@@ -377,7 +362,7 @@ def _between_zones(demand: Demand, needed: float) -> str:
         copies = each.replication_factor - math.ceil(each.replication_factor / zones)
         return away * (1 + each.consumer_groups) + copies
 
-    gb = needed * weighted(demand.shares, crossing) / demand.compression_ratio * 730 * 3.6
+    gb = needed * weighted(demand, crossing) / demand.compression_ratio * 730 * 3.6
     return (
         f"about {gb:,.0f} GB a month cross the borders of {zones} zones, with clients in all of "
         "them and groups that read from leaders"

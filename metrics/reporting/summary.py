@@ -94,6 +94,22 @@ class RunSummary:
     impact: Impact | None = None
 
 
+def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -> str:
+    """The goal that is named, or the only one of a run.
+
+    Raises:
+        ConfigError: the run does not have the goal, or has several and none is named.
+    """
+    goals = list(dict.fromkeys(each.goal for each in boundaries))
+    chosen = goals[0] if goal is None and len(goals) == 1 else goal
+    if chosen is None or chosen not in goals:
+        raise ConfigError(
+            f"run {run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
+            f"{goal or 'missing'}; expected one of them; name it with --goal"
+        )
+    return chosen
+
+
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
     """A summary for each goal and state of the cluster, as (name, summary).
 

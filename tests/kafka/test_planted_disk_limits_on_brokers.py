@@ -166,7 +166,7 @@ def test_the_search_finds_the_limit_of_the_disks(
     pattern = load_workload("planted", [f"workload.topic.replication_factor={factor}"]).pattern(
         message_bytes
     )
-    planted = PlantedRates(disk.write_bytes_per_s).producers(pattern, len(BROKERS))
+    planted = PlantedRates(disk.write_bytes_per_s).scale(pattern, len(BROKERS))
     assert planted is not None
     measurer = Measurer(brokers, pattern)
     answer = run_search(Guided(LIMITS), measurer, check_for_change=False)

@@ -116,7 +116,7 @@ def test_the_planted_limit_of_disks_and_a_link_adds_up_the_bytes_of_all_parts() 
     """Each part alone fills them at a number of producers; together, their shares add up."""
     disks = PlantedRates(disk_bytes_per_s=5e6)
     for rates in (disks, PlantedRates(link_bytes_per_s=20e6)):
-        used = sum(each.producers / (rates.producers(each, 3) or 0.0) for each in PATTERN.parts)
+        used = sum(1 / (rates.scale(each, 3) or 0.0) for each in PATTERN.parts)
         assert rates.scale(PATTERN, 3) == pytest.approx(1 / used)
     both = PlantedRates(disk_bytes_per_s=5e6, link_bytes_per_s=1e9)
     assert both.scale(PATTERN, 3) == disks.scale(PATTERN, 3)

@@ -11,17 +11,17 @@ from metrics.planning.planted import (
     HandlerTime,
     complete_handler_times,
     environment_of_handlers,
-    planted_producers,
+    planted_scale,
     stated_handler_times,
 )
-from metrics.traffic.clients import ProducerPattern
+from metrics.traffic.pattern import TrafficPattern
 from metrics.windows.broker import BrokerWindow, RequestWindow
 
 FIVE = HandlerTime(stated_ms=5.0)
 
 
-def calibrated() -> ProducerPattern:
-    return load_workload("calibrated").pattern(1000).producer
+def calibrated() -> TrafficPattern:
+    return load_workload("calibrated").pattern(1000)
 
 
 def window(
@@ -32,7 +32,7 @@ def window(
 
 
 def test_every_batch_of_the_calibrated_workload_is_full_before_its_linger_ends() -> None:
-    producer = calibrated()
+    producer = calibrated().producer
     assert producer.records_per_batch == producer.records_per_full_batch == 16
     assert producer.batch_interval_s == 0.512 < producer.options.linger_ms / 1000.0 / 1.5
     # The next batch is due long after the last one is acknowledged, so none travel together.
@@ -55,11 +55,11 @@ def test_requests_at_the_limit(times: HandlerTime, idle_min: float, expected: fl
 
 
 def test_producers_at_the_limit_are_those_of_the_slowest_broker() -> None:
-    producer = calibrated()
-    even = planted_producers([FIVE] * 3, producer, 0.2)
+    one = calibrated()
+    even = planted_scale([FIVE] * 3, one, 0.2)
     assert even == pytest.approx(3 * 160 / 1.953125)
-    assert planted_producers([FIVE], producer, 0.2) == pytest.approx(even / 3)
-    slow = planted_producers([FIVE, FIVE, HandlerTime(8.0)], producer, 0.2)
+    assert planted_scale([FIVE], one, 0.2) == pytest.approx(even / 3)
+    slow = planted_scale([FIVE, FIVE, HandlerTime(8.0)], one, 0.2)
     assert slow == pytest.approx(3 * 100 / 1.953125)
 
 

@@ -171,22 +171,22 @@ def test_the_limit_of_disks_counts_headers_and_replicas() -> None:
     # A record of 1,000 B takes 1,009 or 1,010 B, and 32 of them share a header of 61 B.
     assert log_bytes_per_s(pattern) == pytest.approx(100_000 * 1.01169, rel=0.0001)
     rates = PlantedRates(disk_bytes_per_s=10e6)
-    assert rates.producers(pattern, 2) == pytest.approx(20e6 / log_bytes_per_s(pattern))
+    assert rates.scale(pattern, 2) == pytest.approx(20e6 / log_bytes_per_s(pattern))
     three = replace(pattern, topic=replace(pattern.topic, replication_factor=2))
-    assert rates.producers(three, 2) == pytest.approx(10e6 / log_bytes_per_s(pattern))
+    assert rates.scale(three, 2) == pytest.approx(10e6 / log_bytes_per_s(pattern))
 
 
 def test_the_limit_of_a_link_counts_the_headers_of_requests_and_packets() -> None:
     pattern = load_workload("planted").pattern(1000)
     rates = PlantedRates(link_bytes_per_s=20e6, mtu_bytes=9_000)
-    found = rates.producers(pattern, 2)
+    found = rates.scale(pattern, 2)
     assert found is not None
     # 104 B of the request, and 52 B of each of 3.6 packets, for 32 records.
     assert found == pytest.approx(20e6 / (log_bytes_per_s(pattern) + 100.0 * 293 / 32), rel=0.001)
-    assert rates.producers(pattern, 4) == found, "all brokers are behind one link"
+    assert rates.scale(pattern, 4) == found, "all brokers are behind one link"
     both = replace(rates, disk_bytes_per_s=1e6)
-    assert both.producers(pattern, 2) == replace(both, link_bytes_per_s=None).producers(pattern, 2)
-    assert PlantedRates().producers(pattern, 2) is None
+    assert both.scale(pattern, 2) == replace(both, link_bytes_per_s=None).scale(pattern, 2)
+    assert PlantedRates().scale(pattern, 2) is None
 
 
 def test_a_run_knows_the_stated_rates_from_its_environment() -> None:

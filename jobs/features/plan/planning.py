@@ -25,7 +25,7 @@ from metrics.planning.provisioning import (
 )
 from metrics.reporting.files import write_json_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
-from metrics.reporting.summary import RunSummary, load_summary
+from metrics.reporting.summary import RunSummary, chosen_goal, load_summary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE
 from metrics.trial.trial import ALL_BROKERS
@@ -235,13 +235,7 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
         ConfigError: the run has several goals and `goal` names none of them, or it has no limits
             along np or scale.
     """
-    goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
-    chosen = goal if goal is not None else goals[0] if len(goals) == 1 else None
-    if chosen not in goals:
-        raise ConfigError(
-            f"run {summary.run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
-            f"{goal or 'missing'}; expected one of them; name it with --goal"
-        )
+    chosen = chosen_goal(summary.boundaries, summary.run_id, goal)
     of_goal = [each for each in summary.boundaries if each.goal == chosen]
     of_part = next((each for each in of_goal if each.parts and each.along is not SCALE), None)
     if of_part is not None:

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.common.errors import NoConclusionError
 from metrics.features.headroom.loads import BYTES_PER_S, RATIO, Key, loads_of
 from metrics.judging.thresholds import Indicators
 from metrics.planning.load_needs import batch_bytes
 from metrics.planning.provisioning import on_any_day
+from metrics.reporting.summary import chosen_goal
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.trial.trial import ALL_BROKERS, Trial
@@ -181,13 +182,7 @@ def answers_of(points: Sequence[Boundary], run_id: str, goal: str | None) -> lis
         ConfigError: the run has several goals, and `goal` names none of them.
         NoConclusionError: the run has no limit along an axis that makes the load grow.
     """
-    goals = list(dict.fromkeys(each.goal for each in points))
-    chosen = goal if goal is not None else goals[0] if goals else None
-    if goals and (chosen not in goals or (goal is None and len(goals) > 1)):
-        raise ConfigError(
-            f"run {run_id} has the goals {', '.join(goals)}, and --goal is "
-            f"{goal or 'missing'}; expected one of them; name it with --goal"
-        )
+    chosen = chosen_goal(points, run_id, goal) if points else goal
     found = [
         each
         for each in points

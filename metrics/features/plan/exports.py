@@ -75,11 +75,11 @@ class Allowance:
     @property
     def limit_log_bytes_per_s(self) -> float:
         """The lower end of the limit in the same bytes [B/s]."""
-        return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit.shares, _log_bytes)
+        return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit, _log_bytes)
 
     def _log_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
         """The bytes of records that a broker may carry, each part so many times [MB/s]."""
-        each_byte = weighted(self.limit.shares, lambda each: _log_bytes(each) * copies(each))
+        each_byte = weighted(self.limit, lambda each: _log_bytes(each) * copies(each))
         return self.limit.conservative_mb_per_s * self.safety * each_byte
 
     @property
