@@ -91,7 +91,13 @@ def test_batches_wait_longer_or_grow_larger_along_their_axes() -> None:
     assert (lingering.axis, lingering.on_axis) == ("linger_ms", 40)
     loaded = load("testbed", "demo", "default", _goal("batch_size", FIXED, LATENCY))
     assert loaded.pattern(1_000, 9_000).producer.options.batch_size == 9_000
+    # The heaviest traffic is at the cap where load makes larger batches.
     assert loaded.heaviest(1_000).producer.options.batch_size == loaded.goal.search.load_cap
+    more = [*BY_RECORDS, "workload.message_bytes=[1000]", "goal.search.load_cap=8000"]
+    sizes = load("testbed", "demo", "default", _goal("message_bytes", FIXED, *more))
+    assert sizes.heaviest(1_000).message_bytes == 8_000
+    rates = load("testbed", "demo", "default", _goal("rate", FIXED))
+    assert rates.heaviest(1_000).on_axis == 1
 
 
 def test_axes_that_make_handlers_idler_are_searched_by_bisection() -> None:
@@ -105,25 +111,13 @@ def test_axes_that_make_handlers_idler_are_searched_by_bisection() -> None:
     assert lines["partitions"].limits.words.amount(50) == "50 partitions per broker"
 
 
-@pytest.mark.parametrize("axis", ["partitions", "consumer_groups"])
-def test_a_payload_that_no_load_changes_is_shared_out_over_the_first_load(axis: str) -> None:
-    workload = load_workload("demo", [FIXED])  # of 125 kB/s each
-    goal = load_goal("default", _goal(axis, "goal.search.load_start_max=50"))
-    assert payload_rate(workload, goal).bytes(1_000) * 50 == pytest.approx(16 * 125_000)
-
-
-def test_only_an_added_producer_has_batches_of_its_own() -> None:
-    producer = load_workload("demo").producer
+def test_only_an_added_producer_has_payload_and_batches_of_its_own() -> None:
+    producer, fixed = load_workload("demo").producer, load_workload("demo", [FIXED])
     along_producers = payload_rate(load_workload("demo"), load_goal("default"))
     assert along_producers.linger_s == producer.linger_ms / 1_000
     assert along_producers.batch_bytes == producer.batch_size
-    along_rate = payload_rate(load_workload("demo", [FIXED]), load_goal("default", _goal("rate")))
+    along_rate = payload_rate(fixed, load_goal("default", _goal("rate")))
     assert (along_rate.linger_s, along_rate.batch_bytes) == (0.0, math.inf)
-
-
-def test_the_heaviest_traffic_is_at_the_cap_where_load_makes_larger_batches() -> None:
-    more = [*BY_RECORDS, "workload.message_bytes=[1000]", "goal.search.load_cap=8000"]
-    sizes = load("testbed", "demo", "default", _goal("message_bytes", FIXED, *more))
-    assert sizes.heaviest(1_000).message_bytes == 8_000
-    rates = load("testbed", "demo", "default", _goal("rate", FIXED))
-    assert rates.heaviest(1_000).on_axis == 1
+    for axis in ("partitions", "consumer_groups"):  # shared out over the first load
+        goal = load_goal("default", _goal(axis, "goal.search.load_start_max=50"))
+        assert payload_rate(fixed, goal).bytes(1_000) * 50 == pytest.approx(16 * 125_000)

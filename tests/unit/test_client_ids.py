@@ -17,43 +17,31 @@ from metrics.common.errors import ConfigError
 from tests.support.patterns import plan
 
 
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
+def test_all_clients_of_a_trial_have_the_given_id_or_their_own(tmp_path: Path) -> None:
+    given, file = tmp_path / "client.properties", tmp_path / "prod.yaml"
+    given.write_text("bootstrap.servers=a:9092\nclient.id=orders,zone=a\n")
+    for keys, expected in (
         ("", "orders,zone=a"),
         ("client_id: mine\n", "mine"),
         ("client_id_suffix: true\n", "orders,zone=a-redline-t1-0"),
-    ],
-    ids=["of the properties", "of the cluster's file", "with a suffix"],
-)
-def test_all_clients_of_a_trial_have_the_given_id(tmp_path: Path, keys: str, expected: str) -> None:
-    given = tmp_path / "client.properties"
-    given.write_text("bootstrap.servers=a:9092\nclient.id=orders,zone=a\n")
-    file = tmp_path / "prod.yaml"
-    file.write_text(f"client_properties: {given}\nmetrics: {{client_only: true}}\n{keys}")
-    options = pickle.loads(pickle.dumps(load_cluster(str(file)).client_kwargs()))
-    load = plan(trial_id="t1", client_options=options)
-    name = load.producer_name(0)
-    assert name == "redline-t1-0"  # names of transactions and connections stay unique
-    assert load.client_id(name) == expected
-    assert library_options(options, name)["client_id"] == expected
-    assert set(connection_options(options)) == {"security.protocol"}
-
-
-def test_without_a_given_id_each_client_has_its_own() -> None:
+    ):
+        file.write_text(f"client_properties: {given}\nmetrics: {{client_only: true}}\n{keys}")
+        options = pickle.loads(pickle.dumps(load_cluster(str(file)).client_kwargs()))
+        load = plan(trial_id="t1", client_options=options)
+        name = load.producer_name(0)
+        assert name == "redline-t1-0"  # names of transactions and connections stay unique
+        assert load.client_id(name) == expected
+        assert library_options(options, name)["client_id"] == expected
+        assert set(connection_options(options)) == {"security.protocol"}
     options = load_cluster("example").client_kwargs()
     load = plan(trial_id="t1", client_options=options)
     assert load.client_id(load.member_name(0, 1)) == "redline-t1-group-0-1"
     assert library_options(options, "redline-t1-canary")["client_id"] == "redline-t1-canary"
 
 
-def test_a_suffix_needs_an_id(tmp_path: Path) -> None:
-    file = tmp_path / "prod.yaml"
-    file.write_text(
-        "bootstrap_servers: [a:9092]\nmetrics: {client_only: true}\nclient_id_suffix: true\n"
-    )
+def test_a_suffix_needs_an_id() -> None:
     with pytest.raises(ConfigError, match="there is no client_id; expected client_id, or"):
-        load_cluster(str(file))
+        load_cluster("example", ["cluster.client_id_suffix=true"])
 
 
 def test_a_quota_of_a_client_id_holds_for_clients_that_have_it() -> None:

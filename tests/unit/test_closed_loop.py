@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -14,6 +16,7 @@ from jobs.cluster.health import LogDir
 from jobs.config import Configuration, load, load_workload
 from jobs.config.goal import GuardLimits
 from jobs.config.loading import require_open_loop
+from jobs.engine.batches.sections import Section
 from jobs.engine.clients.library_producers import LibrarySender
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EndingSchedule, schedule_for
@@ -89,28 +92,15 @@ def test_a_volume_ends_a_closed_loop_as_any_schedule() -> None:
 
 
 def test_a_library_gets_records_as_long_as_it_has_room() -> None:
-    class Library:
-        taken = 0
-
-        def offer(self, *_: object) -> bool:
-            self.taken += 1
-            return self.taken <= 30
-
-    schedule = schedule_for(unlimited(), 0, 5.0)
-    producer = Producer(0, unlimited().producer, _section(), range(4), schedule)
-    library: Any = Library()
+    ends = [100 * records for records in range(17)]
+    section, schedule = Section(b"x" * 1_600, ends, ends), schedule_for(unlimited(), 0, 5.0)
+    producer = Producer(0, unlimited().producer, section, range(4), schedule)
+    library: Any = SimpleNamespace(offer=Mock(side_effect=[True] * 30 + [False]))
     sender = LibrarySender(producer, library, [(None, b"x" * 100, [])])
     while sender.offer(0.0, 2_000, 7.5):
         continue
     assert sender.offered == 20, "so many fit into buffer_memory"
     assert sender.blocked
-
-
-def _section() -> Any:
-    from jobs.engine.batches.sections import Section
-
-    ends = [100 * records for records in range(17)]
-    return Section(b"x" * 1_600, ends, ends)
 
 
 def test_a_closed_loop_is_one_of_three_ways_to_give_a_rate() -> None:

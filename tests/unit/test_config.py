@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from jobs.cluster.topic_plan import largest_batch_bytes
 from jobs.config import (
@@ -122,20 +121,6 @@ def test_the_largest_message_decides_the_size_limit_of_the_topic() -> None:
     assert largest(100_000, "producer.compression=zstd", "payload.kind=repeated") == 16_384
 
 
-def sections(model: type[BaseModel], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Paths of all sections of a model that are dataclasses."""
-    found = []
-    for name, item in model.model_fields.items():
-        kinds = {item.annotation, *getattr(item.annotation, "__args__", ())}
-        kinds |= {getattr(kind, "__origin__", kind) for kind in kinds}
-        for kind in kinds:
-            if is_dataclass(kind):
-                found.append((*above, name))
-            elif isinstance(kind, type) and issubclass(kind, BaseModel):
-                found += sections(kind, (*above, name))
-    return sorted(found)
-
-
 def test_the_model_of_a_section_has_its_fields_and_is_made_once() -> None:
     kinds: Sequence[Any] = (ProducerOptions, Indicators, Budget)
     for kind in kinds:
@@ -146,25 +131,22 @@ def test_the_model_of_a_section_has_its_fields_and_is_made_once() -> None:
     assert config.default_factory is dict, "a mutable default is created for each section"
 
 
-KAFKAS_NAMES = {
-    "linger.ms": ("linger_ms", 7),
-    "batch.size": ("batch_size", 4_096),
-    "compression.type": ("compression", "lz4"),
-    "max.in.flight.requests.per.connection": ("max_in_flight", 3),
-    "max_in_flight_requests_per_connection": ("max_in_flight", 3),
-    "enable.idempotence": ("enable_idempotence", False),
-    "delivery.timeout.ms": ("delivery_timeout_ms", 60_000),
-    "compression.zstd.level": ("compression_zstd_level", 5),
-    "acks": ("acks", "all"),
-}
-
-
 def test_an_option_takes_kafkas_name() -> None:
-    for name, (own, value) in KAFKAS_NAMES.items():
-        text = str(value).lower()
-        read = load_workload("1kB", [f"workload.producer.{name}={text}"])
+    for name, own, value in (
+        ("linger.ms", "linger_ms", 7),
+        ("batch.size", "batch_size", 4_096),
+        ("compression.type", "compression", "lz4"),
+        ("max.in.flight.requests.per.connection", "max_in_flight", 3),
+        ("max_in_flight_requests_per_connection", "max_in_flight", 3),
+        ("enable.idempotence", "enable_idempotence", False),
+        ("compression.zstd.level", "compression_zstd_level", 5),
+        ("acks", "acks", "all"),
+    ):
+        read, same = (
+            load_workload("1kB", [f"workload.producer.{key}={str(value).lower()}"])
+            for key in (name, own)
+        )
         assert getattr(read.producer, own) == value, name
-        same = load_workload("1kB", [f"workload.producer.{own}={text}"])
         assert describe(read) == describe(same)
 
 

@@ -68,12 +68,6 @@ def served_cluster(row: str, folder: Path) -> object:
     return by_file("mine.yaml", load_cluster)(text, folder)
 
 
-def read_histogram(file: str) -> object:
-    return load_workload(
-        "demo", options("workload", f"payload.sizes=histogram  payload.histogram_file={file}")
-    )
-
-
 def adaptations(row: str) -> dict[str, Any]:
     """The arguments of `adapt` for these options of `redline testbed up`."""
     given = dict(YAML(typ="safe", pure=True).load(row))
@@ -92,7 +86,9 @@ LOADERS: dict[str, Callable[[str, Path], object]] = {
     "workload file": by_file("mine.yaml", load_workload),
     "experiment file": by_file("mine.yaml", load_sweep),
     "cluster file with a server": served_cluster,
-    "histogram file": by_file("sizes.txt", read_histogram),
+    "histogram file": by_file("sizes.txt", lambda file: load_workload("demo", options(
+        "workload", f"payload.sizes=histogram  payload.histogram_file={file}"
+    ))),
     "client.properties": by_file("client.properties", cluster_with(
         "client_properties: FILE\nmetrics: {client_only: true}\nbootstrap_servers: ['a:9092']\n"
     )),
