@@ -56,22 +56,17 @@ def test_a_keytab_of_the_host_logs_in(realm: Any, monkeypatch: pytest.MonkeyPatc
     assert client.is_done() and client.is_authenticated()
 
 
-def refusal(service: str | None = None) -> str:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - of gssapi, which may be missing
-        SaslMechanismGSSAPI(host=HOST, **options(service))
-    return explain_refusal(caught.value, options(service))
+def test_a_missing_ticket_and_an_unknown_service_are_explained(
+    realm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(service: str | None = None) -> str:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - of gssapi, which may be missing
+            SaslMechanismGSSAPI(host=HOST, **options(service))
+        return explain_refusal(caught.value, options(service))
 
-
-@pytest.mark.usefixtures("realm")
-def test_a_missing_ticket_is_explained() -> None:
     message = refusal()
     assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in message
     assert "KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
-
-
-def test_a_service_that_is_unknown_in_the_realm_is_explained(
-    realm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.client_keytab)
     message = refusal("kaffka")
     assert f"kaffka/{HOST}@{realm.realm} not found in Kerberos database" in message

@@ -120,22 +120,17 @@ def _top_names(node: _Import) -> Iterator[str]:
     yield from ((name or "").partition(".")[0] for name in names)
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_modules_and_folders_import_each_other_one_way() -> None:
     names = _names()
     imports = {name: {*_imported(_import_nodes(path), names)} for name, path in names.items()}
     assert sum(map(len, imports.values())) > 500, "imports are no longer found"
     assert _circle(imports) == ""
-
-
-def test_folders_import_each_other_one_way() -> None:
-    names = _names()
     folders: dict[str, set[str]] = {}
-    for path in names.values():
+    for name, path in names.items():
         own = str(path.parent.relative_to(ROOT))
         # The top package is empty: modules import it only for its path.
-        found = {each for each in _imported(_import_nodes(path), names) if "." in each}
-        others = {str(names[each].parent.relative_to(ROOT)) for each in found} - {own}
-        folders.setdefault(own, set()).update(others)
+        found = {str(names[each].parent.relative_to(ROOT)) for each in imports[name] if "." in each}
+        folders.setdefault(own, set()).update(found - {own})
     assert sum(map(len, folders.values())) > 50, "imports are no longer found"
     assert _circle(folders) == ""
 
@@ -162,9 +157,8 @@ def test_a_feature_is_imported_by_its_command_and_itself_alone() -> None:
     assert sorted(_imports_of_features(names)) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_an_import_is_found_at_any_place() -> None:
+    for text, found in (
         ("import one.two", {"one.two"}),
         ("from one import two", {"one.two"}),
         ("from one import Class", {"one"}),
@@ -172,10 +166,10 @@ def test_a_feature_is_imported_by_its_command_and_itself_alone() -> None:
         ("def f():\n    from one import two", {"one.two"}),
         ("if TYPE_CHECKING:\n    import one", {"one"}),
         ("import os\nfrom os import path", set()),
-    ],
-)
-def test_an_import_is_found_at_any_place(text: str, found: set[str]) -> None:
-    assert {*_imported(_imports_in(ast.parse(text)), {"one": ROOT, "one.two": ROOT})} == found
+    ):
+        assert {*_imported(_imports_in(ast.parse(text)), {"one": ROOT, "one.two": ROOT})} == found
+    circle = _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert circle in ("a → b → c → a", "b → c → a → b", "c → a → b → c")
 
 
 def test_documents_name_existing_modules() -> None:
@@ -190,12 +184,6 @@ def test_documents_name_existing_modules() -> None:
     }
     assert len(named) > 30, "paths are no longer found"
     assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
-
-
-def test_a_circle_is_shown_in_the_order_of_its_imports() -> None:
-    assert _circle({"a": {"b"}, "b": {"c"}, "c": set()}) == ""
-    circle = _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
-    assert circle in ("a → b → c → a", "b → c → a → b", "c → a → b → c")
 
 
 def test_search_needs_the_standard_library_only() -> None:
@@ -217,24 +205,6 @@ def test_set_up_runs_before_any_package_is_installed() -> None:
         [sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_every_package_is_listed_for_the_wheel() -> None:
-    listed = _listed_packages()
-    present = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for package in (*PACKAGES, "conf")
-        for path in (ROOT / package).rglob("__init__.py")
-    }
-    assert listed == present
-
-
-def _listed_packages() -> set[str]:
-    tree = ast.parse((ROOT / "setup.py").read_text())
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PACKAGES":
-            return set(ast.literal_eval(node.value))
-    raise AssertionError("setup.py has no list named PACKAGES")
 
 
 @pytest.fixture(scope="module")

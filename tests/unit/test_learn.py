@@ -77,6 +77,24 @@ def order_in(folder: Path, **changes: Any) -> LearnOrder:
     return LearnOrder(**given)
 
 
+def learned(folder: Path, **changes: Any) -> tuple[LearnOrder, RecordingReporter]:
+    """The order of a call of `redline learn` that succeeded, and what it reported."""
+    order, reporter = order_in(folder, **changes), RecordingReporter()
+    assert learn(order, reporter) == 0
+    return order, reporter
+
+
+def evidence_in(folder: Path) -> Any:
+    return json.loads((folder / "mine.learned.json").read_text(encoding="utf-8"))
+
+
+def line_of(order: LearnOrder, key: str) -> str:
+    """The line of a key in the file that was written."""
+    lines = order.out.read_text(encoding="utf-8").splitlines()
+    (line,) = [each for each in lines if each.strip().startswith(key)]
+    return line
+
+
 def texts(reporter: RecordingReporter) -> list[str]:
     return [each.text for each in reporter.events if isinstance(each, Notice)]
 
@@ -106,9 +124,7 @@ def two_kinds() -> dict[str, dict[int, PartitionOfLog]]:
 
 def test_a_single_kind_is_a_workload_that_a_search_takes(tmp_path: Path, served: Served) -> None:
     served(ServedCluster({"orders": two_kinds()["orders-de"]}))
-    order = order_in(tmp_path)
-    reporter = RecordingReporter()
-    assert learn(order, reporter) == 0
+    order, reporter = learned(tmp_path)
     workload = load_workload(str(order.out))
     assert workload.message_bytes == (500,)
     assert (workload.np, workload.producer.acks) == (None, "all")
@@ -124,42 +140,35 @@ def test_a_single_kind_is_a_workload_that_a_search_takes(tmp_path: Path, served:
 
 def test_a_codec_that_brokers_apply_is_assumed_of_producers(tmp_path: Path, served: Served) -> None:
     cluster = served(ServedCluster({"clicks": two_kinds()["clicks"]}))
+    by_brokers = "brokers wrote them by compression.type lz4, whatever producers sent"
     for codec, source in (("producer", "seen"), ("lz4", "assumed")):
         cluster.configs["clicks"] = {"compression.type": codec}
-        order = order_in(tmp_path, out=tmp_path / f"{codec}.yaml")
-        assert learn(order, RecordingReporter()) == 0
-        lines = order.out.read_text(encoding="utf-8").splitlines()
-        (line,) = [each for each in lines if each.startswith("  compression: lz4 ")]
+        order, _ = learned(tmp_path, out=tmp_path / f"{codec}.yaml")
+        line = line_of(order, "compression: lz4 ")
         assert line.partition("# ")[2].startswith(f"{source}: 200 of 200 batches")
-        assert line.endswith(
-            "brokers wrote them by compression.type lz4, whatever producers sent"
-        ) == (codec == "lz4")
+        assert line.endswith(by_brokers) == (codec == "lz4")
 
 
 def test_topics_that_look_alike_are_one_part_of_a_mix(tmp_path: Path, served: Served) -> None:
     served(ServedCluster(two_kinds()))
-    order = order_in(tmp_path, json_file=tmp_path / "answer.json")
-    reporter = RecordingReporter()
-    assert learn(order, reporter) == 0
+    order, reporter = learned(tmp_path, json_file=tmp_path / "answer.json")
     data = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))
-    assert set(data["mix"]) == {"orders-de", "clicks"} or set(data["mix"]) == {
-        "orders-fr",
-        "clicks",
-    }
-    orders = next(part for name, part in data["mix"].items() if name != "clicks")
+    ((name, orders),) = [each for each in data["mix"].items() if each[0] != "clicks"]
+    assert name in ("orders-de", "orders-fr") and len(data["mix"]) == 2
     assert (orders["producers"], orders["topic"]["count"]) == (6, 2)
     assert orders["producer"]["rate_records_per_s"] == pytest.approx(40, rel=0.01)
-    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    evidence = evidence_in(tmp_path)
     assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == evidence
     assert evidence["messages_per_s"] == pytest.approx(2 * 120 + 50, rel=0.01)
     (merged,) = [text for text in texts(reporter) if "2 topics are one kind" in text]
     assert merged in evidence["notes"]
-    loaded = parts_in(order.out)
-    assert sorted(part.np or 0 for part in loaded.values()) == [2, 6]
+    assert sorted(part.np or 0 for part in parts_in(order.out).values()) == [2, 6]
     config = load("calibrated", str(order.out), "default")
     assert config.axis.name == "scale", "a search takes it as it is"
     pattern = config.pattern(config.workload.message_bytes[0], 100)
     assert pattern.records_per_s == pytest.approx(evidence["messages_per_s"], rel=0.001)
+    order, _ = learned(tmp_path, parts_max=1, out=tmp_path / "one.yaml")
+    assert load_workload(str(order.out)).topic.count == 3
 
 
 def test_a_copy_has_as_many_messages_and_batches_a_second(tmp_path: Path, served: Served) -> None:
@@ -196,16 +205,11 @@ def test_a_copy_has_as_many_messages_and_batches_a_second(tmp_path: Path, served
 def test_topics_that_differ_in_kind_only_are_parts_of_their_own(
     tmp_path: Path, served: Served
 ) -> None:
-    same = {"producers": 2, "rate_per_s": 40, "linger_s": 0.1, "value_bytes": 500}
-    plain, named = Kind(**same), Kind(**same, has_ids=True)  # type: ignore[arg-type]
-    served(ServedCluster({"plain": written(plain, 3, 20.0), "named": written(named, 3, 20.0)}))
-    order = order_in(tmp_path)
-    assert learn(order, RecordingReporter()) == 0
-    loaded = parts_in(order.out)
-    assert {name: each.producer.enable_idempotence for name, each in loaded.items()} == {
-        "plain": False,
-        "named": True,
-    }
+    kinds = {"plain": Kind(2, 40, 0.1, 500), "named": Kind(2, 40, 0.1, 500, has_ids=True)}
+    served(ServedCluster({name: written(kind, 3, 20.0) for name, kind in kinds.items()}))
+    found = parts_in(learned(tmp_path)[0].out)
+    has_ids = {name: each.producer.enable_idempotence for name, each in found.items()}
+    assert has_ids == {"plain": False, "named": True}
 
 
 def test_a_prometheus_server_shows_the_weeks_before(
@@ -236,14 +240,6 @@ def test_a_prometheus_server_shows_the_weeks_before(
     assert len(past["messages_per_s"]) == 2
 
 
-def test_more_kinds_than_parts_are_merged_further(tmp_path: Path, served: Served) -> None:
-    served(ServedCluster(two_kinds()))
-    order = order_in(tmp_path, parts_max=1)
-    assert learn(order, RecordingReporter()) == 0
-    workload = load_workload(str(order.out))
-    assert workload.topic.count == 3
-
-
 def test_no_content_of_a_message_is_kept(
     tmp_path: Path, served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -269,53 +265,41 @@ def test_no_content_of_a_message_is_kept(
 def test_programs_find_all_keys_of_the_evidence(tmp_path: Path, served: Served) -> None:
     admin = served(ServedCluster(two_kinds()))
     admin.committed = {"billing": {"clicks": (3, 40)}}
-    assert learn(order_in(tmp_path, bounds=Bounds(decodes=True)), RecordingReporter()) == 0
-    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    learned(tmp_path, bounds=Bounds(decodes=True))
+    evidence = evidence_in(tmp_path)
     assert not lost_keys("learned.json", evidence)
     assert not keys_of(evidence) - set(frozen()["keys of learned.json"]), "publish new keys"
 
 
-def test_an_interrupt_writes_what_was_read_and_goes_on(tmp_path: Path, served: Served) -> None:
+@pytest.mark.parametrize("fetches", [0, 6])
+def test_an_interrupt_writes_what_was_read_and_goes_on(
+    fetches: int, tmp_path: Path, served: Served
+) -> None:
     admin = served(ServedCluster(two_kinds()))
 
     def interrupt() -> None:
-        if admin.requests.count("FetchRequest") == 6:
+        if admin.requests.count("FetchRequest") >= fetches:
             raise KeyboardInterrupt
 
     admin.before_fetch = interrupt
     order, reporter = order_in(tmp_path), RecordingReporter()
     with pytest.raises(KeyboardInterrupt):
         learn(order, reporter)
-    assert order.out.exists()
-    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
-    assert evidence["read"]["interrupted"] is True
-    assert any(text.startswith("interrupted; what was read") for text in texts(reporter))
-
-
-def test_an_interrupt_before_the_first_batch_writes_nothing(tmp_path: Path, served: Served) -> None:
-    admin = served(ServedCluster(two_kinds()))
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    admin.before_fetch = interrupt
-    order = order_in(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        learn(order, RecordingReporter())
-    assert not order.out.exists()
+    assert order.out.exists() == bool(fetches)
+    if fetches:
+        assert evidence_in(tmp_path)["read"]["interrupted"] is True
+        assert any(text.startswith("interrupted; what was read") for text in texts(reporter))
 
 
 def test_a_dry_run_says_what_would_be_read_and_reads_nothing(
     tmp_path: Path, served: Served
 ) -> None:
     admin = served(ServedCluster(two_kinds()))
-    order, reporter = order_in(tmp_path, dry_run=True), RecordingReporter()
-    assert learn(order, reporter) == 0
+    order, reporter = learned(tmp_path, dry_run=True)
     assert admin.requests == []
     assert not order.out.exists()
-    assert (
-        "reads at most 300 MB of recent data in 1 min (5 MB/s) from 3 topics" in texts(reporter)[0]
-    )
+    amount = "reads at most 300 MB of recent data in 1 min (5 MB/s) from 3 topics"
+    assert amount in texts(reporter)[0]
 
 
 def test_errors_say_what_to_do(tmp_path: Path, served: Served, snapshot: SnapshotAssertion) -> None:
@@ -347,21 +331,17 @@ def test_errors_say_what_to_do(tmp_path: Path, served: Served, snapshot: Snapsho
 
 
 def test_what_is_missing_is_said(tmp_path: Path, served: Served) -> None:
-    kinds = two_kinds()
-    admin = served(ServedCluster({**kinds, "empty": {0: PartitionOfLog()}}))
+    admin = served(ServedCluster({**two_kinds(), "empty": {0: PartitionOfLog()}}))
     admin.configs = {"clicks": {"cleanup.policy": "compact", "min.insync.replicas": "2"}}
     admin.client.list_groups = refuses("ClusterAuthorizationFailedError")
-    order, reporter = order_in(tmp_path), RecordingReporter()
-    assert learn(order, reporter) == 0
-    said = texts(reporter)
+    order, reporter = learned(tmp_path)
     for part in (
         "consumer groups are not known",
         "clicks: compacted; rates count all records",
         "no record in the last hour, left out: empty",
     ):
-        assert [text for text in said if part in text], part
-    data = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))
-    clicks = data["mix"]["clicks"]
+        assert [text for text in texts(reporter) if part in text], part
+    clicks = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))["mix"]["clicks"]
     assert clicks["producer"]["acks"] == "all"
     assert clicks["topic"]["config"]["min.insync.replicas"] == 2
 
@@ -369,8 +349,7 @@ def test_what_is_missing_is_said(tmp_path: Path, served: Served) -> None:
 def test_a_long_curve_makes_a_profile(tmp_path: Path, served: Served) -> None:
     kind = Kind(1, 0.05, 0.0, 100, has_ids=True)
     served(ServedCluster({"slow": written(kind, 2, 30 * 3_600.0)}))
-    order, reporter = order_in(tmp_path, moment="peak"), RecordingReporter()
-    assert learn(order, reporter) == 0
+    order, reporter = learned(tmp_path, moment="peak")
     profile = load_rate_profile(str(tmp_path / "mine.profile.yaml"))
     assert profile.length_s == pytest.approx(30 * 3_600.0, abs=7_200)
     assert 0.9 <= profile.mean <= 1.0
@@ -384,41 +363,25 @@ def test_a_topic_with_a_message_now_and_then_does_not_lengthen_trials(
 ) -> None:
     rare = Kind(1, 0.01, 0.0, 100, codec="gzip")
     served(ServedCluster({**two_kinds(), "rare": written(rare, 1, 3_000.0)}))
-    order, reporter = order_in(tmp_path), RecordingReporter()
-    assert learn(order, reporter) == 0
-    loaded = parts_in(order.out)
-    assert len(loaded) == 2
-    assert {each.trial.measure_s for each in loaded.values()} == {45}
+    order, reporter = learned(tmp_path)
+    assert [each.trial.measure_s for each in parts_in(order.out).values()] == [45, 45]
     assert [text for text in texts(reporter) if text.endswith("left out: rare")]
 
 
-def test_the_command_has_the_same_moments() -> None:
+def test_the_command_has_the_same_moments_and_refuses_a_wrong_option(tmp_path: Path) -> None:
     (option,) = [each for each in command.params if each.name == "moment"]
     assert list(option.type.choices) == list(MOMENTS)  # type: ignore[attr-defined]
-
-
-def test_a_wrong_option_is_refused(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        command, ["--cluster", "x.yaml", "--topics", "a", "--out", str(tmp_path)]
-    )
+    wrong = ["--cluster", "x.yaml", "--topics", "a", "--out", str(tmp_path)]
+    done = CliRunner().invoke(command, wrong)
     assert isinstance(done.exception, ConfigError)
     assert "--out" in str(done.exception)
 
 
-@pytest.mark.parametrize(
-    ("shown", "members", "source"),
-    [({}, 3, "seen: mean of groups"), ({"error": "UnsupportedVersion"}, 1, "assumed: the brokers")],
-)
-def test_members_that_brokers_do_not_report_are_assumed(
-    tmp_path: Path, served: Served, shown: dict[str, str], members: int, source: str
-) -> None:
-    logs = {"clicks": two_kinds()["clicks"]}
-    admin = served(ServedCluster(logs))
+def test_members_that_brokers_do_not_report_are_assumed(tmp_path: Path, served: Served) -> None:
+    admin = served(ServedCluster({"clicks": two_kinds()["clicks"]}))
     admin.committed = {"billing": {"clicks": (3, 40)}}
-    if shown:
-        admin.client.describe_groups = lambda names: dict.fromkeys(names, shown)
-    order = order_in(tmp_path)
-    assert learn(order, RecordingReporter()) == 0
-    text = order.out.read_text(encoding="utf-8")
-    (line,) = [each for each in text.splitlines() if each.strip().startswith("members:")]
-    assert f"members: {members} " in line and f"# {source}" in line
+    assert line_of(learned(tmp_path)[0], "members: 3 ").count("# seen: mean of groups") == 1
+    unknown = {"error": "UnsupportedVersion"}
+    admin.client.describe_groups = lambda names: dict.fromkeys(names, unknown)
+    order, _ = learned(tmp_path, out=tmp_path / "assumed.yaml")
+    assert "# assumed: the brokers" in line_of(order, "members: 1 ")

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -61,18 +62,15 @@ def skewed(exponent: float, count: int = PARTITIONS) -> list[float]:
     return [*weights[count // 2 :], *weights[: count // 2]]
 
 
-@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, 4.0])
-def test_the_exponent_gives_the_busiest_partition_the_share_that_was_seen(exponent: float) -> None:
-    (part,) = parts(seen(skewed(exponent)))
-    figure = skew_of(part, PARTITIONS)
-    assert figure is not None
-    assert figure.value == pytest.approx(exponent, abs=0.001)
-    assert (figure.source, figure.low, figure.high) == ("fitted", figure.value, figure.value)
-    assert learned_part(part, 3).value("producer.partition_skew") == figure.value
-
-
-def test_the_share_stays_where_the_copy_has_other_partitions() -> None:
-    """Four partitions on three brokers become one on each."""
+def test_the_exponent_gives_the_busiest_partition_the_share_that_was_seen() -> None:
+    for exponent in (0.5, 1.0, 2.0, 4.0):
+        (part,) = parts(seen(skewed(exponent)))
+        figure = skew_of(part, PARTITIONS)
+        assert figure is not None
+        assert figure.value == pytest.approx(exponent, abs=0.001)
+        assert (figure.source, figure.low, figure.high) == ("fitted", figure.value, figure.value)
+        assert learned_part(part, 3).value("producer.partition_skew") == figure.value
+    # Four partitions on three brokers become one on each, and the share stays.
     (part,) = parts(seen([7, 1, 1, 1]))
     assert learned_part(part, 3).value("topic.partitions_per_broker") == 1
     exponent = float(str(learned_part(part, 3).value("producer.partition_skew")))
@@ -99,18 +97,16 @@ def test_other_topics_spread_evenly(shares: list[float], records: float) -> None
     assert "producer.partition_skew" not in learned_part(part, 3).keys
 
 
-@pytest.mark.parametrize("batches", [10, 40, 160, 640])
-@pytest.mark.parametrize("partitions", [6, 60])
-def test_an_even_spread_of_few_batches_is_no_skew(batches: int, partitions: int) -> None:
+def test_an_even_spread_of_few_batches_is_no_skew() -> None:
     """Batches of 16 kB, each to a partition at random, in 100 topics with fixed seeds."""
-    found = 0
-    for seed in range(100):
-        rng = random.Random(f"{seed}/{batches}")
-        counts = Counter(rng.randrange(partitions) for _ in range(batches * partitions // 6))
-        shares = [float(counts[each]) for each in range(partitions)]
-        records = 16_384 * sum(shares) / 1_000
-        found += seen(shares, records=records).is_skewed
-    assert found <= 2
+    for batches, partitions in product((10, 40, 160, 640), (6, 60)):
+        found = 0
+        for seed in range(100):
+            rng = random.Random(f"{seed}/{batches}")
+            counts = Counter(rng.randrange(partitions) for _ in range(batches * partitions // 6))
+            shares = [float(counts[each]) for each in range(partitions)]
+            found += seen(shares, records=16_384 * sum(shares) / 1_000).is_skewed
+        assert found <= 2, (batches, partitions)
 
 
 def test_what_is_lost_by_a_skew_is_stated(snapshot: SnapshotAssertion) -> None:
@@ -122,17 +118,13 @@ def test_what_is_lost_by_a_skew_is_stated(snapshot: SnapshotAssertion) -> None:
 def test_topics_that_differ_in_their_skew_are_parts_of_their_own() -> None:
     even, uneven = seen([1.0] * 6, "even"), seen(skewed(2.0), "uneven", records=1.5e7)
     assert [each.name for each in parts(even, uneven)] == ["uneven", "even"]
+    assert len(parts(seen(skewed(1.0), "a"), seen(skewed(1.2), "b"))) == 1, "about the same"
     (both,) = parts(even, uneven, most=1)
     figure = skew_of(both, PARTITIONS)
     assert figure is not None
     assert (figure.low, figure.high) == (0.0, 2.0)
     assert figure.value == pytest.approx(2.0 * 150 / 250, abs=0.001)
     assert "busiest partition of uneven" in figure.evidence
-
-
-def test_topics_with_about_the_same_skew_are_one_part() -> None:
-    (part,) = parts(seen(skewed(1.0), "a"), seen(skewed(1.2), "b"))
-    assert len(part.topics) == 2
 
 
 # --- the file -----------------------------------------------------------------------------

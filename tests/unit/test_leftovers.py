@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import cast
@@ -91,22 +92,19 @@ def proven(admin: LeftBehind, prefix: str = NAME_PREFIX) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("form", ["{}", "{}-a", "{}-c01-r2", "{}-1f2e", "{}-canary"])
-@pytest.mark.parametrize("prefix", [NAME_PREFIX, "team-a-"])
 @pytest.mark.parametrize("run_id", [RUN, "testbed-2026-11-22", "a", "x_1.b"])
-@pytest.mark.parametrize("is_locked", [True, False])
-def test_a_run_is_known_by_its_id_in_name_and_mark(
-    form: str, prefix: str, run_id: str, is_locked: bool
-) -> None:
+def test_a_run_is_known_by_its_id_in_name_and_mark(form: str, run_id: str) -> None:
     own = form.format(run_id)
-    names = topic_names(topic_name(own, 1_000, 10, prefix=prefix), 3)
-    if own.endswith("-canary"):
-        names = (canary_topic(f"{prefix}{run_id}"),)
-    admin = LeftBehind(dict.fromkeys(names, mark(run_id, is_locked)))
-    assert proven(admin, prefix) == dict.fromkeys(names, run_id)
-    found = leftovers(admin, prefix)
-    assert {each.is_locked for each in found} == {is_locked}
-    assert {each.begun_s for each in found} == {AT_S if run_id == RUN else None}
-    assert leftovers(admin, "team-b-") == []
+    for prefix, is_locked in product((NAME_PREFIX, "team-a-"), (True, False)):
+        names = topic_names(topic_name(own, 1_000, 10, prefix=prefix), 3)
+        if own.endswith("-canary"):
+            names = (canary_topic(f"{prefix}{run_id}"),)
+        admin = LeftBehind(dict.fromkeys(names, mark(run_id, is_locked)))
+        assert proven(admin, prefix) == dict.fromkeys(names, run_id)
+        found = leftovers(admin, prefix)
+        assert {each.is_locked for each in found} == {is_locked}
+        assert {each.begun_s for each in found} == {AT_S if run_id == RUN else None}
+        assert leftovers(admin, "team-b-") == []
 
 
 def test_a_name_alone_proves_nothing() -> None:
@@ -168,15 +166,12 @@ def test_a_resumed_run_deletes_only_its_own_leftovers(tmp_path: Path) -> None:
     assert "2 of 3" in count
 
 
-def test_a_testbed_needs_no_cleanup() -> None:
+def test_cleanup_is_for_clusters_of_others_and_never_takes_the_topic_of_an_owner() -> None:
+    """Not even with the mark of a run, as the last word of its name is no topic of a run."""
     with pytest.raises(ConfigError, match="cluster testbed is started by each run"):
         CliRunner().invoke(cleanup, ["--cluster", "testbed"], standalone_mode=False,
                            catch_exceptions=False)  # fmt: skip
-
-
-def test_cleanup_never_takes_the_topic_of_an_owner() -> None:
-    """Not even with the mark of a run, as the last word of its name is no topic of a run."""
-    names = [*owner_topics("redline-"), *owner_topics(f"redline-{RUN}-")]
-    admin = LeftBehind({name: mark_of(RUN, True)[MARK] for name in names})
-    for prefix in ("redline-", f"redline-{RUN}-"):
+    prefixes = ("redline-", f"redline-{RUN}-")
+    admin = LeftBehind({name: mark() for prefix in prefixes for name in owner_topics(prefix)})
+    for prefix in prefixes:
         assert leftovers(cast(KafkaAdmin, admin), prefix) == []

@@ -141,8 +141,21 @@ def raises(error: BaseException) -> Callable[[], None]:
     return raise_it
 
 
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Case]:
+    """Runs a case with these parts."""
+    return lambda **parts: Case(**parts).run(tmp_path, monkeypatch)
+
+
+Run = Callable[..., Case]
+NOT_WRITTEN = ConfigError("not written: out/answer.json (No space left on device)")
+FULL = ConfigError("no space left")
+STOP = GuardStopError("the disk is full")
+LOST = NoConclusionError("all trials were INVALID")
+
+
 def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut, patience_s = threading.Event(), 60.0
 
@@ -155,49 +168,39 @@ def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(
 
     monkeypatch.setattr("jobs.runs.lifecycle.cancel_group", cancelled)
     monkeypatch.setattr("jobs.runs.lifecycle.wait", lambda _: raises(KeyboardInterrupt())())
-    case = Case(compacts=waits_for_the_cut).run(tmp_path, monkeypatch)
+    case = run(compacts=waits_for_the_cut)
     assert (case.recorded, case.filed, case.code) == (("done", 0), ("done", 0), 0)
     assert "not compacted" in case.warnings
 
 
-def test_files_are_written_while_resources_are_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_written_while_resources_are_closed(run: Run) -> None:
     together = threading.Barrier(2)
 
     def meets() -> None:
         together.wait(60.0)
 
-    case = Case(tidies=meets, concludes=meets).run(tmp_path, monkeypatch)
-    assert (case.recorded, case.filed, case.code, case.warnings) == (
-        ("done", 0),
-        ("done", 0),
-        0,
-        "",
-    )
+    case = run(tidies=meets, concludes=meets)
+    assert (case.recorded, case.filed, case.code) == (("done", 0), ("done", 0), 0)
+    assert case.warnings == ""
+
+
+def test_an_error_after_the_end_does_not_change_the_outcome(run: Run) -> None:
+    fails = raises(RedlineError("brokers do not stop"))
+    for answer, code in ((RunOutcome(), 0), (RunOutcome("overloaded", 3, None), 3)):
+        case = run(tidies=fails, answer=answer)
+        assert case.recorded == case.filed == (answer.status, code)
+        assert case.code == code
+        assert "brokers do not stop" in case.warnings
+    case = run(measures=raises(STOP), tidies=fails)
+    assert case.recorded == case.filed == ("stopped by a guard", 5)
+    assert case.code is STOP
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
-    [(RunOutcome(), 0), (RunOutcome("overloaded", 3, None), 3)],
-    ids=["done", "overloaded"],
-)
-def test_an_error_after_the_end_does_not_change_the_outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: RunOutcome, code: int
-) -> None:
-    case = Case(tidies=raises(RedlineError("brokers do not stop")), answer=answer)
-    case.run(tmp_path, monkeypatch)
-    assert case.recorded == case.filed == (answer.status, code)
-    assert case.code == code
-    assert "brokers do not stop" in case.warnings
-
-
-@pytest.mark.parametrize(
-    ("error", "is_watched"),
-    [(None, True), (GuardStopError("it fills"), True), (KeyboardInterrupt(), False)],
+    ("error", "is_watched"), [(None, True), (STOP, True), (KeyboardInterrupt(), False)]
 )
 def test_canaries_go_on_after_the_last_load_unless_the_run_is_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException | None, is_watched: bool
+    run: Run, error: BaseException | None, is_watched: bool
 ) -> None:
     asked = list[float]()
 
@@ -205,83 +208,45 @@ def test_canaries_go_on_after_the_last_load_unless_the_run_is_interrupted(
         asked.append(loaded_until_s)
         return (CanaryWindow(1, records=10),)
 
-    case = Case(canaries=SimpleNamespace(windows_after=windows_after))
-    if error is not None:
-        case.measures = raises(error)
-    case.run(tmp_path, monkeypatch)
+    measures = {} if error is None else {"measures": raises(error)}
+    run(canaries=SimpleNamespace(windows_after=windows_after), **measures)
     assert asked == [7.0] * is_watched
-
-
-def test_an_error_ends_the_command_when_closing_fails_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop = GuardStopError("the disk is full")
-    case = Case(measures=raises(stop), tidies=raises(RedlineError("and so on")))
-    case.run(tmp_path, monkeypatch)
-    assert case.recorded == case.filed == ("stopped by a guard", 5)
-    assert case.code is stop
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "ends_by"),
     [
-        (RunOutcome("done", 4), 4, None),
+        (RunOutcome("done", 4), 4, int),
         (RunOutcome("regression", 4, "b is slower"), 4, RegressionError),
         (RunOutcome("no conclusion", 3, "too few pairs"), 3, NoConclusionError),
         (RunOutcome(), 2, ConfigError),
     ],
     ids=["worse", "regression", "no conclusion", "done"],
 )
-def test_a_file_that_cannot_be_written_hides_no_result(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: RunOutcome,
-    code: int,
-    ends_by: type[RedlineError] | None,
+def test_a_file_that_cannot_be_written_fails_only_a_good_run(
+    run: Run, answer: RunOutcome, code: int, ends_by: type
 ) -> None:
-    lacking = ConfigError("not written: out/answer.json (No space left on device)")
-    case = Case(concludes=raises(lacking), answer=answer).run(tmp_path, monkeypatch)
+    case = run(concludes=raises(NOT_WRITTEN), answer=answer)
     assert getattr(case.code, "exit_code", case.code) == code
-    if ends_by is not None:
-        assert type(case.code) is ends_by
+    assert type(case.code) is ends_by
     assert ("not written: out/answer.json" in case.warnings) is (code != 2), "once"
 
 
-def test_a_stopped_run_keeps_its_exit_code_when_a_file_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [STOP, LOST])
+def test_an_error_keeps_its_exit_code_when_a_file_or_its_end_cannot_be_written(
+    run: Run, error: RedlineError
 ) -> None:
-    stop = GuardStopError("the disk fills")
-    case = Case(measures=raises(stop), concludes=raises(ConfigError("not written: x")))
-    assert case.run(tmp_path, monkeypatch).code is stop
-    assert "not written: x" in case.warnings
-
-
-def test_a_good_run_whose_end_cannot_be_recorded_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case(ends=raises(ConfigError("no space left"))).run(tmp_path, monkeypatch)
-    assert case.recorded == ("running", None)
-    assert case.filed == ("failed", 2)
-    assert isinstance(case.code, ConfigError)
-
-
-def test_an_error_whose_end_cannot_be_recorded_stays_that_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = NoConclusionError("all trials were INVALID")
-    case = Case(measures=raises(lost), ends=raises(ConfigError("no space left")))
-    case.run(tmp_path, monkeypatch)
-    assert case.filed == ("no conclusion", 3)
-    assert case.code is lost
+    case = run(measures=raises(error), concludes=raises(NOT_WRITTEN))
+    assert case.code is error
+    assert "not written: out/answer.json" in case.warnings
+    case = run(measures=raises(error), ends=raises(FULL))
+    assert case.filed == (("no conclusion", 3) if error is LOST else ("stopped by a guard", 5))
+    assert case.code is error
     assert "no space left" in case.warnings
 
 
-def test_files_that_cannot_be_written_fail_only_a_good_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lacks = ConfigError("summary.json could not be written")
-    assert Case(concludes=raises(lacks)).run(tmp_path, monkeypatch).code is lacks
-    lost = NoConclusionError("all trials were INVALID")
-    case = Case(measures=raises(lost), concludes=raises(lacks)).run(tmp_path, monkeypatch)
-    assert case.code is lost
-    assert "could not be written" in case.warnings
+def test_a_good_run_whose_end_cannot_be_recorded_fails(run: Run) -> None:
+    case = run(ends=raises(FULL))
+    assert case.recorded == ("running", None)
+    assert case.filed == ("failed", 2)
+    assert isinstance(case.code, ConfigError)

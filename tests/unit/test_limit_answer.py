@@ -78,17 +78,11 @@ def test_the_terminal_shows_five_lines_and_then_why(
 
 
 def test_the_caveats_have_an_order() -> None:
-    order = [
-        CASES["changed"], CASES["did not last"], CASES["not steady"], IN_MEMORY, WIDE,
-    ]  # fmt: skip
-    firsts = [caveats_of(replace(QUIET, **each))[0] for each in order]
-    assert len(set(firsts)) == len(order)
-    assert caveats_of(replace(QUIET, **WIDE, **IN_MEMORY))[0] == firsts[3]
-    both = {**WIDE, **IN_MEMORY, **CASES["not steady"]}
-    assert caveats_of(replace(QUIET, **both))[0] == firsts[2]
-    assert caveats_of(replace(QUIET, **both, changed=(CHANGED,)))[0] == firsts[0]
-    short = {**CASES["did not last"], "changed": (CHANGED,)}
-    assert caveats_of(replace(QUIET, **short))[0] == firsts[0]
+    order = [CASES["changed"], CASES["did not last"], CASES["not steady"], IN_MEMORY, WIDE]
+    for place, each in enumerate(order):
+        (first, *_), later = caveats_of(replace(QUIET, **each)), order[place + 1 :]
+        for other in later:
+            assert caveats_of(replace(QUIET, **{**other, **each}))[0] == first
     assert caveats_of(QUIET) == []
 
 
@@ -173,35 +167,24 @@ def boundary(result: Done | GaveUp, *overrides: str) -> Boundary:
 
 
 def test_a_change_is_a_sentence_with_its_size_and_time(snapshot: SnapshotAssertion) -> None:
-    done = Done(Bracket(41, 43), 0.9, Interval(40.5, 43.5, 42.0), changed=(CHANGE,))
-    found = boundary(done)
+    interval = Interval(40.5, 43.5, 42.0)
+    found = boundary(Done(Bracket(41, 43), 0.9, interval, changed=(CHANGE,)))
     assert found.changed == snapshot
     assert found.trials == 6
     assert found.limited_by == Resource.REQUEST_HANDLERS.value
     assert answer_of(found).caveat == f"caveat: {found.changed[0]}"
-
-
-def test_two_changes_are_two_sentences_and_the_first_keeps_its_own_end() -> None:
     first = replace(CHANGE, last_before=0, since=1)
-    done = Done(Bracket(41, 43), 0.9, Interval(40.5, 43.5, 42.0), changed=(first, CHANGE))
-    one, other = boundary(done).changed
-    assert "to 42 (38 to 46 at 90 %)" in one
+    one, other = boundary(Done(Bracket(41, 43), 0.9, interval, changed=(first, CHANGE))).changed
+    assert "to 42 (38 to 46 at 90 %)" in one, "it keeps its own end"
     assert "to 42 (40.5 to 43.5 at 90 %)" in other
-
-
-def test_a_search_that_gave_up_keeps_its_change() -> None:
     for changed in ((), (CHANGE,)):
-        found = boundary(GaveUp(Bracket(41, 43), "the budget is used up", None, changed))
-        assert len(found.changed) == len(changed)
-
-
-def test_trials_before_a_change_count_no_more() -> None:
+        gave_up = GaveUp(Bracket(41, 43), "the budget is used up", None, changed)
+        assert len(boundary(gave_up).changed) == len(changed)
     trials = trials_of_a_change()
     trials.append(replace(trials[-1], number=7, checks=False, steady=True))
-    changed = FinishedPoint(1000, Done(Bracket(41, 43), changed=(CHANGE,)), ())
-    assert [each.number for each in present_trials(changed, trials)] == [4, 5, 6, 7]
-    steady = FinishedPoint(1000, Done(Bracket(41, 43)), ())
-    assert [each.number for each in present_trials(steady, trials)] == [1, 2, 3, 4, 5, 6, 7]
+    for changed, present in (((CHANGE,), [4, 5, 6, 7]), ((), [1, 2, 3, 4, 5, 6, 7])):
+        point = FinishedPoint(1000, Done(Bracket(41, 43), changed=changed), ())
+        assert [each.number for each in present_trials(point, trials)] == present
 
 
 def test_an_answer_without_a_look_for_a_change_states_it() -> None:

@@ -69,32 +69,29 @@ def _fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "await_slots", awaited)
 
 
-def offer(spark: LosingSpark, said: list[str]) -> None:
+def offer(spark: LosingSpark, producers: int = 20) -> list[str]:
+    """Begin a load on 8 slots, and return what was said before."""
+    said: list[str] = []
     generator = Generator(spark, 8, {}, Control(), report=said.append)  # type: ignore[arg-type]
-    generator.offer("t", Target(("topic",), (1,), {1: ("127.0.0.1", 1)}), pattern(20))
-
-
-def test_a_load_begins_at_once_where_all_slots_are_there() -> None:
-    spark, said = LosingSpark([8]), []  # type: ignore[var-annotated]
-    with pytest.raises(Began):
-        offer(spark, said)
-    assert (spark.asked, said) == (1, [])
+    target = Target(("topic",), (1,), {1: ("127.0.0.1", 1)})
+    with pytest.raises(Began) as began:
+        generator.offer("t", target, pattern(producers))
+    assert began.value.args == (min(8, producers), 0)
+    return said
 
 
 def test_a_load_waits_for_the_slots_of_a_new_executor() -> None:
-    spark, said = LosingSpark([6, 6, 6, 7, 8]), []  # type: ignore[var-annotated]
-    with pytest.raises(Began) as began:
-        offer(spark, said)
-    assert began.value.args == (8, 0)
-    assert said == ["waiting for 2 of 8 slots, as Spark lost an executor"]
+    assert offer(LosingSpark([3]), producers=3) == [], "it needs no more"
+    whole, spark = LosingSpark([8]), LosingSpark([6, 6, 6, 7, 8])
+    assert (offer(whole), whole.asked) == ([], 1)
+    assert offer(spark) == ["waiting for 2 of 8 slots, as Spark lost an executor"]
     assert spark.asked == 5
 
 
 def test_slots_that_do_not_come_back_are_a_failed_trial_with_a_remedy() -> None:
-    with pytest.raises(StageFailedError) as failed:
-        offer(LosingSpark([6]), [])
-    assert f"2 of 8 slots are missing after {SLOTS_WAIT_S:.0f} s" in str(failed.value)
-    assert "--slots" in str(failed.value)
+    missing = rf"2 of 8 slots are missing after {SLOTS_WAIT_S:.0f} s.*--slots"
+    with pytest.raises(StageFailedError, match=missing):
+        offer(LosingSpark([6]))
 
 
 @pytest.mark.parametrize(("slots", "lead_s"), [(1, 0.502), (500, 1.5)])
@@ -106,9 +103,3 @@ def test_many_tasks_get_more_time_between_the_signal_and_the_start(
     generator = Generator(LosingSpark([500]), slots, {}, SilentControl())  # type: ignore[arg-type]
     generator.offer("t", Target(("topic",), (1,), {1: ("127.0.0.1", 1)}), pattern(1_000))
     assert [each.start_lead_s for each in plans] == [pytest.approx(lead_s)]
-
-
-def test_a_load_of_few_producers_needs_no_more_slots_than_producers() -> None:
-    generator = Generator(LosingSpark([3]), 8, {}, Control())  # type: ignore[arg-type]
-    with pytest.raises(Began):
-        generator.offer("t", Target(("topic",), (1,), {1: ("127.0.0.1", 1)}), pattern(3))

@@ -34,18 +34,13 @@ def test_a_directory_with_an_error_and_a_broker_without_directories_are_named() 
     assert not any(each.is_known for each in (failed, none, odd))
 
 
-def test_a_release_before_3_3_reports_directories_without_their_sizes() -> None:
+def test_a_release_before_3_3_reports_directories_without_their_sizes_or_none() -> None:
     with SimulatedCluster(3, REPLICAS) as cluster:
         cluster.offered[DescribeLogDirsRequest] = 1
         found = log_dirs(cluster)
-    assert [(each.path, each.is_known) for each in found] == [
-        (f"/data/{broker}", False) for broker in (1, 2, 3)
-    ]
-    assert sum(each.own_logs for each in found) == 4
-
-
-def test_brokers_that_do_not_serve_the_request_have_no_known_directory() -> None:
-    with SimulatedCluster(2, {0: (1, 2)}) as cluster:
         del cluster.offered[DescribeLogDirsRequest]
-        found = log_dirs(cluster)
-    assert found == tuple(LogDir(each, "", UNKNOWN_BYTES, UNKNOWN_BYTES) for each in (1, 2))
+        none = log_dirs(cluster)
+    paths = [(each.path, each.is_known) for each in found]
+    assert paths == [(f"/data/{broker}", False) for broker in (1, 2, 3)]
+    assert sum(each.own_logs for each in found) == 4
+    assert none == tuple(LogDir(each, "", UNKNOWN_BYTES, UNKNOWN_BYTES) for each in (1, 2, 3))

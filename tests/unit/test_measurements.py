@@ -31,18 +31,13 @@ def test_each_file_of_the_folder_is_a_measurement_of_its_name() -> None:
     assert {name.replace("-", "_") for name in own_names()} == files
     assert len(files) >= 5
     for name in own_names():
-        found = measurement_named(name)
+        found, case = measurement_named(name), case_of(name)
         assert found.name == name
         assert found.unit_on("np") in ("MB/s", "s")
-
-
-@pytest.mark.parametrize("name", own_names())
-def test_the_run_of_a_measurement_records_its_name(name: str) -> None:
-    case = case_of(name)
-    require_measurable(measurement_named(name), case)
-    body = measurement_named(name).body(case)
-    assert body.measurement == name
-    assert isinstance(body, LimitRun if name == "limit" else FixedLoadRun)
+        require_measurable(found, case)
+        body = found.body(case)
+        assert body.measurement == name
+        assert isinstance(body, LimitRun if name == "limit" else FixedLoadRun)
 
 
 def test_a_volume_is_written_once_and_planned_for_each_of_its_trials() -> None:
