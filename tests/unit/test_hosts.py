@@ -326,16 +326,13 @@ def test_machines_behind_one_name_are_told_apart_by_their_ports() -> None:
         serving(Exporter(machine("a", user_s=1.0))) as first,
         serving(Exporter(machine("b", user_s=2.0))) as second,
     ):
-        ports = {1: first.port, 2: second.port, 3: second.port}
-        addresses = {i: f"127.0.0.1:{port}" for i, port in ports.items()}
-        with closing(NodeExporters(addresses, PATIENCE_S)) as source:
+        a, b = (f"127.0.0.1:{each.port}" for each in (first, second))
+        with closing(NodeExporters({1: a, 2: b, 3: b}, PATIENCE_S)) as source:
             samples = source.open().sample_all()
-    assert source.brokers == {addresses[1]: (1,), addresses[2]: (2, 3)}
+    assert source.brokers == {a: (1,), b: (2, 3)}
     assert source.machines == {"127.0.0.1"}
-    assert [(each.host, each.values) for each in samples] == [
-        (addresses[1], {"cpu_s:user": 1.0, "cores": 1.0}),
-        (addresses[2], {"cpu_s:user": 2.0, "cores": 1.0}),
-    ]
+    values = {each.host: each.values for each in samples}
+    assert values == {host: {"cpu_s:user": n, "cores": 1.0} for host, n in ((a, 1.0), (b, 2.0))}
 
 
 def test_two_addresses_of_one_machine_are_refused(snapshot: SnapshotAssertion) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import product
+from typing import Any
 
 import pytest
 
@@ -55,32 +57,31 @@ KINDS = {
     "slow": Kind(40, 1, 0.0, 1_000, has_ids=True),
 }
 SECONDS = 20.0
+VALUE = (None, b"v" * 100, ())
+Logs = Mapping[str, dict[int, PartitionOfLog]]
+Learnt = Mapping[str, TopicSeen]
 
 
 def surveyed(
     admin: ServedCluster,
     bounds: Bounds | None = None,
-    topics: str = ".*",
     time: FakeTime | None = None,
+    now_s: float = END_S,
 ) -> Survey:
     clock = time or FakeTime()
     return Surveyor(
-        admin,
-        matching_topics(admin, [topics]),
-        bounds or Bounds(),
-        clock=clock,
-        now=lambda: END_S,
-        pause=clock.pause,
-    ).make()
+        admin, matching_topics(admin, [".*"]), bounds or Bounds(),
+        clock=clock, now=lambda: now_s, pause=clock.pause,
+    ).make()  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def logs() -> dict[str, dict[int, PartitionOfLog]]:
+def logs() -> Logs:
     return {name: written(kind, 6, SECONDS) for name, kind in KINDS.items()}
 
 
 @pytest.fixture(scope="module")
-def learnt(logs: Mapping[str, dict[int, PartitionOfLog]]) -> dict[str, TopicSeen]:
+def learnt(logs: Logs) -> dict[str, TopicSeen]:
     return {
         each.facts.name: each for each in surveyed(ServedCluster(logs), Bounds(decodes=True)).topics
     }
@@ -93,7 +94,7 @@ def alone(seen: TopicSeen, moment: str = MEAN) -> Part:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_rates_batches_and_sizes_are_those_that_were_planted(
-    name: str, learnt: Mapping[str, TopicSeen], logs: Mapping[str, dict[int, PartitionOfLog]]
+    name: str, learnt: Learnt, logs: Logs
 ) -> None:
     kind, seen = KINDS[name], learnt[name]
     batches = [each for log in logs[name].values() for each in log.batches]
@@ -114,7 +115,7 @@ def test_rates_batches_and_sizes_are_those_that_were_planted(
 
 
 def test_linger_and_batch_size_give_batches_as_large_as_those_that_were_read(
-    learnt: Mapping[str, TopicSeen],
+    learnt: Learnt,
 ) -> None:
     for name, seen in learnt.items():
         part, keys = alone(seen), learned_part(alone(seen), 3)
@@ -132,9 +133,7 @@ def test_linger_and_batch_size_give_batches_as_large_as_those_that_were_read(
     assert 15 * 1_009 < size < 16 * 1_010 + 61
 
 
-def test_requests_of_producers_with_keys_hold_several_batches(
-    learnt: Mapping[str, TopicSeen],
-) -> None:
+def test_requests_of_producers_with_keys_hold_several_batches(learnt: Learnt) -> None:
     kind = KINDS["keyed"]
     sent = sent_batches(kind, 6, SECONDS, random.Random(1))
     requests = len({(at_ms, producer, n % BROKERS) for at_ms, n, _, producer in sent})
@@ -155,8 +154,9 @@ def test_requests_of_producers_with_keys_hold_several_batches(
 
 def test_requests_are_counted_while_all_partitions_of_a_broker_are_read() -> None:
     """Of one partition more was read than of the other, at both ends."""
-    tally = BatchTally()
+    tally, of_one = BatchTally(), BatchTally()
     for request in range(100):
+        of_one.add(0, BatchHeader(request, 1, 1, 100, "none", request, request, 7))
         for partition in (0, 3):
             is_read = 20 <= request < 80 if partition else True
             if is_read:
@@ -166,18 +166,10 @@ def test_requests_are_counted_while_all_partitions_of_a_broker_are_read() -> Non
     assert batches_per_request(tally, leaders, 50.0) == pytest.approx(2.0, rel=0.02)
     assert batches_per_request(tally, leaders, 2.0) == pytest.approx(1.0, rel=0.02)
     assert batches_per_request(BatchTally(), leaders, 50.0) is None
+    assert batches_per_request(of_one, {0: 1}, 50.0) == 1.0, "two for a partition are two requests"
 
 
-def test_two_batches_for_one_partition_are_two_requests() -> None:
-    tally = BatchTally()
-    for number in range(100):
-        tally.add(0, BatchHeader(number, 1, 1, 100, "none", number, number, 7))
-    assert batches_per_request(tally, {0: 1}, 50.0) == 1.0
-
-
-def test_decoded_records_show_keys_headers_and_compression(
-    learnt: Mapping[str, TopicSeen],
-) -> None:
+def test_decoded_records_show_keys_headers_and_compression(learnt: Learnt) -> None:
     records = learnt["keyed"].records
     assert records is not None
     assert (records.keys.mean, records.values.mean, records.headers_each) == (10, 500, 2)
@@ -191,7 +183,7 @@ def test_decoded_records_show_keys_headers_and_compression(
     assert learned_part(alone(learnt["keyed"]), 3).value("payload.key_count") == 50
 
 
-def test_without_ids_the_number_of_producers_has_a_range(learnt: Mapping[str, TopicSeen]) -> None:
+def test_without_ids_the_number_of_producers_has_a_range(learnt: Learnt) -> None:
     figure = alone(learnt["hot"]).producers
     assert figure.source == "fitted"
     assert figure.low == 1 and figure.high in (5, 6)
@@ -199,9 +191,7 @@ def test_without_ids_the_number_of_producers_has_a_range(learnt: Mapping[str, To
     assert (slow.source, slow.low, slow.high) == ("seen", 40, 40)
 
 
-def test_reading_keeps_to_its_rate_and_its_time(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
+def test_reading_keeps_to_its_rate_and_its_time(logs: Logs) -> None:
     admin, time = ServedCluster(logs), FakeTime()
     bounds = Bounds(200_000.0, 10.0)
     survey = surveyed(admin, bounds, time=time)
@@ -215,9 +205,7 @@ def test_reading_keeps_to_its_rate_and_its_time(
     assert min(each.read_share for each in survey.topics) < 0.5
 
 
-def test_requests_and_data_are_spread_over_the_time_of_reading(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
+def test_requests_and_data_are_spread_over_the_time_of_reading(logs: Logs) -> None:
     """No second has more than the stated requests, and no ten seconds much more than their part."""
     admin, time = ServedCluster(logs), FakeTime()
     seen: list[tuple[float, str, int]] = []
@@ -239,16 +227,14 @@ def test_requests_and_data_are_spread_over_the_time_of_reading(
         assert within[-1] - within[0] < whole * 10.0 / reading_s + ANSWER_BYTES
 
 
-def test_little_data_is_read_in_seconds(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+def test_little_data_is_read_in_seconds(logs: Logs) -> None:
     admin = ServedCluster({"slow": logs["slow"]})
     survey = surveyed(admin, Bounds(5e6, 60.0))
     assert survey.topics[0].read_share == 1.0
     assert survey.took_s < 15.0 + admin.fetched_bytes / LITTLE_BYTES_PER_S
 
 
-def test_look_ups_of_many_topics_are_few_requests(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
+def test_look_ups_of_many_topics_are_few_requests(logs: Logs) -> None:
     admin = ServedCluster({f"{name}-{n}": own for n in range(20) for name, own in logs.items()})
     surveyed(admin)
     times = {at_s for each in surveyed(ServedCluster(logs)).topics for at_s in each.curve.times_s}
@@ -256,9 +242,7 @@ def test_look_ups_of_many_topics_are_few_requests(
     assert admin.requests.count("ListOffsetsRequest") <= BROKERS * (6 + len(times))
 
 
-def test_properties_of_many_topics_are_one_request_and_some_may_be_refused(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
+def test_properties_of_many_topics_are_one_request_and_some_may_be_refused(logs: Logs) -> None:
     admin = ServedCluster({f"slow-{n}": logs["slow"] for n in range(120)})
     admin.configs = {"slow-7": {"min.insync.replicas": "2", "flush.ms": "1"}}
     admin.hidden_configs = {"slow-8", "slow-9"}
@@ -290,7 +274,7 @@ def test_large_batches_are_read_in_turns() -> None:
     assert [each.read_share for each in stretches] == [1.0, 1.0]
 
 
-def test_it_waits_as_long_as_brokers_ask(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+def test_it_waits_as_long_as_brokers_ask(logs: Logs) -> None:
     admin = ServedCluster({"hot": logs["hot"]})
     admin.throttle_ms = 500
     survey = surveyed(admin, Bounds(1e9, 60.0))
@@ -299,46 +283,23 @@ def test_it_waits_as_long_as_brokers_ask(logs: Mapping[str, dict[int, PartitionO
     assert survey.took_s >= 0.5 * (fetches - 1)
 
 
-def test_it_joins_no_group_and_commits_nothing(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
+def test_it_joins_no_group_and_commits_nothing(logs: Logs) -> None:
     admin = ServedCluster(logs)
     admin.committed = {"billing": {"hot": (3, 40)}, "audit": {"hot": (0, 7), "slow": (0, 1)}}
     admin.committed["never"] = {"hot": (1, 10**9)}  # it has no committed offset
+    admin.committed["secret"] = {"hot": (1, 0)}
+    admin.refused_groups = {"secret"}
     survey = surveyed(admin)
     assert set(admin.requests) == {
-        "DescribeConfigsRequest",
-        "ListOffsetsRequest",
-        "FetchRequest",
-        "OffsetFetchRequest",
-    }
+        "DescribeConfigsRequest", "ListOffsetsRequest", "FetchRequest", "OffsetFetchRequest",
+    }  # fmt: skip
     hot = next(each.facts for each in survey.topics if each.facts.name == "hot")
     assert {(each.name, each.members, each.lag) for each in hot.groups} == {
         ("billing", 3, 240), ("audit", 0, 42),
     }  # fmt: skip
     assert [each.name for each in hot.readers] == ["billing"]
-
-
-def test_a_group_that_is_refused_leaves_the_others(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
-    admin = ServedCluster({"hot": logs["hot"]})
-    admin.committed = {"billing": {"hot": (3, 40)}, "secret": {"hot": (1, 0)}}
-    admin.refused_groups = {"secret"}
-    survey = surveyed(admin)
-    assert [each.name for each in survey.topics[0].facts.groups] == ["billing"]
     (note,) = [text for text in survey.notes if "of 1 consumer groups" in text]
     assert "GroupAuthorizationFailedError" in note
-
-
-def test_clocks_of_producers_that_are_ahead_are_named() -> None:
-    log = PartitionOfLog()
-    for number in range(20):
-        at_ms = int((END_S + 60 + number) * 1e3)
-        log.add(lambda base, at=at_ms: encoded(base, [at], [(None, b"v" * 100, ())]))  # type: ignore[misc]
-    survey = surveyed(ServedCluster({"ahead": {0: log}}))
-    assert [text for text in survey.notes if "60 s ahead of this machine's clock" in text]
-    assert survey.topics[0].now_per_s <= 20
 
 
 def curve_of_days(admin: ServedCluster, requests_max: int = REQUESTS_MAX) -> Curve:
@@ -376,57 +337,52 @@ def test_a_curve_begins_where_a_leader_answers() -> None:
     assert curve.mean > 0
 
 
-def test_producers_that_have_ended_keep_their_rate(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
-    time = FakeTime()
-    admin = ServedCluster({"hot": logs["hot"]})
-    survey = Surveyor(
-        admin, matching_topics(admin, [".*"]), Bounds(),
-        clock=time, now=lambda: END_S + 30.0, pause=time.pause,
-    ).make()  # fmt: skip
-    assert survey.topics[0].now_per_s == pytest.approx(1_000, rel=0.01)
-    assert alone(survey.topics[0], NOW).producers.value == 4
+def test_producers_that_have_ended_keep_their_rate(logs: Logs) -> None:
+    (seen,) = surveyed(ServedCluster({"hot": logs["hot"]}), now_s=END_S + 30.0).topics
+    assert seen.now_per_s == pytest.approx(1_000, rel=0.01)
+    assert alone(seen, NOW).producers.value == 4
 
 
 def test_transactions_have_the_time_between_their_ends() -> None:
     logs = {number: PartitionOfLog() for number in range(2)}
-    for second in range(40):
-        at_ms = int((END_S - 40 + second) * 1e3)
-        for number, log in logs.items():
-            log.add(
-                lambda base, at=at_ms + number: encoded(  # type: ignore[misc]
-                    base, [at] * 3, [(None, b"v" * 100, ())] * 3, producer_id=5,
-                    is_transactional=True,
-                )
-            )  # fmt: skip
+    records: dict[str, Any] = {"producer_id": 5, "is_transactional": True}
+    for second, (number, log) in product(range(40), logs.items()):
+        at_ms = int((END_S - 40 + second) * 1e3) + number
+        log.add(lambda base, at=at_ms: encoded(base, [at] * 3, [VALUE] * 3, **records))  # type: ignore[misc]
         if second % 2:
-            for number, log in logs.items():
-                log.add(lambda base, at=at_ms + 10 + number: marker(base, at, 5))  # type: ignore[misc]
+            log.add(lambda base, at=at_ms + 10: marker(base, at, 5))  # type: ignore[misc]
     (seen,) = surveyed(ServedCluster({"paid": logs})).topics
     assert seen.batches.markers == 40
-    assert seen.now_per_s == pytest.approx(6.0, rel=0.03), (
-        "markers have offsets, and are no records"
-    )
+    assert seen.now_per_s == pytest.approx(6.0, rel=0.03), "markers have offsets, no records"
     keys = learned_part(alone(seen), 3)
     assert (keys.producers.value, keys.value("producer.acks")) == (1, "all")
     assert keys.value("producer.transaction_duration_ms") == pytest.approx(2_000)
 
 
-def test_messages_of_an_older_format_are_named(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
+def test_what_is_odd_about_topics_is_named(logs: Logs) -> None:
     body = (14 + 3).to_bytes(4, "big") + b"\0" * 4 + b"\1" + b"\0" * 12
-    own = PartitionOfLog()
+    old, ahead = PartitionOfLog(), PartitionOfLog()
     at_ms = int((END_S - 30) * 1e3)
-    own.add(lambda base: Batch(base, 1, at_ms, at_ms, base.to_bytes(8, "big") + body))
-    own.add(lambda base: encoded(base, [at_ms + 9], [(None, b"v" * 100, ())]))
-    survey = surveyed(ServedCluster({"old": {0: own}}))
-    assert [each.facts.name for each in survey.topics] == ["old"]
+    old.add(lambda base: Batch(base, 1, at_ms, at_ms, base.to_bytes(8, "big") + body))
+    old.add(lambda base: encoded(base, [at_ms + 9], [VALUE]))
+    for number in range(20):
+        late_ms = int((END_S + 60 + number) * 1e3)
+        ahead.add(lambda base, at=late_ms: encoded(base, [at], [VALUE]))  # type: ignore[misc]
+    admin = ServedCluster(
+        {"hot": logs["hot"], "slow": logs["slow"], "old": {0: old}, "ahead": {0: ahead},
+         "empty": {0: PartitionOfLog()}}
+    )  # fmt: skip
+    admin.refused = {"slow"}
+    survey = surveyed(admin)
+    assert (survey.refused, survey.idle) == (["slow"], ["empty"])
+    found = {each.facts.name: each for each in survey.topics}
+    assert found.keys() == {"hot", "old", "ahead"}
+    assert found["ahead"].now_per_s <= 20
+    assert [text for text in survey.notes if "60 s ahead of this machine's clock" in text]
     assert [text for text in survey.notes if text.startswith("old: messages of a format before v2")]
 
 
-def test_an_interrupt_keeps_what_was_read(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+def test_an_interrupt_keeps_what_was_read(logs: Logs) -> None:
     admin = ServedCluster(logs)
 
     def interrupt() -> None:
@@ -438,21 +394,6 @@ def test_an_interrupt_keeps_what_was_read(logs: Mapping[str, dict[int, Partition
     assert survey.was_interrupted
     assert survey.topics
     assert all(TopicPart.of(each, PEAK).records_per_s > 0 for each in survey.topics)
-
-
-def test_topics_that_may_not_be_read_are_named(
-    logs: Mapping[str, dict[int, PartitionOfLog]],
-) -> None:
-    admin = ServedCluster({"hot": logs["hot"], "slow": logs["slow"]})
-    admin.refused = {"slow"}
-    survey = surveyed(admin)
-    assert survey.refused == ["slow"]
-    assert [each.facts.name for each in survey.topics] == ["hot"]
-
-
-def test_an_idle_topic_is_named(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
-    admin = ServedCluster({"hot": logs["hot"], "empty": {0: PartitionOfLog()}})
-    assert surveyed(admin).idle == ["empty"]
 
 
 def test_the_busiest_hour_of_a_day_is_the_peak() -> None:
@@ -467,37 +408,27 @@ def test_the_busiest_hour_of_a_day_is_the_peak() -> None:
     assert curve.today.mean == pytest.approx((6 * 10 + 40 + 17 * 20) / 24)
 
 
-def test_at_a_peak_batches_that_linger_hold_more(learnt: Mapping[str, TopicSeen]) -> None:
-    seen = learnt["hot"]
-    busy = TopicPart(seen, TopicPart.of(seen, NOW).fit, 2 * seen.now_per_s)
-    assert busy.records_per_batch == pytest.approx(9.0, rel=0.01)
-    full = TopicPart(learnt["full"], TopicPart.of(learnt["full"], NOW).fit, 600.0)
-    assert full.records_per_batch == pytest.approx(15.0, rel=0.01)
+def test_at_a_peak_batches_that_linger_hold_more(learnt: Learnt) -> None:
+    for name, rate, records in (("hot", 2 * learnt["hot"].now_per_s, 9.0), ("full", 600.0, 15.0)):
+        busy = TopicPart(learnt[name], TopicPart.of(learnt[name], NOW).fit, rate)
+        assert busy.records_per_batch == pytest.approx(records, rel=0.01)
 
 
-@pytest.mark.parametrize(("text", "named"), [("orders(", "orders("), ("nothing.*", "nothing.*")])
-def test_an_expression_that_matches_nothing_is_refused(text: str, named: str) -> None:
-    admin = ServedCluster(
-        {"orders-eu": {0: PartitionOfLog()}, "__consumer_offsets": {0: PartitionOfLog()}}
-    )
-    with pytest.raises(ConfigError, match="--topics") as error:
-        matching_topics(admin, [text])
-    assert named in str(error.value)
-    assert "__consumer_offsets" not in str(error.value)
-
-
-def test_expressions_match_whole_names() -> None:
+def test_an_expression_that_matches_nothing_is_refused() -> None:
     assert pattern_of(["orders", "clicks-.*"]).fullmatch("clicks-eu")
     assert not pattern_of(["orders"]).fullmatch("orders-eu")
+    names = ("orders-eu", "__consumer_offsets")
+    admin = ServedCluster({name: {0: PartitionOfLog()} for name in names})
+    for text in ("orders(", "nothing.*"):
+        with pytest.raises(ConfigError, match="--topics") as error:
+            matching_topics(admin, [text])
+        assert text in str(error.value)
+        assert "__consumer_offsets" not in str(error.value)
 
 
 def test_steps_of_a_server_that_miss_a_broker_are_left_out() -> None:
     hours = [3_600.0 * n for n in range(5)]
-    found = rates_of(
-        {
-            1: [(at_s, 10.0 * at_s) for at_s in hours],
-            2: [(at_s, 5.0 * at_s) for at_s in hours if at_s != 7_200.0],
-            3: [(at_s, 1.0 * at_s if at_s < 14_400 else 0.0) for at_s in hours],
-        }
-    )
-    assert found == [(0.0, 16.0)], "a gap of broker 2, then a restart of broker 3"
+    whole = [(at_s, 10.0 * at_s) for at_s in hours]
+    gap = [(at_s, 5.0 * at_s) for at_s in hours if at_s != 7_200.0]
+    restarted = [(at_s, at_s if at_s < 14_400 else 0.0) for at_s in hours]
+    assert rates_of({1: whole, 2: gap, 3: restarted}) == [(0.0, 16.0)]

@@ -102,22 +102,17 @@ def test_the_dashboard_and_the_page_have_the_existing_metrics(metrics: LiveMetri
     assert set(re.findall(r"`(redline_\w+)`", page)) == names
 
 
-def test_a_port_in_use_is_named() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"--metrics-port 127.0.0.1:{port} "):
-            LiveMetrics(("127.0.0.1", port))
-
-
-def test_a_port_is_on_loopback_unless_a_host_is_given() -> None:
+def test_a_port_is_on_loopback_unless_a_host_is_given_and_named_where_it_is_in_use() -> None:
     listening = ListenAddress()
     assert listening.convert("9464", None, None) == ("127.0.0.1", 9464)
     assert listening.convert("0.0.0.0:9464", None, None) == ("0.0.0.0", 9464)
     for wrong in ("x", "9464x", "70000", ""):
         with pytest.raises(click.UsageError, match="is no port"):
             listening.convert(wrong, None, None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"--metrics-port 127.0.0.1:{port} "):
+            LiveMetrics(("127.0.0.1", port))
 
 
 @pytest.fixture
@@ -233,12 +228,11 @@ def test_an_answer_without_end_takes_little_memory(monkeypatch: pytest.MonkeyPat
 def test_a_run_that_never_began_sends_no_message(
     hook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, got = hook
-    monkeypatch.setenv("HOOK", address)
+    monkeypatch.setenv("HOOK", hook[0])
     with reporter_of(notify_from=["env:HOOK"]) as reporter:
         assert isinstance(reporter, FollowedReporter)
         reporter.report(PlanShown(PLAN))
-    assert got == []
+    assert hook[1] == []
 
 
 def test_addresses_are_references_and_wrong_ones_are_not_repeated(
