@@ -172,4 +172,4 @@ def test_the_number_of_handlers_is_that_of_the_brokers_properties(
     nodes = {i: NodeInfo(i, "4.1", frozenset(), controller_share=0.1) for i in (1, 2)}
     context = SimpleNamespace(source=SimpleNamespace(nodes=nodes), environment=facts)
     pools = SeriesProof(cast(RunContext, context)).pools()
-    assert [pools[i] for i in (1, 2)] == [HandlerPool(number, 0.05) for number in numbers]
+    assert pools == {i: HandlerPool(number, 0.05) for i, number in enumerate(numbers, 1)}

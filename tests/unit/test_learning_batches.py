@@ -29,17 +29,22 @@ def test_a_batch_that_is_cut_off_is_read_by_a_later_answer() -> None:
     first, second = encoded(0, [1], [VALUE]), encoded(1, [2], [VALUE])
     for cut in (1, 20, 61, len(second.data) - 1):
         found = batches_in(first.data + second.data[:cut])
-        assert len(found.batches) == 1
-        assert found.next_offset == 1
-    assert batches_in(first.data[:30]).next_offset is None
-    assert batches_in(b"").next_offset is None
+        assert (len(found.batches), found.next_offset) == (1, 1)
+    assert batches_in(first.data[:30]).next_offset is batches_in(b"").next_offset is None
 
 
-def test_older_formats_are_counted_and_passed_over() -> None:
+def test_older_formats_are_counted_and_empty_batches_of_a_compacted_log_are_none() -> None:
     old = (5).to_bytes(8, "big") + (14 + 3).to_bytes(4, "big") + b"\0" * 4 + b"\1" + b"\0" * 12
     found = batches_in(old + encoded(6, [1], [VALUE]).data)
     assert found.older == 1
     assert [header.base_offset for header, _ in found.batches] == [6]
+    data = bytearray(encoded(0, [1], [VALUE]).data[:61])
+    data[8:12] = (49).to_bytes(4, "big")
+    data[57:61] = (0).to_bytes(4, "big")
+    tally = BatchTally()
+    ((header, _),) = batches_in(bytes(data)).batches
+    tally.add(0, header)
+    assert (tally.batches, tally.size_bytes) == (0, 0)
 
 
 def test_markers_count_apart_and_end_each_transaction_once() -> None:
@@ -53,16 +58,6 @@ def test_markers_count_apart_and_end_each_transaction_once() -> None:
     assert (tally.batches, tally.records, tally.markers, tally.transactional) == (2, 2, 3, 2)
     assert tally.writers.keys() == {9}
     assert tally.producers[9].transactions == [1_100, 1_200]
-
-
-def test_an_empty_batch_of_a_compacted_log_is_no_batch() -> None:
-    data = bytearray(encoded(0, [1], [VALUE]).data[:61])
-    data[8:12] = (49).to_bytes(4, "big")
-    data[57:61] = (0).to_bytes(4, "big")
-    tally = BatchTally()
-    ((header, _),) = batches_in(bytes(data)).batches
-    tally.add(0, header)
-    assert (tally.batches, tally.size_bytes) == (0, 0)
 
 
 def test_quantiles_of_counts() -> None:
