@@ -129,13 +129,7 @@ def test_a_namespace_has_one_command_and_its_own_is_not_entered(
     assert [each[0] for each in ss_commands([10, 20])] == ["ss"]
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert ss_commands([10, 20]) == []
-
-
-def test_without_ss_no_socket_is_watched_and_no_error_occurs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
     looking = BrokerSockets({1: os.getpid()}, {1: ("127.0.0.1", 9092)})
     with looking.watch(None, PHASES):  # type: ignore[arg-type]
         pass
-    assert looking.window_counts() == {}
+    assert looking.window_counts() == {}, "without ss, no socket is watched and no error occurs"

@@ -360,13 +360,10 @@ SUSTAINED = (12.0, Verdict.SUSTAINED, 30.0, 12.0)
 OVER = ((16.0, Verdict.OVERLOADED, 9.4, 2_100.0), (14.0, Verdict.OVERLOADED, 7.0, 900.0))
 
 
-def test_the_answer_states_the_heaviest_load_beside_others(snapshot: SnapshotAssertion) -> None:
+def test_a_report_states_what_the_run_did_to_others(snapshot: SnapshotAssertion) -> None:
     assert impact(SUSTAINED, *OVER).load == snapshot(name="overloads")
     assert impact(SUSTAINED).load == snapshot(name="none")
     assert impact(OVER[0], shared=False).sentences == ()
-
-
-def test_a_report_states_what_the_run_did_to_others(snapshot: SnapshotAssertion) -> None:
     assert impact(SUSTAINED).sentences == snapshot(name="sustained")
     stopped = (13.0, Verdict.INVALID, 4.0, 9_000.0)
     assert impact(SUSTAINED, *OVER, stopped).sentences == snapshot(name="stopped")

@@ -140,22 +140,21 @@ def test_failures_are_counted_by_name_without_records_never_sent() -> None:
     assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.counts.errors
 
 
-def test_a_missing_library_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+# kafka-python leaves the socket of a refused connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+def test_a_missing_library_and_an_unreachable_broker_are_errors_before_any_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("librdkafka", "kafka-python"):
+        trial = _plan(client=name, brokers={7: ("127.0.0.1", 1)}, connect_timeout_s=0.5)
+        client = client_of(trial, 0)
+        with pytest.raises(RedlineError, match=r"broker 7 at 127\.0\.0\.1:1"):
+            client.open()
+        client.close()
+        gc.collect()
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(ConfigError, match=r"package confluent-kafka.*pip install confluent-kafka"):
         RdKafkaProducer(_plan(client="librdkafka"), 0)
-
-
-# kafka-python leaves the socket of a refused connection to the garbage collector.
-@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
-@pytest.mark.parametrize("name", ["librdkafka", "kafka-python"])
-def test_an_unreachable_broker_is_an_error_before_any_load(name: str) -> None:
-    trial = _plan(client=name, brokers={7: ("127.0.0.1", 1)}, connect_timeout_s=0.5)
-    client = client_of(trial, 0)
-    with pytest.raises(RedlineError, match=r"broker 7 at 127\.0\.0\.1:1"):
-        client.open()
-    client.close()
-    gc.collect()
 
 
 def test_librdkafka_takes_the_same_connection_options() -> None:
