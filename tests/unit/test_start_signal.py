@@ -23,8 +23,7 @@ from jobs.engine.task.control_channel import (
 )
 from jobs.trials.control_server import ControlServer, TaskChannel
 from tests.support.patterns import plan
-
-PATIENCE_S = 60.0
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.fixture

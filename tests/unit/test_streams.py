@@ -69,10 +69,7 @@ def test_a_reader_that_leaves_in_the_middle_is_no_error(tmp_path: Path) -> None:
     assert ended("echo", tmp_path / "kept", "| true") == (0, "")
     help_text = " ".join([*COMMAND, "find-limit --help"])
     assert ended("", tmp_path, "| true", help_text) == (0, "")
-
-
-def test_an_answer_that_cannot_be_shown_is_an_error(tmp_path: Path) -> None:
     code, errors = ended("echo", tmp_path / "kept", ">/dev/full")
-    assert code == 2
+    assert code == 2, "an answer that cannot be shown"
     assert "standard output, cannot be written or read (No space left on device)" in errors
     assert "Traceback" not in errors

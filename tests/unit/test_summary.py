@@ -110,7 +110,6 @@ def test_a_limit_is_doubtful_by_its_interval_or_else_by_its_confidence() -> None
         (80.0, 0.2, 0.1, False),
         (None, 0.2, 0.49, True),
         (None, 0.2, 0.5, False),
-        (None, 0.2, None, False),
     ):
         found = replace(boundary(), load_low=low, load_high=low and 100.0)
         found = replace(found, interval_max=widest, confidence=confidence)

@@ -88,22 +88,16 @@ def test_an_effect_is_reported_and_the_others_state_the_smallest_detectable_one(
     assert threads.conclusion is Conclusion.NONE_SEEN
     assert acks.by_repeats and acks.count == 8
     assert list(map(sentence, (acks, threads))) == snapshot
-
-
-def test_the_place_where_a_bracket_closed_is_no_effect() -> None:
-    """Equal limits: one bracket closed right below it, the other 14 % lower."""
-    near = Result({ACKS: "1"}, 1, 1000, 7.9, 7.6, 8.4)
-    far = Result({ACKS: "all"}, 1, 1000, 6.9, 7.6, 8.4)
+    # Equal limits: one bracket closed right below them, the other 14 % lower.
+    near, far = (Result({ACKS: n}, 1, 1000, v, 7.6, 8.4) for n, v in (("1", 7.9), ("all", 6.9)))
     (found,) = effects_of([near, far], {ACKS: ("1", "all")})
-    assert found.effect is not None
-    assert found.effect.ratio == pytest.approx(1.0)
+    assert found.effect is not None and found.effect.ratio == pytest.approx(1.0)
     assert found.conclusion is Conclusion.NONE_SEEN
 
 
 def test_a_case_without_an_answer_is_left_out_and_reported() -> None:
     (found,) = one_axis({"1": 20.0, "all": None}).effects
-    assert found.effect is None
-    assert found.conclusion is Conclusion.NO_ANSWER
+    assert (found.effect, found.conclusion) == (None, Conclusion.NO_ANSWER)
     assert "no answer" in sentence(found)
     page = sweep_page(one_axis({"1": None, "all": None}))
     assert "no answer" in page and "no load was sustained" in page
@@ -366,11 +360,15 @@ def test_a_sweep_is_read_back_from_its_rows() -> None:
     assert (found.sweep_id, found.experiment, found.unit) == ("s1", "acks", "MB/s")
     assert (found.status, found.asks, found.repeats) == ("done", "limit", 1)
     assert found.axes == {ACKS: ("1", "all")}
-    assert [(each.run_id, each.value, each.p99_ms) for each in found.results] == [
-        ("s1-c01-r1", 20.0, 9.0),
-        ("s1-c02-r1", 15.0, 9.0),
-    ]
+    read = [(each.run_id, each.value, each.p99_ms) for each in found.results]
+    assert read == [("s1-c01-r1", 20.0, 9.0), ("s1-c02-r1", 15.0, 9.0)]
     assert found.sentences[0].startswith("acks all against 1, 1 kB: 25.0% less")
+    killed = rows_of_sweep({"1": "done", "all": "interrupted"})
+    found = answer_from(killed, as_rows([point_row("1")]), [])
+    assert [each.settings[ACKS] for each in found.results] == ["1"], "its finished case"
+    assert "no answer" in found.sentences[0]
+    nothing = answer_from(rows_of_sweep({"1": "failed"}), [], [])
+    assert (nothing.status, nothing.exit_code) == ("no conclusion", 3)
 
 
 def test_the_measurement_of_a_sweep_is_read_from_its_runs() -> None:
@@ -382,15 +380,6 @@ def test_the_measurement_of_a_sweep_is_read_from_its_runs() -> None:
         found = answer_from([{**row, "measurement": asks} for row in older], [], held)
         assert (found.asks, found.kind) == (asks, measurement_named(asks).figure)
         assert found.unit == ("s" if found.kind.less_is_better else "MB/s")
-
-
-def test_the_finished_cases_of_a_killed_sweep_are_read() -> None:
-    runs = rows_of_sweep({"1": "done", "all": "interrupted"})
-    found = answer_from(runs, as_rows([point_row("1")]), [])
-    assert [each.settings[ACKS] for each in found.results] == ["1"]
-    assert "no answer" in found.sentences[0]
-    nothing = answer_from(rows_of_sweep({"1": "failed"}), [], [])
-    assert (nothing.status, nothing.exit_code) == ("no conclusion", 3)
 
 
 def test_the_best_cases_are_named_with_those_that_do_not_differ_from_them(

@@ -224,9 +224,6 @@ def test_names_that_are_no_folders_are_refused(name: str, snapshot: SnapshotAsse
     with pytest.raises(ConfigError, match="choose another") as error:
         make_spec(load_profile("disk-bound"), name, [])
     assert str(error.value) == snapshot
-
-
-def test_settings_are_split_at_the_first_equals_sign() -> None:
     assert parse_settings(["a.b=c=d", "heap_mb = 300"]) == {"a.b": "c=d", "heap_mb": "300"}
     with pytest.raises(ConfigError, match="has another form than KEY=VALUE"):
         parse_settings(["num.io.threads"])
@@ -245,9 +242,7 @@ def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     folder = tmp_path / running.id
     folder.mkdir()
     node = Node(1, NodeRole.BROKER, 20001, 20011, str(folder / "broker-1"))
-    state = State(
-        running, Status.READY, created_s=time.time(), supervisor=own_record(), nodes=(node,)
-    )
+    state = State(running, Status.READY, time.time(), supervisor=own_record(), nodes=(node,))
     write_state(folder, state)
     text = CliRunner().invoke(commands.testbed, ["status"]).output
     assert "testbed small (2 brokers, Kafka 4.1.2): left by a crash" in text

@@ -170,17 +170,6 @@ def test_clients_of_a_secured_testbed_have_its_secured_address(tmp_path: Path) -
     assert not [each for each in kept.rglob("*") if "security" in each.name], "no keys are kept"
 
 
-def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None:
-    nodes = laid_out(replace(SPEC, brokers=1, log_dirs=2), tmp_path / "dirs")
-    (node,) = nodes.brokers
-    texts = [
-        (each / "meta.properties").read_text()
-        for each in log_dirs(Path(node.directory) / "data", 2)
-    ]
-    assert len({javaproperties.loads(text)["directory.id"] for text in texts}) == 2
-    assert not (Path(nodes.nodes[0].directory) / "data" / "1").exists(), "brokers only"
-
-
 def test_properties_are_escaped_as_java_reads_them_and_random_ids_are_no_options() -> None:
     text = render({"b": " C:\\x\ny", "a key:": "é=1"})
     assert text == "a\\ key\\:=\\u00e9\\=1\nb=\\ C\\:\\\\x\\ny\n"
@@ -209,20 +198,20 @@ def test_a_second_layout_leaves_only_its_own_files(tmp_path: Path) -> None:
     data = NodeFiles(nodes.brokers[0]).data
     assert [entry.name for entry in data.iterdir()] == ["meta.properties"]
     assert f"cluster.id={nodes.cluster_id}\n" in (data / "meta.properties").read_text()
+    several = laid_out(replace(SPEC, brokers=1, log_dirs=2), tmp_path / "dirs")
+    folders = log_dirs(Path(several.brokers[0].directory) / "data", 2)
+    texts = [(each / "meta.properties").read_text() for each in folders]
+    assert len({javaproperties.loads(text)["directory.id"] for text in texts}) == 2
+    assert not (Path(several.nodes[0].directory) / "data" / "1").exists(), "brokers only"
     # The format tool refuses a folder that is formatted already.
     assert list(NodeFiles(nodes.nodes[0]).data.iterdir()) == []
 
 
 def test_a_state_is_read_back_and_a_damaged_file_is_none(tmp_path: Path) -> None:
     state = State(
-        SPEC,
-        Status.READY,
-        created_s=123.5,
-        owner=ProcessRecord(1, 2.5),
-        supervisor=ProcessRecord(3, 4.5),
-        nodes=(controller(tmp_path), broker(tmp_path)),
-        processes=(ProcessRecord(5, 6.5, 2),),
-    )
+        SPEC, Status.READY, 123.5, owner=ProcessRecord(1, 2.5), supervisor=ProcessRecord(3, 4.5),
+        nodes=(controller(tmp_path), broker(tmp_path)), processes=(ProcessRecord(5, 6.5, 2),),
+    )  # fmt: skip
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
     assert state.bootstrap_servers == ("127.0.0.1:20002",)

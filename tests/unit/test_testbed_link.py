@@ -61,20 +61,13 @@ def with_link(**keys: Any) -> Profile:
 def test_a_link_is_read_from_an_option() -> None:
     text = "delay=25ms, jitter=500us,rate=1Gbit/s,loss=0.1%,mtu=1500,brokers_tcp_rmem_max=67108864"
     link = adapt(load_profile("disk-bound"), overrides={"link": text}).link
-    assert link == Link(
-        "25ms", "500us", "1Gbit/s", "0.1%", mtu=1500, brokers_tcp_rmem_max=67_108_864
-    )
+    asked = Link("25ms", "500us", "1Gbit/s", "0.1%", mtu=1500, brokers_tcp_rmem_max=67_108_864)
+    assert link == asked
     assert (link.delay_s, link.jitter_s, link.rate_bytes_per_s) == (0.025, 0.0005, 125e6)
     assert link.loss_share == pytest.approx(0.001)
     assert link.words() == "25ms one way, jitter 500us, 1Gbit/s each way, loss 0.1%"
-    assert link.facts == {
-        "delay": "25ms",
-        "jitter": "500us",
-        "rate": "1Gbit/s",
-        "loss": "0.1%",
-        "mtu": "1500",
-        "brokers_tcp_rmem_max": "67108864",
-    }
+    facts = "delay=25ms jitter=500us rate=1Gbit/s loss=0.1% mtu=1500 brokers_tcp_rmem_max=67108864"
+    assert [f"{name}={value}" for name, value in link.facts.items()] == facts.split()
 
 
 def test_single_keys_replace_those_of_the_profile(tmp_path: Path) -> None:
@@ -229,15 +222,12 @@ def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch
         require_devices(Link(rate="1MB/s"), None)
 
 
-def test_blocks_of_addresses_do_not_overlap_and_stay_in_the_network() -> None:
+def test_addresses_do_not_overlap_and_a_maximum_keeps_smaller_values(tmp_path: Path) -> None:
     last = NETWORK.num_addresses // 4 - 1
     blocks = [LinkAddresses.block(number) for number in (0, 1, last)]
     flat = [address for block in blocks for address in asdict(block).values()]
     assert len(set(flat)) == 9 and blocks[0].brokers == "198.18.0.1"
-    assert blocks[-1].generator == "198.19.255.255"
-
-
-def test_a_maximum_keeps_smaller_values(tmp_path: Path) -> None:
+    assert blocks[-1].generator == "198.19.255.255", "in the network"
     path = tmp_path / "tcp_rmem"
     for maximum, written in ((67_108_864, "4096 131072 67108864"), (65_536, "4096 65536 65536")):
         path.write_text("4096\t131072\t33554432\n")
@@ -245,29 +235,17 @@ def test_a_maximum_keeps_smaller_values(tmp_path: Path) -> None:
         assert path.read_text() == written
 
 
-@pytest.fixture
-def linked(tmp_path: Path) -> Nodes:
-    nodes = Nodes(LINKED, tmp_path)
-    nodes.line = LineNode(str(tmp_path / "delay-line"), ADDRESSES)
-    nodes.lay_out(lambda count: list(range(22_000, 22_000 + count)))
-    return nodes
-
-
-def test_brokers_listen_on_the_address_behind_the_link(linked: Nodes) -> None:
+def test_brokers_listen_behind_the_link_and_runs_get_it_from_the_state(tmp_path: Path) -> None:
+    linked = Nodes(LINKED, tmp_path)
+    linked.line = LineNode(str(tmp_path / "delay-line"), ADDRESSES)
+    linked.lay_out(lambda count: list(range(22_000, 22_000 + count)))
     early, late = linked.start_phases
-    assert [node.title for node in early] == [
-        "the delay line of the link", "the controller", "broker 1", "broker 2",
-    ]  # fmt: skip
-    assert late == ()
+    members = ["the delay line of the link", "the controller", "broker 1", "broker 2"]
+    assert ([node.title for node in early], late) == (members, ())
     for node in linked.nodes:
         assert node.host == "198.18.0.5" and node.jmx_endpoint.startswith("198.18.0.5:")
         properties = NodeFiles(node).properties.read_text()
         assert "198.18.0.5" in properties and HOST not in properties
-
-
-def test_a_state_with_a_link_is_read_back_and_runs_get_the_link(
-    linked: Nodes, tmp_path: Path
-) -> None:
     state = State(LINKED, Status.READY, 0.0, nodes=linked.nodes, line=linked.line)
     assert state.network_namespace == ""
     state = replace(state, processes=(ProcessRecord(4_711, 1.0, LINE_ID),))
@@ -284,22 +262,14 @@ def test_a_state_with_a_link_is_read_back_and_runs_get_the_link(
 
 def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path: Path) -> None:
     """A run with its cluster file alone sees the network of the brokers, not its own."""
-    state = State(
-        LINKED,
-        Status.READY,
-        0.0,
-        processes=(ProcessRecord(4_711, 1.0, LINE_ID), ProcessRecord(os.getpid(), 1.0, 1)),
-    )
+    processes = (ProcessRecord(4_711, 1.0, LINE_ID), ProcessRecord(os.getpid(), 1.0, 1))
+    state = State(LINKED, Status.READY, 0.0, processes=processes)
     folder = tmp_path / "linked"
     folder.mkdir()
     write_state(folder, state)
     admin = ScriptedAdmin((1,))
-    there = OpenCluster(
-        admin,
-        admin.describe_cluster(),
-        network_namespace=state.network_namespace,
-        link={"rate": "100MB/s"},
-    )
+    facts = {"network_namespace": state.network_namespace, "link": {"rate": "100MB/s"}}
+    there = OpenCluster(admin, admin.describe_cluster(), **facts)  # type: ignore[arg-type]
     settings = {"name": "found", "bootstrap_servers": ["198.18.0.5:22002"], "jmx": {"port": 9999}}
     cluster = Cluster.model_validate(settings)
     hosts = open_hosts(cluster, there, tmp_path)
@@ -314,10 +284,8 @@ def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path:
 
 @pytest.mark.parametrize("path", ["/nowhere/net", "/dev/null"])
 def test_a_namespace_that_cannot_be_entered_is_refused(path: str) -> None:
-    with (
-        pytest.raises(ConfigError, match=rf"cannot enter the network namespace {path} \("),
-        inside(path),
-    ):
+    words = rf"cannot enter the network namespace {path} \("
+    with pytest.raises(ConfigError, match=words), inside(path):
         raise AssertionError("entered")
 
 
@@ -338,29 +306,20 @@ def test_calls_at_home_return_to_the_namespace_even_when_they_fail(
     assert entered == [8, 7, 8, 7]
 
 
-def test_an_executor_that_cannot_enter_reaches_no_broker() -> None:
+def test_executors_and_tasks_that_cannot_enter_state_it() -> None:
     order = {
-        "packages": {},
-        "code": ("search",),
-        "engine": (),
-        "files": [],
+        "packages": {}, "code": ("search",), "engine": (), "files": [], "timeout_s": 1.0,
         "clock": {"host": "127.0.0.1", "port": 1, "token": ""},
-        "timeout_s": 1.0,
         "brokers": {"1": ["127.0.0.1", 1], "2": ["127.0.0.1", 1]},
         "network_namespace": "/nowhere/net",
-    }
+    }  # fmt: skip
     found = facts(order, 0, "here:1", is_first=True)["unreachable"]
     assert set(found) == {"1", "2"}
-    assert "cannot enter the network namespace /nowhere/net" in found["1"]
-
-
-def test_a_task_that_cannot_enter_ends_all_tasks_with_its_error() -> None:
-    plan = patterns.plan(
-        tasks=2, producers=2, brokers={7: ("127.0.0.1", 1)}, network_namespace="/nowhere/net"
-    )
-    rows = run_stage(plan)
-    assert [row.is_refused for row in rows] == [True, True]
-    assert all("cannot enter the network namespace /nowhere" in (row.error or "") for row in rows)
+    words = "cannot enter the network namespace /nowhere/net"
+    assert words in found["1"]
+    place = {"brokers": {7: ("127.0.0.1", 1)}, "network_namespace": "/nowhere/net"}
+    rows = run_stage(patterns.plan(tasks=2, producers=2, **place))
+    assert all(row.is_refused and words in (row.error or "") for row in rows) and len(rows) == 2
 
 
 def test_a_run_without_the_rights_is_refused_before_any_start_and_doctor_reports_it(
@@ -378,9 +337,6 @@ def test_a_run_without_the_rights_is_refused_before_any_start_and_doctor_reports
     assert "there is no root" in problem.found
     near = machine_findings(tmp_path, load_cluster("testbed"))
     assert "link" not in [each.check for each in near]
-
-
-def test_the_option_is_the_link_and_a_wrong_one_ends_with_code_2() -> None:
     done = CliRunner().invoke(commands.testbed, ["up", "--link", "delay=25"])
     assert isinstance(done.exception, ConfigError) and done.exception.exit_code == 2
     assert "delay is 25; expected a time from 0 to 1s" in str(done.exception)

@@ -91,14 +91,13 @@ def test_the_store_of_jmx_holds_the_brokers_key_and_certificate(made: SecurityFi
         pkcs12.load_key_and_certificates(made.jmx_store.read_bytes(), b"another")
 
 
-def test_only_their_owner_can_read_secrets(made: SecurityFiles) -> None:
+def test_only_their_owner_can_read_secrets_and_the_only_user_of_jmx_may_read(
+    made: SecurityFiles,
+) -> None:
     assert made.folder.stat().st_mode & 0o077 == 0
     readable = {path for path in made.folder.iterdir() if path.stat().st_mode & 0o077}
     assert readable <= {made.ca}
     assert {path for path in vars(made).values() if path != made.folder} == {*made.folder.iterdir()}
-
-
-def test_the_user_of_jmx_is_the_only_one_and_may_read(made: SecurityFiles) -> None:
     password = made.password.read_text()
     assert made.username.read_text() == USER
     assert made.jmx_password.read_text() == f"{USER} {password}\n"

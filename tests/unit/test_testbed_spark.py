@@ -6,12 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -33,6 +29,7 @@ from jobs.testbed.spark import (
 )
 from metrics.common.errors import ConfigError
 from tests.support.processes import PATIENCE_S, becomes
+from tests.support.served_http import Answer, Asked, served
 from tests.support.testbed_spec import SPEC
 
 WITH_SPARK = replace(SPEC, spark_workers=2, spark_home="/spark")
@@ -64,38 +61,19 @@ def test_master_workers_and_jobs_share_a_secret_that_no_command_line_has(
     assert secret not in file.read_text(), "each start has its own"
 
 
-@contextmanager
-def master_page(workers: dict[int, str]) -> Iterator[int]:
-    """The master's /json/ page with workers, port → state; yields its port."""
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            listed = [{"port": port, "state": state} for port, state in workers.items()]
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"workers": listed}).encode())
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            return
-
-    with HTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
-
-
 def test_a_spark_cluster_is_ready_when_every_worker_is_alive(nodes: Nodes) -> None:
     workers = {node.port: "ALIVE" for node in nodes.spark[1:]}
-    with master_page(workers) as web_port:
+
+    def page(_asked: Asked) -> Answer:
+        listed = [{"port": port, "state": state} for port, state in workers.items()]
+        return Answer(json.dumps({"workers": listed}))
+
+    with served(page) as web_port:
         spark = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
         assert workers_problem(spark, PATIENCE_S) is None
         workers[nodes.spark[2].port] = "DEAD"
-        assert (
-            workers_problem(spark, PATIENCE_S)
-            == "Spark worker 2 not registered at the Spark master"
-        )
+        words = "Spark worker 2 not registered at the Spark master"
+        assert workers_problem(spark, PATIENCE_S) == words
     assert "the Spark master does not answer" in str(workers_problem(spark, PATIENCE_S))
 
 

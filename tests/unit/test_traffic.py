@@ -24,7 +24,6 @@ from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
-from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, client, evidence
 from tests.support.report_rows import overloaded, sustained, trial_at
@@ -156,22 +155,6 @@ def test_the_question_for_consent_shows_the_plan_first(monkeypatch: pytest.Monke
     assert len(reporter.events) == 3, "no question after --yes"
 
 
-def s_per_mb(mb_per_s: float, *brokers: BrokerWindow) -> float | None:
-    """The time of these brokers' handlers for a MB, at this load of the cluster [s]."""
-    seen = client(acked_bytes=round(mb_per_s * 1e6 * client().duration_s))
-    return evidence(seen, brokers).handler_s_per_mb
-
-
-def test_the_handlers_time_for_a_megabyte_is_independent_of_the_number_of_brokers() -> None:
-    # Busy for 0.2 and 0.9 of the time with 20 MB/s each: 0.55 / 20 s for a MB.
-    pair = (broker(1, handler_idle=0.8), broker(2, handler_idle=0.1))
-    assert s_per_mb(40.0, *pair) == pytest.approx(0.55 / 20)
-    assert s_per_mb(20.0, pair[1]) == pytest.approx(0.9 / 20)
-    assert s_per_mb(40.0, broker(1), broker(2, handler_idle=None)) is None
-    assert evidence(ClientWindow(START_S, START_S), pair).handler_s_per_mb is None
-    assert s_per_mb(40.0) is None
-
-
 def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
     made = trial(client=client(latency_p999_ms=math.nan), recovery_s=2.0)
     held = trial_document(made)
@@ -189,6 +172,13 @@ def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
     assert (nothing["offered_mb_per_s"], nothing["achieved_mb_per_s"]) == (None, None)
     unknown = trial(client=ClientWindow(START_S, START_S), brokers=())
     not_made = trial_document(unknown)
+    silent = trial_document(trial(brokers=(broker(1), broker(2, handler_idle=None))))
+    assert silent["handler_s_per_mb"] is not_made["handler_s_per_mb"] is None
+    pair = (broker(1, handler_idle=0.8), broker(2, handler_idle=0.1))
+    whole, half = client(acked_bytes=400_000_000), client(acked_bytes=200_000_000)
+    # Busy for 0.2 and 0.9 of the time with 20 MB/s each, and the second one alone.
+    assert evidence(whole, pair).handler_s_per_mb == pytest.approx(0.55 / 20)
+    assert evidence(half, pair[1:]).handler_s_per_mb == pytest.approx(0.9 / 20)
     known, lacking = trials_table("t", [trial(), unknown]).rows
     assert known == ("1", "100 B", "4", "0.100", "0.100", "0.10", "2.0", "8.0", "OVERLOADED")
     assert lacking == ("1", "100 B", "4", "?", "?", "?", "?", "?", "OVERLOADED")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MethodType, SimpleNamespace
 from typing import Any, cast
 
@@ -44,11 +44,8 @@ START = CONFIG.goal.search.load_start_max // 2
 
 
 class Loads:
-    """A replacement of loads, with the length [s] or the error of each in turn.
-
-    Args:
-        capacity: the load at which the handlers have no idle time left.
-    """
+    """A replacement of loads, with the length [s] or the error of each in turn; at the load
+    `capacity` the handlers have no idle time left."""
 
     def __init__(self, *ends: float | Exception, capacity: float = 1e9) -> None:
         self.ends = iter(ends)
@@ -99,13 +96,10 @@ def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60
 
     monkeypatch.setattr(FirstLoads, "_offer", offer)
     context = SimpleNamespace(
-        reporter=reporter,
-        config=CONFIG,
-        workload=CONFIG.workload,
+        reporter=reporter, config=CONFIG, workload=CONFIG.workload, history=TrialHistory(),
         pattern=lambda message_bytes, load: CONFIG.pattern(message_bytes, load, 3),
         guards=SimpleNamespace(cap_violation=lambda _: None),
-        history=TrialHistory(),
-    )
+    )  # fmt: skip
     FirstLoads(cast(RunContext, context), cast(SeriesProof, None), load_max_s).warm(TOPIC)
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
@@ -229,21 +223,17 @@ class Line:
         self.ends_s.append(window_s)
 
 
-@dataclass
 class Warmed:
     """A load on brokers 1 and 2, of at most 54 s."""
 
-    channel: Line = field(default_factory=Line)
-    reporter: RecordingReporter = field(default_factory=RecordingReporter)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.channel, self.reporter = Line(), RecordingReporter()
         broker = SimpleNamespace(roles=[Role.BROKER])
         source = SimpleNamespace(nodes={1: broker, 2: broker})
         context = SimpleNamespace(reporter=self.reporter, source=source)
-        pattern = SimpleNamespace(
-            phases=replace(CONFIG.workload.trial, measure_s=54.0, sample_interval_s=1.0)
-        )
-        self.warming = SteadyCostWatch(cast(RunContext, context), cast(TrafficPattern, pattern))
+        phases = replace(CONFIG.workload.trial, measure_s=54.0, sample_interval_s=1.0)
+        pattern = cast(TrafficPattern, SimpleNamespace(phases=phases))
+        self.warming = SteadyCostWatch(cast(RunContext, context), pattern)
 
     def has_ended(self, samples: Sequence[BrokerSample], after_s: float) -> bool:
         channel = cast(TaskChannel, self.channel)

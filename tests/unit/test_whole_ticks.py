@@ -129,11 +129,8 @@ def test_brokers_are_at_rest_after_a_whole_tick_of_rest() -> None:
     ended_s = source.now_s
     recovery = wait_until_at_rest(source, clock=source.clock, pause=source.pause)
     assert not recovery.not_idle
-    last_of_load = next(
-        source.pool.begun_s + 5 * tick
-        for tick in range(1, source.pool.ticks + 1)
-        if source.pool.begun_s + 5 * tick > ended_s
-    )
+    ticks_s = (source.pool.begun_s + 5 * tick for tick in range(1, source.pool.ticks + 1))
+    last_of_load = next(tick_s for tick_s in ticks_s if tick_s > ended_s)
     assert source.now_s >= last_of_load + 5.0
     assert source.now_s - ended_s <= 13.0
 
@@ -168,16 +165,11 @@ class TwoSources:
         """Keep nothing."""
 
 
-def test_brokers_that_tick_at_different_moments_come_to_rest_together() -> None:
-    both = TwoSources()
-    recovery = wait_until_at_rest(both, clock=both.clock, pause=both.pause)
-    assert not recovery.not_idle
-    assert recovery.duration_s <= 12.0
-
-
-def test_the_level_of_others_is_measured_where_brokers_tick_at_different_moments() -> None:
+def test_rest_and_the_level_of_others_are_found_where_brokers_tick_at_different_moments() -> None:
     both = TwoSources()
     gates = Gates(both, _never, RecordingReporter(), None, both.clock, both.pause)
+    recovery = wait_until_at_rest(both, clock=both.clock, pause=both.pause)
+    assert not recovery.not_idle and recovery.duration_s <= 12.0
     both.first.messages_per_s = both.second.messages_per_s = 200.0
     both.pause(10.0)
     gates.take_baseline()
@@ -211,14 +203,6 @@ def test_ticks_around_polls_that_are_close_do_not_add_idle_time() -> None:
 RATES = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=("bytes_in", HANDLER_IDLE_NS))}
 
 
-def test_a_window_without_a_whole_tick_is_refused_before_the_load() -> None:
-    require_whole_ticks(RATES, 12.0, 1.0)
-    require_whole_ticks({1: NodeInfo(1, "4.1", frozenset())}, 1.0, 1.0)
-    assert step_length_s(1.0) < 10.0 < step_length_s(1.0, reads_rates=True) == 11.0
-    with pytest.raises(ConfigError, match=r"measure_s is 11 .* expected 12 s or longer"):
-        require_whole_ticks(RATES, 11.0, 1.0)
-
-
 def test_what_rates_require_is_said_before_the_load() -> None:
     (whole,) = rate_caveats(RATES, 1.0)
     assert "broker 1" in whole and "bytes_in, handler_idle_ns" in whole and "5 s" in whole
@@ -227,7 +211,13 @@ def test_what_rates_require_is_said_before_the_load() -> None:
     dear = {1: NodeInfo(1, "4.1", frozenset(), poll_s=0.6, rates=("bytes_in",))}
     _, sentence = rate_caveats(dear, 2.0)
     assert "0.60 s of a broker's CPU" in sentence and "includeObjectNames" in sentence
-    assert not list(rate_caveats({1: NodeInfo(1, "4.1", frozenset())}, 60.0))
+    counts = {1: NodeInfo(1, "4.1", frozenset())}
+    assert not list(rate_caveats(counts, 60.0))
+    require_whole_ticks(RATES, 12.0, 1.0)
+    require_whole_ticks(counts, 1.0, 1.0)
+    assert step_length_s(1.0) < 10.0 < step_length_s(1.0, reads_rates=True) == 11.0
+    with pytest.raises(ConfigError, match=r"measure_s is 11 .* expected 12 s or longer"):
+        require_whole_ticks(RATES, 11.0, 1.0)
 
 
 def test_a_trial_is_invalid_where_the_error_of_rates_decides() -> None:
