@@ -87,13 +87,10 @@ def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
 def test_the_jars_that_set_up_fetches_are_known() -> None:
     pinned = jars.pins()
     deltas = {jars.delta_set(pair, scala, pair.delta) for pair in PAIRS for scala in pair.scala}
-    assert {
-        f"kafka-{DEFAULT_RELEASE}",
-        f"jmx_prometheus_javaagent-{jars.EXPORTER_VERSION}",
-        *deltas,
-    } <= set(pinned)
-    digests = [digest for each in pinned.values() for digest in each.values()]
-    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
+    agent = f"jmx_prometheus_javaagent-{jars.EXPORTER_VERSION}"
+    assert {f"kafka-{DEFAULT_RELEASE}", agent, *deltas} <= set(pinned)
+    for each in pinned.values():
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in each.values())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.judging.indicators import INDICATORS
+from metrics.judging.indicators import INDICATORS, Indicator
 from metrics.judging.verdict import judge_all
 from metrics.trial.client import BrokerAccount, ClientWindow, ClockChange, ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
@@ -428,6 +428,8 @@ def test_a_shortfall_or_a_quota_that_clients_see_names_its_resource() -> None:
         seen_by_clients = judged(**seen(throttle_ms=70) | QUOTA | cluster)
         assert (seen_by_clients.verdict, seen_by_clients.limited_by) == (O, Resource.QUOTA)
         assert "producers were throttled for 70 ms" in seen_by_clients.attribution
+    (rule,) = (each for each in INDICATORS if each.name == "throttled")
+    assert type(rule).early is Indicator.early, "a load may still be throttled: no early end"
 
 
 @pytest.mark.parametrize("changes", [{"samples_missed": 8}, {"edge_gap_s": 9.0}, {"start_s": None}])
