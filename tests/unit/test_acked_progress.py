@@ -36,9 +36,7 @@ def test_reports_of_two_windows_are_never_added_up() -> None:
     assert progress.of_current_window() == []
     progress.add(1, 0.25, 8)
     assert progress.of_current_window() == [(0.25, 15)]
-
-
-def test_tasks_with_consumers_do_not_count() -> None:
+    # Tasks with consumers do not count.
     progress = AckedProgress(1)
     progress.end_window(1)
     progress.add(1, 0.5, 9)

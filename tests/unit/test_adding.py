@@ -44,9 +44,7 @@ def test_each_field_is_added_by_its_kind() -> None:
     assert total([other]) == other
     with pytest.raises(ValueError, match="expected at least one"):
         total([])
-
-
-def test_adding_up_changes_no_part() -> None:
+    # Adding up changes no part.
     one, other = Part(errors={1: Counter(A=1)}), Part(errors={1: Counter(A=2)})
     for parts in ([one, other], [one]):
         total(parts).errors[1]["A"] += 10

@@ -78,9 +78,7 @@ def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() ->
     silent = boundary(overload(40, UNKNOWN), overload(44, DISK), overload(50, DISK))
     assert silent.limited_by == "disk"
     assert "2 of 3 overloads near the limit say so, the others unknown at 40" in silent.evidence
-
-
-def test_overloads_far_above_or_below_the_limit_do_not_vote() -> None:
+    # Overloads far above or below the limit do not vote.
     far = [overload(61, CPU), overload(30, CPU), overload(640, CPU)]
     found = boundary(*far, overload(40, DISK))
     assert (found.limited_by, found.evidence) == ("disk", "disk: seen at 40")

@@ -127,9 +127,7 @@ def test_the_meter_of_both_pools_does_not_replace_the_brokers_own() -> None:
     assert own in refusal(Exporter(shared.replace("4.0E8", "0.97")))
     node, _ = opened(Broker("none", version="4.2"))
     assert "BrokerRequestHandlerAvgIdlePercent" in node.series["broker_handler_idle_ns"]
-
-
-def test_sums_become_means() -> None:
+    # Sums become means.
     local = 'kafka_network_requestmetrics_localtimems_{}{{request="Produce"}} {}\n'
     text = BROKER + local.format("count", 8) + local.format("sum", 20)
     node, samples = opened(Exporter(text))

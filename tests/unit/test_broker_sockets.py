@@ -85,6 +85,12 @@ def test_growth_within_the_window_counts() -> None:
     assert (found.connections, found.watched, found.looks) == (1, 1, 2)
     assert (found.received_bytes, found.sent_bytes) == (8_000, 0)
     assert found.receive_buffer_bytes == 204_800
+    # A connection that came within the window counts from its beginning.
+    near, far, _ = parse_ss(TEXT)
+    shown = Shown(("10.9.0.2", 9092), near)
+    shown.look(1_002.0)
+    shown.look(1_003.0, far)
+    assert shown.seen.window_counts()[1].received_bytes == 756_625
 
 
 def test_windows_in_a_row_have_counts_of_their_own() -> None:
@@ -105,14 +111,6 @@ def test_windows_in_a_row_have_counts_of_their_own() -> None:
     assert look(1_014.1, 10_300) is None
     last = shown.seen.window_counts(2)[1]
     assert (last.received_bytes, last.looks, last.connections) == (1_000, 2, 1)
-
-
-def test_a_connection_that_came_within_the_window_counts_from_its_beginning() -> None:
-    near, far, _ = parse_ss(TEXT)
-    shown = Shown(("10.9.0.2", 9092), near)
-    shown.look(1_002.0)
-    shown.look(1_003.0, far)
-    assert shown.seen.window_counts()[1].received_bytes == 756_625
 
 
 def test_a_namespace_has_one_command_and_its_own_is_not_entered(

@@ -134,13 +134,6 @@ def test_a_cause_without_limiting_resource_or_differences(snapshot: SnapshotAsse
     assert (cause.resource, cause.names) == (R.UNKNOWN, ())
 
 
-def test_a_difference_of_the_driver_is_no_difference_between_brokers() -> None:
-    found = broker_differences(
-        {"driver.cores": "2", "broker.1.config.num.io.threads": "1"}, {"driver.cores": "4"}
-    )
-    assert [each.name for each in found] == ["broker.1.config.num.io.threads"]
-
-
 def test_a_resource_is_used_as_much_as_by_the_broker_or_host_that_used_it_most() -> None:
     def carried(rate: float, *brokers: int) -> HostWindow:
         link = InterfaceWindow("eth0", received_bytes_per_s=rate, speed_bytes_per_s=10e6)
@@ -176,6 +169,11 @@ def test_each_property_governs_its_resource() -> None:
     assert governed == set(Resource) - {R.UNKNOWN}
     assert governor_of("broker.config.group.initial.rebalance.delay.ms") is None
     assert short_name("broker.3.config.num.io.threads") == "num.io.threads"
+    # A difference of the driver is no difference between brokers.
+    found = broker_differences(
+        {"driver.cores": "2", "broker.1.config.num.io.threads": "1"}, {"driver.cores": "4"}
+    )
+    assert [each.name for each in found] == ["broker.1.config.num.io.threads"]
 
 
 def test_the_direction_of_a_change() -> None:

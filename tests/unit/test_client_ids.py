@@ -37,9 +37,7 @@ def test_all_clients_of_a_trial_have_the_given_id_or_their_own(tmp_path: Path) -
     load = plan(trial_id="t1", client_options=options)
     assert load.client_id(load.member_name(0, 1)) == "redline-t1-group-0-1"
     assert library_options(options, "redline-t1-canary")["client_id"] == "redline-t1-canary"
-
-
-def test_a_suffix_needs_an_id() -> None:
+    # A suffix needs an id.
     with pytest.raises(ConfigError, match="there is no client_id; expected client_id, or"):
         load_cluster("example", ["cluster.client_id_suffix=true"])
 

@@ -166,6 +166,10 @@ def test_a_climb_that_meets_no_limit_reads_its_last_step() -> None:
     brokers.run()
     assert brokers.watch.load == 64
     assert not any("climb_end_s" in each for each in brokers.channel.sent)
+    # A first step that is too large ends at once.
+    brokers = Brokers(limit=10.0, first=16)
+    assert brokers.run() <= 2.0 + NOTICE_S
+    assert brokers.watch.was_too_large and brokers.watch.load == 16
 
 
 @pytest.mark.parametrize("capacity", [3.0, 10.0, 40.0])
@@ -178,12 +182,6 @@ def test_a_step_that_brokers_do_not_take_ends_the_load(capacity: float) -> None:
     assert capacity < watch.load <= 4 * capacity
     first_large = next(n for n in range(9) if brokers.climb.load_in(n, 64) > capacity)
     assert length_s - NOTICE_S - 2.0 * first_large <= 4.0
-
-
-def test_a_first_step_that_is_too_large_ends_at_once() -> None:
-    brokers = Brokers(limit=10.0, first=16)
-    assert brokers.run() <= 2.0 + NOTICE_S
-    assert brokers.watch.was_too_large and brokers.watch.load == 16
 
 
 def test_a_climb_fits_into_its_time() -> None:

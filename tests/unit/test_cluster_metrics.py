@@ -77,19 +77,6 @@ def test_brokers_that_share_the_address_of_one_process_are_refused(
     assert sentences == snapshot
 
 
-def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> None:
-    blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])
-    assert isinstance(blind.broker_source, ClientOnly)
-    assert isinstance(load_cluster("testbed").broker_source, JmxOfStartedBrokers)
-    for other in (
-        PROMETHEUS,
-        HOSTS,
-        "cluster.metrics={client_only: true, host: {prometheus: {port: 1}}}",
-    ):
-        with pytest.raises(ConfigError, match="brings its own cluster_id"):
-            load_cluster("testbed", [other])
-
-
 def test_each_kind_is_a_key_of_the_file_with_a_meaning() -> None:
     sections = schema_of("cluster")["$defs"]
     for section in ("Metrics", "HostMetrics"):
@@ -114,6 +101,17 @@ def test_no_source_or_two_sources_are_refused_with_the_remedy() -> None:
         real()
     for key in ("`jmx: {port: 9999}`", *(f"metrics.{each}" for each in Metrics.model_fields)):
         assert key in str(caught.value) or key == "metrics.host"
+    # A testbed can be judged without metrics but not by another source.
+    blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])
+    assert isinstance(blind.broker_source, ClientOnly)
+    assert isinstance(load_cluster("testbed").broker_source, JmxOfStartedBrokers)
+    for other in (
+        PROMETHEUS,
+        HOSTS,
+        "cluster.metrics={client_only: true, host: {prometheus: {port: 1}}}",
+    ):
+        with pytest.raises(ConfigError, match="brings its own cluster_id"):
+            load_cluster("testbed", [other])
 
 
 URL, SELECTOR = "https://prometheus.example.com/base", 'job="kafka"'
@@ -138,9 +136,7 @@ def test_a_server_has_tls_by_its_url_and_needs_a_value_for_each_broker(tmp_path:
     section.require_usable({1: "b1"})
     with pytest.raises(ConfigError, match="has no value for broker 2"):
         section.require_usable({1: "b1", 2: "b2"})
-
-
-def test_a_selector_may_have_braces() -> None:
+    # A selector may have braces.
     for selector in ('job="k"', '{job="k"}', '{job=~"k|k2", cluster!="test",}', 'a="b\\"c"'):
         served = Prometheus(server=URL, selector=selector).served({1: "b"}, 1.0)
         assert served is not None

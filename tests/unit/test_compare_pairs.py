@@ -107,6 +107,13 @@ def test_no_more_than_the_cap_is_offered() -> None:
     with pytest.raises(NoConclusionError, match=r"100% of 20 producers a broker.*load_cap"):
         CaseComparer(sides, EFFORT, 5.0, 20.0).measure(ComparedSize(1_000))
     assert max(load for _, load in sides.made) == 20.0
+    # Measured pairs stay when the time is up.
+    sides = sides_of(10.0, 10.0)
+    case = ComparedSize(1_000)
+    CaseComparer(sides, EFFORT, START, CAP, lambda: len(sides.made) < 7).measure(case)
+    assert len(case.saturated) == 3
+    assert case.steady == []
+    assert case.notes[0] == "the budget ended after 3 of 4 pairs"
 
 
 def test_the_owners_cap_is_named_where_it_allows_no_higher_load() -> None:
@@ -131,15 +138,6 @@ def test_the_owners_cap_is_named_where_it_allows_no_higher_load() -> None:
         CaseComparer(sides_of(10.0, 10.0), EFFORT, 1.0, 2.0, cap_key=key).measure(
             ComparedSize(1_000)
         )
-
-
-def test_measured_pairs_stay_when_the_time_is_up() -> None:
-    sides = sides_of(10.0, 10.0)
-    case = ComparedSize(1_000)
-    CaseComparer(sides, EFFORT, START, CAP, lambda: len(sides.made) < 7).measure(case)
-    assert len(case.saturated) == 3
-    assert case.steady == []
-    assert case.notes[0] == "the budget ended after 3 of 4 pairs"
 
 
 def drifting(chance: random.Random) -> Callable[[int], float]:

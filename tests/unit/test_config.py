@@ -75,19 +75,7 @@ def test_overrides_replace_single_keys_and_the_last_one_takes_effect() -> None:
     assert (workload.producer.linger_ms, workload.message_bytes) == (0.0, (10, 20))
     assert workload.producer.records_per_s(500) == 1_000.0
     assert load_goal("default", overrides).search.load_cap == 200
-
-
-def test_kafka_properties_keep_their_dots_and_become_text() -> None:
-    config = workload_with("topic.config.min.insync.replicas=1", "topic.config.preallocate=true")
-    kept = config.topic.config
-    assert (kept["min.insync.replicas"], kept["preallocate"]) == ("1", "true")
-    assert "retention.bytes" in kept
-    testbed = load_cluster("testbed", ["cluster.testbed.properties.num.io.threads=1"]).testbed
-    assert testbed is not None
-    assert testbed.properties["num.io.threads"] == "1"
-
-
-def test_a_rate_in_bytes_gives_fewer_records_of_larger_messages() -> None:
+    # A rate in bytes gives fewer records of larger messages.
     producer = ProducerOptions(rate_bytes_per_s=1_000.0)
     assert (producer.records_per_s(10), producer.records_per_s(500)) == (100.0, 2.0)
     workload = workload_with("producer.rate_bytes_per_s=125000")
@@ -96,11 +84,19 @@ def test_a_rate_in_bytes_gives_fewer_records_of_larger_messages() -> None:
     assert {each.mb_per_s for each in patterns} == {0.125}
 
 
-def test_acks_has_one_spelling() -> None:
+def test_kafka_properties_keep_their_dots_and_become_text() -> None:
+    config = workload_with("topic.config.min.insync.replicas=1", "topic.config.preallocate=true")
+    given = config.topic.config
+    assert (given["min.insync.replicas"], given["preallocate"]) == ("1", "true")
+    assert "retention.bytes" in given
+    testbed = load_cluster("testbed", ["cluster.testbed.properties.num.io.threads=1"]).testbed
+    assert testbed is not None
+    assert testbed.properties["num.io.threads"] == "1"
+    # The option acks has one spelling.
     codes = {"0": 0, "1": 1, "all": -1}
-    for given, kept in (("0", "0"), ("1", "1"), ('"1"', "1"), ("-1", "all"), ("all", "all")):
-        producer = workload_with(f"producer.acks={given}").producer
-        assert (producer.acks, producer.acks_code) == (kept, codes[kept]), given
+    for spelling, kept in (("0", "0"), ("1", "1"), ('"1"', "1"), ("-1", "all"), ("all", "all")):
+        producer = workload_with(f"producer.acks={spelling}").producer
+        assert (producer.acks, producer.acks_code) == (kept, codes[kept]), spelling
 
 
 def test_a_histogram_is_read_from_lines_of_size_and_weight(tmp_path: Path) -> None:

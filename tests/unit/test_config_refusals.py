@@ -128,12 +128,6 @@ def test_each_mistake_is_refused_in_its_words(
         assert SECRET not in message and "pydantic" not in message, row
 
 
-def test_a_malformed_option_is_refused_in_the_same_words_for_any_file() -> None:
-    for option in REFUSED["any option"]:
-        of_workload = refusal(lambda given=option: load_workload("demo", [given]))  # type: ignore[misc]
-        assert of_workload == refusal(lambda given=option: load_goal("default", [given]))  # type: ignore[misc]
-
-
 def test_a_file_without_readable_text_is_refused(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
@@ -159,6 +153,10 @@ def test_an_unknown_name_gets_the_nearest_and_all() -> None:
     message = refusal(lambda: load_workload("dmo"))
     assert "the nearest is demo" in message
     assert all(name in message for name in available("workload"))
+    # A malformed option is refused in the same words for any file.
+    for option in REFUSED["any option"]:
+        of_workload = refusal(lambda given=option: load_workload("demo", [given]))  # type: ignore[misc]
+        assert of_workload == refusal(lambda given=option: load_goal("default", [given]))  # type: ignore[misc]
 
 
 def test_a_file_of_another_program_is_refused(
