@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from jobs.cluster.admin import (
     query_brokers,
 )
 from jobs.cluster.connect import connect
-from jobs.cluster.health import ClusterHealth, LogDir, Partitions
+from jobs.cluster.health import ClusterHealth, LogDir
 from jobs.cluster.topics import BROKERS_PER_CHECK, Topics
 from jobs.config import load_workload
 from jobs.config.goal import GuardLimits
@@ -86,40 +87,24 @@ def test_windows_and_looks_at_a_trial_take_twice_the_steps_for_twice_the_brokers
 
 
 def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None:
-    class Disks(ClusterHealth):
-        replicas_interval_s: float = 0.0
-        log_dirs_interval_s: float = 0.0
-
-        def __init__(self, brokers: int) -> None:
-            self._dirs = tuple(
-                LogDir(each, "/a", 10**12, 5 * 10**11, own_logs=10)
-                for each in range(1, brokers + 1)
-            )
-
-        def under_replicated(self) -> Partitions:
-            return frozenset()
-
-        def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-            return self._dirs
-
-        def broker_ids(self) -> tuple[int, ...]:
-            return (1, 2, 3)
-
-        def has_topic(self, name: str, broker: int | None = None) -> bool | None:
-            return False
-
-        def hidden_topics(self) -> frozenset[str] | None:
-            return frozenset()
-
     def room(brokers: int) -> Callable[[], object]:
-        guards = Guards(GuardLimits(), Disks(brokers), lambda topic: True, print)
+        dirs = tuple(
+            LogDir(each, "/a", 10**12, 5 * 10**11, own_logs=10) for each in range(1, brokers + 1)
+        )
+        health: Any = SimpleNamespace(
+            replicas_interval_s=0.0,
+            log_dirs_interval_s=0.0,
+            under_replicated=frozenset,
+            log_dirs=lambda _topics=(): dirs,
+            broker_ids=lambda: (1, 2, 3),
+            has_topic=lambda _name, _broker=None: False,
+            hidden_topics=frozenset,
+        )
+        guards = Guards(GuardLimits(), health, lambda topic: True, print)
         guards.open()
         return lambda: guards.require_room(WORKLOAD.pattern(1_000), ("t",))
 
     assert growth(room) < 2.05
-
-
-# --- the administration ---------------------------------------------------------
 
 
 def test_brokers_are_queried_in_parallel_and_answers_keep_their_order() -> None:
@@ -169,65 +154,43 @@ class Counted(ScriptedAdmin):
         return super().partitions_seen_by(broker_id, topics)
 
 
-def checks_of(brokers: int, looks: int) -> Mapping[int, int]:
-    admin = Counted(brokers)
-    topics = Topics(admin, "run1", pause=lambda _: None)
-    made = topics.create(WORKLOAD.pattern(1_000))
-    admin.queries.clear()
-    for _ in range(looks):
-        assert topics.check(made).ok
-    return admin.queries
-
-
 def test_a_check_queries_few_of_many_brokers_in_turn_and_all_of_few() -> None:
-    assert checks_of(BROKERS_PER_CHECK, 3) == dict.fromkeys(range(1, BROKERS_PER_CHECK + 1), 3)
-    once = checks_of(4 * BROKERS_PER_CHECK, 1)
-    assert sorted(once.values()) == [1] * BROKERS_PER_CHECK
-    assert checks_of(4 * BROKERS_PER_CHECK, 4) == dict.fromkeys(
-        range(1, 4 * BROKERS_PER_CHECK + 1), 1
-    )
-
-
-# --- progress --------------------------------------------------------------------
-
-
-class Seen:
-    """A reporter that waits for progress with a broker in it."""
-
-    def __init__(self) -> None:
-        self.busiest: BrokerWindow | None = None
-        self.came = threading.Event()
-
-    def report(self, event: object) -> None:
-        if isinstance(event, TrialProgress) and event.busiest is not None:
-            self.busiest = event.busiest
-            self.came.set()
-
-
-class Sampled:
-    """Brokers whose last samples are always 1 s and 1 s plus one interval old."""
-
-    def samples_taken(self) -> list[BrokerSample]:
-        now_s, trial = time.time(), SimulatedTrial(3, window_s=0.0)
-        rounds = [trial.samples()[:3], trial.samples()[3:6]]
-        ago_s = [1.0 + trial.interval_s, 1.0]
-        return [
-            replace(each, at_s=now_s - ago)
-            for ago, looks in zip(ago_s, rounds, strict=True)
-            for each in looks
-        ]
+    for brokers, looks, queries in (
+        (BROKERS_PER_CHECK, 3, [3] * BROKERS_PER_CHECK),
+        (4 * BROKERS_PER_CHECK, 1, [1] * BROKERS_PER_CHECK),
+        (4 * BROKERS_PER_CHECK, 4, [1] * 4 * BROKERS_PER_CHECK),
+    ):
+        admin = Counted(brokers)
+        topics = Topics(admin, "run1", pause=lambda _: None)
+        made = topics.create(WORKLOAD.pattern(1_000))
+        admin.queries.clear()
+        for _ in range(looks):
+            assert topics.check(made).ok
+        assert list(admin.queries.values()) == queries
 
 
 def test_progress_shows_the_busiest_of_brokers_that_are_sampled_every_5_s() -> None:
-    seen: Any = Seen()
-    sampler: Any = Sampled()
+    seen, came = list[BrokerWindow](), threading.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, TrialProgress) and event.busiest is not None:
+            seen.append(event.busiest)
+            came.set()
+
+    def samples_taken() -> list[BrokerSample]:
+        """Samples of brokers that are always 1 s and 1 s plus one interval old."""
+        now_s, trial = time.time(), SimulatedTrial(3, window_s=0.0)
+        before, last = trial.samples()[:3], trial.samples()[3:6]
+        return [replace(each, at_s=now_s - 1.0 - trial.interval_s) for each in before] + [
+            replace(each, at_s=now_s - 1.0) for each in last
+        ]
+
+    reporter: Any = SimpleNamespace(report=report)
+    sampler: Any = SimpleNamespace(samples_taken=samples_taken)
     load = pattern(measure_s=30.0, sample_interval_s=5.0)
-    with Ticker(seen, sampler, load, TaskChannel("127.0.0.1", 1, 1, lambda _: None)).watch():
-        assert seen.came.wait(60.0), "no progress had a broker in it"
-    assert seen.busiest.handler_idle == pytest.approx(0.1, rel=0.1)
-
-
-# --- requests in Kafka's own encoding --------------------------------------------
+    with Ticker(reporter, sampler, load, TaskChannel("127.0.0.1", 1, 1, lambda _: None)).watch():
+        assert came.wait(60.0), "no progress had a broker in it"
+    assert seen[0].handler_idle == pytest.approx(0.1, rel=0.1)
 
 
 def test_end_offsets_disks_and_properties_take_one_request_a_broker() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 import pytest
 
 from search.bisect import Bisection
 from search.limits import Limits
-from search.model import Decision, Done, GaveUp, Measure, Observation, Verdict
+from search.model import Done, GaveUp, Measure, Observation, Verdict
 from tests.support.searching import Scripted, assert_right, expect, run_search, search_steps
 
 pytestmark = pytest.mark.computes
@@ -50,25 +49,24 @@ def test_invalid_trials_at_every_position() -> None:
                 assert cluster.loads == repeated, (start_max, limit, position, times)
 
 
-@pytest.mark.parametrize("repeats", [0, 1, 3])
-def test_too_many_invalid_trials_in_a_row_end_without_a_conclusion(repeats: int) -> None:
-    for position in range(3):
+def test_too_many_invalid_trials_in_a_row_end_without_a_conclusion() -> None:
+    for repeats, position in product((0, 1, 3), range(3)):
         cluster = Scripted(5, invalid=frozenset(range(position, 100)))
         result = expect(GaveUp, run_search(searcher(16, 64, repeats=repeats), cluster))
         assert "invalid" in result.reason and str(repeats) in result.reason
         below = 1 + min(1, repeats)  # trials of a lower load, as the cause may depend on the load
         assert len(cluster.trials) == position + 1 + repeats + below
+    anew = Scripted(5, invalid=frozenset({0, 1, 3, 4, 6, 7}))  # counted for every load
+    expect(Done, run_search(searcher(16, 64, repeats=2), anew))
 
 
-def test_invalid_trials_count_anew_for_every_load() -> None:
-    cluster = Scripted(5, invalid=frozenset({0, 1, 3, 4, 6, 7}))
-    expect(Done, run_search(searcher(16, 64, repeats=2), cluster))
-
-
-def test_light_loads_come_first_and_the_maximum_is_raised_up_to_the_cap() -> None:
+def test_light_loads_come_first_and_the_lowest_overload_counts() -> None:
     cluster = Scripted(10**6)
     run_search(searcher(16, 100), cluster)
     assert cluster.loads == [8, 16, 32, 64, 100]
+    verdicts = {8: OVERLOADED, 12: SUSTAINED, 4: SUSTAINED, 5: SUSTAINED}
+    history = [Observation(load, verdict) for load, verdict in verdicts.items()]
+    assert expect(Measure, searcher(16, 64).decide(history)).load == 6
 
 
 def test_decisions_depend_on_the_history_alone_and_a_resumed_search_repeats_no_trial() -> None:
@@ -84,37 +82,19 @@ def test_decisions_depend_on_the_history_alone_and_a_resumed_search_repeats_no_t
             assert begun + rest.trials == whole.trials, (limit, cut)
 
 
-def test_contradictory_trials_keep_the_lowest_overload() -> None:
-    verdicts = {8: OVERLOADED, 12: SUSTAINED, 4: SUSTAINED, 5: SUSTAINED}
-    history = [Observation(load, verdict) for load, verdict in verdicts.items()]
-    assert expect(Measure, searcher(16, 64).decide(history)).load == 6
-
-
 def test_trials_left_falls_to_zero_at_the_end_and_only_then() -> None:
     for start_max in (1, 2, 16, 128):
         for limit in range(start_max + 1):
-            subject, estimates = searcher(start_max, 4 * start_max), list[int]()
-
-            def note(
-                _: Decision,
-                history: Sequence[Observation],
-                subject: Bisection = subject,
-                estimates: list[int] = estimates,
-            ) -> None:
-                estimates.append(subject.trials_left(history))
-
-            expect(Done, run_search(subject, Scripted(limit), note))
-            assert estimates[-1] == 0
-            assert all(estimate >= 1 for estimate in estimates[:-1]), (start_max, limit)
-
-
-def test_a_repeat_of_an_invalid_trial_is_one_that_is_left() -> None:
-    history = [Observation(8, OVERLOADED), Observation(7, SUSTAINED)]
+            subject, cluster = searcher(start_max, 4 * start_max), Scripted(limit)
+            expect(Done, run_search(subject, cluster))
+            cuts = range(len(cluster.trials) + 1)
+            *before, last = [subject.trials_left(cluster.trials[:cut]) for cut in cuts]
+            assert last == 0
+            assert min(before) >= 1, (start_max, limit)
+    history = [Observation(8, OVERLOADED), Observation(7, SUSTAINED), Observation(8, INVALID)]
     subject = searcher(16, 64)
-    assert subject.trials_left(history) == 0
-    invalid = Observation(8, INVALID)
-    expect(Measure, subject.decide([*history, invalid]))
-    assert subject.trials_left([*history, invalid]) == 1
+    assert [subject.trials_left(history[:cut]) for cut in (2, 3)] == [0, 1]
+    expect(Measure, subject.decide(history))
 
 
 def test_trials_left_is_exact_within_one_inside_the_maximum() -> None:

@@ -22,7 +22,7 @@ from search.confirming import (
 from search.guided import Guided
 from search.limits import Limits
 from search.line import Line, ProducerRate
-from search.lines import SearchEnd, run_goals, run_line
+from search.lines import run_goals, run_line
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
 from tests.support.searching import expect, run_search, search_trials
 
@@ -147,39 +147,29 @@ def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
         assert confirming(make()).decide(history[:used]) == step
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "broke_at", "has_lasted"),
-    [
-        ("ssssssss", None, True),
-        ("sososoos", None, True),  # half of them, never three in a row
-        ("soosossssoo", 1, False),  # more than half of the eight that were planned
-        ("sssooo", 3, False),
-        ("ooo", 0, False),
-        ("ssss", None, False),
-        ("ssiissssi", None, False),  # an INVALID window does not count
-        ("ssiissssiss", None, True),
-    ],
-)
-def test_a_hold_fails_by_the_number_of_its_overloads(
-    verdicts: str, broke_at: int | None, has_lasted: bool
-) -> None:
-    hold = Hold(95, windows(verdicts), PLAN)
-    assert (hold.broke_at, hold.has_lasted) == (broke_at, has_lasted)
-
-
-def test_the_windows_of_a_confirmation() -> None:
+def test_a_hold_fails_by_the_number_of_its_overloads() -> None:
+    cases: list[tuple[str, int, int | None, bool]] = [
+        ("ssssssss", 8, None, True),
+        ("sososoos", 8, None, True),  # half of them, never three in a row
+        ("soosossssoo", 8, 1, False),  # more than half of the eight that were planned
+        ("sssooo", 8, 3, False),
+        ("ooo", 8, 0, False),
+        ("ssss", 8, None, False),
+        ("ssiissssi", 8, None, False),  # an INVALID window does not count
+        ("ssiissssiss", 8, None, True),
+        # A change that stays is seen, although most of the hold was sustained.
+        ("s" * 80 + "o" * 11, 100, None, False),
+        ("s" * 80 + "o" * 12, 100, 80, False),
+        ("sso" * 33 + "s", 100, None, True),  # a third of them, spread evenly
+    ]
+    for verdicts, planned, broke_at, has_lasted in cases:
+        hold = Hold(95, windows(verdicts), Confirmation(planned, 10.0))
+        assert (hold.broke_at, hold.has_lasted) == (broke_at, has_lasted), verdicts
     stretches = [Confirmation(n, 1.0).stretch for n in (1, 2, 8, 40, 60, 500)]
     assert stretches == [1, 2, 3, 10, 15, 15], "a quarter of the hold, within bounds"
     lasting = ((1800.0, 10.0, 180), (12.0, 5.0, 3), (None, 5.0, 0))
     for time_s, window_s, count in lasting:
         assert Confirmation.lasting(time_s, window_s).windows == count
-
-
-def test_a_change_that_stays_is_seen_although_most_of_the_hold_was_sustained() -> None:
-    plan = Confirmation(100, 10.0)
-    assert Hold(95, windows("s" * 80 + "o" * 11), plan).broke_at is None
-    assert Hold(95, windows("s" * 80 + "o" * 12), plan).broke_at == 80
-    assert Hold(95, windows("sso" * 33 + "s"), plan).has_lasted, "a third of them, spread evenly"
 
 
 def test_the_sentence_of_a_failed_hold() -> None:
@@ -190,15 +180,9 @@ def test_the_sentence_of_a_failed_hold() -> None:
     assert describe_failure(Hold(95, windows("ooo"), PLAN)).endswith("from the start")
 
 
-def searched_at_rest() -> tuple[list[Observation], Bracket]:
-    """The trials of a search before its limit is held, and their result."""
-    answer, _, searched = search_trials(Guided(LIMITS), Tiring(steady))
-    return searched, answer.bracket
-
-
 def test_trials_left_are_those_of_the_search_and_of_the_hold() -> None:
-    searched, found = searched_at_rest()
-    searcher, load = confirming(Guided(LIMITS)), found.sustained
+    answer, _, searched = search_trials(Guided(LIMITS), Tiring(steady))
+    searcher, load = confirming(Guided(LIMITS)), answer.bracket.sustained
     assert searcher.trials_left(searched[:1]) == Guided(LIMITS).trials_left(searched[:1]) + 8
     for held, left in (
         ((), 8),
@@ -208,17 +192,11 @@ def test_trials_left_are_those_of_the_search_and_of_the_hold() -> None:
         (windows("ss", load - 1), 8),  # of another goal
     ):
         assert searcher.trials_left([*searched, *held]) == left
-
-
-def test_invalid_windows_are_repeated_and_then_end_the_search() -> None:
-    searched, found = searched_at_rest()
-    load = found.sustained
-    searcher = confirming(Guided(LIMITS))
     step = expect(Measure, searcher.decide([*searched, *windows("si", load)]))
     assert step.holds and step.load == load
     assert "invalid; repeating it (1 of 2)" in step.reason
     end = expect(GaveUp, searcher.decide([*searched, *windows("siii", load)]))
-    assert end.bracket == found
+    assert end.bracket == answer.bracket
     assert end.reason.startswith(
         f"the limit of {load} producers could not be confirmed: 3 invalid trials"
     )
@@ -240,26 +218,19 @@ def test_a_load_that_is_never_sustained_is_not_held() -> None:
     assert answer.bracket == Bracket(0, 1) and not cluster.held
 
 
-def held_goals(cluster: Tiring) -> dict[str, SearchEnd]:
+def test_the_strict_goal_is_held_first_and_each_goal_has_its_own_answer() -> None:
     shares = {"tolerant": 1.0, "strict": 0.6}
     searchers = {name: confirming(Guided(LIMITS, allowance=8)) for name in shares}
-    return run_goals(searchers, AllGoals(cluster, shares))
-
-
-def test_the_strict_goal_is_held_first_and_each_goal_has_its_own_answer() -> None:
     cluster = Tiring(steady)
-    ends = {name: expect(Done, end.result) for name, end in held_goals(cluster).items()}
+    found = run_goals(searchers, AllGoals(cluster, shares))
+    ends = {name: expect(Done, end.result) for name, end in found.items()}
     limits = {name: end.bracket.sustained for name, end in ends.items()}
     assert 57 <= limits["strict"] <= 60 and 95 <= limits["tolerant"] <= 100
     assert {end.confirmed_s for end in ends.values()} == {80}
     held = [load for load, is_held in cluster.loads if is_held]
     assert held == [limits["strict"]] * 8 + [limits["tolerant"]] * 8
-
-
-def test_a_hold_of_another_goal_does_not_fail_one_below_it() -> None:
-    """For the strict goal, each window of the tolerant goal's hold is an overload."""
-    ends = held_goals(Tiring(drops_after(100)))
-    assert split_history(ends["strict"].history, PLAN).failed == ()
+    # For the strict goal, each window of the tolerant goal's hold is an overload.
+    assert split_history(found["strict"].history, PLAN).failed == ()
 
 
 def test_a_budget_that_ends_in_a_hold_keeps_the_bracket_of_the_search() -> None:

@@ -60,9 +60,6 @@ def posterior(history: Iterable[Observation], guide: Guide | None = None) -> Pos
 CLEAR = [met(80, 100.3), met(97, 100.2), met(102, 99.8)]
 
 
-# --- Contents ---------------------------------------------------------------------
-
-
 def short(load: int) -> Observation:
     """Another resource binds at 100."""
     lost = 1.0 - min(1.0, 0.99 * 100.0 / load)
@@ -101,20 +98,34 @@ def test_an_interval_lies_around_the_limit(
 
 
 def test_agreeing_trials_narrow_an_interval_and_contradicting_ones_widen_it() -> None:
+    alone = interval(CLEAR)
     widths = [interval(CLEAR + [met(99, 100.0)] * more).relative_width for more in range(4)]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 0.8 * widths[0]
     torn = [met(80, 100.3), met(97, 91.0), met(97, 107.0), met(102, 95.0)]
-    assert interval(torn).relative_width > 2.0 * interval(CLEAR).relative_width
-
-
-def test_a_saturated_overload_shows_only_that_the_limit_is_lower() -> None:
+    assert interval(torn).relative_width > 2.0 * alone.relative_width
+    # Scattering trials lower the confidence.
+    calm, scattered = (
+        [seen(load, (1 - idle) / 0.8) for load, idle in zip((80, 90, 100), idles, strict=True)]
+        for idles in ((0.36, 0.28, 0.19), (0.24, 0.40, 0.14))
+    )
+    bracket = Bracket(95, 100)
+    assert posterior(scattered).inside(bracket) < 0.7 * posterior(calm).inside(bracket)
+    # Misleading neighbors move an interval little, and agreeing ones narrow it.
+    misled = interval(CLEAR, Guide(prior=Prior(125.0, 0.05)))
+    backed = interval(CLEAR, Guide(prior=Prior(100.0, 0.02)))
+    assert abs(math.log(misled.high / alone.high)) < 0.05
+    assert backed.relative_width < alone.relative_width
+    # A saturated overload shows only that the limit is lower.
     low = met(50, 100.0)
     assert interval([low, met(400, 100.0)]).relative_width == pytest.approx(
         interval([low, met(800, 100.0)]).relative_width, rel=0.02
     )
     near = interval([low, Observation(90, OVER, {"request_handler_idle": 1.25, "achieved": 0.0})])
     assert near.high < interval([low]).high
+    # Loads in other units move an interval by their factor.
+    many = interval(replace(one, load=40 * one.load) for one in CLEAR)
+    assert (many.low, many.high) == pytest.approx((40 * alone.low, 40 * alone.high))
 
 
 def test_the_confidence_is_the_probability_of_the_bracket_in_the_same_posterior() -> None:
@@ -133,21 +144,6 @@ def test_the_confidence_is_the_probability_of_the_bracket_in_the_same_posterior(
         assert found.below(found.quantile(share)) == pytest.approx(share)
 
 
-def test_scattering_trials_lower_the_confidence() -> None:
-    bracket = Bracket(95, 100)
-    calm = [seen(load, (1 - idle) / 0.8) for load, idle in ((80, 0.36), (90, 0.28), (100, 0.19))]
-    torn = [seen(load, (1 - idle) / 0.8) for load, idle in ((80, 0.24), (90, 0.40), (100, 0.14))]
-    assert posterior(torn).inside(bracket) < 0.7 * posterior(calm).inside(bracket)
-
-
-def test_misleading_neighbors_move_an_interval_little_and_agreeing_ones_narrow_it() -> None:
-    alone = interval(CLEAR)
-    misled = interval(CLEAR, Guide(prior=Prior(125.0, 0.05)))
-    backed = interval(CLEAR, Guide(prior=Prior(100.0, 0.02)))
-    assert abs(math.log(misled.high / alone.high)) < 0.05
-    assert backed.relative_width < alone.relative_width
-
-
 def test_finished_sizes_that_scattered_widen_an_interval() -> None:
     signals, curve = Signals(), Curve()
     calm = [met(97, 100.0), met(99, 100.2), met(101, 99.9), met(96, 100.1)]
@@ -159,8 +155,6 @@ def test_finished_sizes_that_scattered_widen_an_interval() -> None:
         widths.append(interval(CLEAR, Guide(odds=odds)).relative_width)
     assert widths[1] > 1.5 * widths[0]
 
-
-# --- Exact values for known noise and gain -----------------------------------------
 
 NOISE, GAIN = NOISES[3], GAINS[7]
 
@@ -250,27 +244,16 @@ def test_a_gain_of_finished_sizes_is_shared_with_the_gains_beside_it() -> None:
     assert sum(map(sum, shares)) == pytest.approx(sum(expected))
 
 
-# --- No interval ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "history",
-    [[], [Observation(64, INVALID)], [Observation(64, HELD)], [seen(4, 0.01)]],
-    ids=["nothing", "invalid", "no reading", "at rest"],
-)
-def test_trials_without_information_give_no_interval(history: list[Observation]) -> None:
-    assert Guide().interval(history) is None
-    assert Guide().posterior(history) is None
-
-
 def test_an_interval_without_sustained_loads_and_readings_reaches_down_to_zero() -> None:
     found = Guide().interval([Observation(1, OVER)])
     assert found == Interval(0.0, 1.0)
     done = expect(Done, Guided(LIMITS).decide([Observation(1, OVER), Observation(1, OVER)]))
     assert done.interval == found
+    nothing = ([], [Observation(64, INVALID)], [Observation(64, HELD)], [seen(4, 0.01)])
+    for history in nothing:
+        assert Guide().interval(history) is None
+        assert Guide().posterior(history) is None
 
-
-# --- Any trials -------------------------------------------------------------------
 
 trials = st.lists(
     st.builds(
@@ -310,17 +293,6 @@ def test_any_trials_give_an_ordered_interval_or_none_and_always_the_same(
         assert 0.0 <= known.inside(Bracket(10, 100)) <= 1.0
 
 
-@pytest.mark.parametrize("factor", [2, 7, 40])
-def test_loads_in_other_units_move_an_interval_by_their_factor(factor: int) -> None:
-    many = interval(replace(one, load=factor * one.load) for one in CLEAR)
-    one = interval(CLEAR)
-    assert many.low == pytest.approx(factor * one.low)
-    assert many.high == pytest.approx(factor * one.high)
-
-
-# --- How often it is right --------------------------------------------------------
-
-
 @pytest.mark.parametrize(("noise", "least", "most"), [(0.02, 0.89, 0.96), (0.05, 0.80, 0.95)])
 def test_intervals_contain_the_true_limit_at_the_stated_rate(
     noise: float, least: float, most: float
@@ -335,9 +307,6 @@ def test_intervals_contain_the_true_limit_at_the_stated_rate(
         assert end.result.interval is not None
         held += end.result.interval.low <= end.true_limit <= end.result.interval.high
     assert least <= held / count <= most
-
-
-# --- Intervals in a search --------------------------------------------------------
 
 
 class Scattered(Scripted):
@@ -377,11 +346,8 @@ def test_a_wide_interval_is_measured_further_and_a_narrow_one_is_not() -> None:
             assert len(more) > len(few)
     assert 0 < spared < 40
     assert sum(after) < 0.85 * sum(before)
-
-
-def test_a_wide_interval_is_measured_near_the_middle_with_its_reason() -> None:
-    limits = replace(LIMITS, interval_max=0.01)
-    decision = expect(Measure, Guided(limits).decide(CLEAR))
+    # Near the middle, with its reason.
+    decision = expect(Measure, Guided(replace(LIMITS, interval_max=0.01)).decide(CLEAR))
     assert 99 <= decision.load <= 101
     assert decision.reason.startswith("the limit is between 9")
     assert decision.reason.endswith(f"at 90 %; measuring {decision.load} to narrow it")
@@ -414,24 +380,18 @@ def test_a_history_cut_anywhere_leads_to_the_same_trials() -> None:
 
 def test_a_search_that_gave_up_has_the_interval_of_its_trials() -> None:
     again = [Observation(load, INVALID) for load in (90, 85, 82) for _ in range(2)]
-    history = [met(80, 100.0), met(130, 100.0), *[Observation(100, INVALID)] * 4, *again]
-    gave_up = expect(GaveUp, Guided(LIMITS).decide(history))
-    assert gave_up.interval == interval(history[:2])
-    nothing = [*[Observation(100, INVALID)] * 4, *[Observation(25, INVALID)] * 2]
-    empty = expect(GaveUp, Guided(LIMITS).decide(nothing))
-    assert empty.interval is None
-
-
-def test_a_search_without_budget_has_the_interval_of_its_trials() -> None:
     history = [met(80, 100.0), met(130, 100.0)]
+    blocked = [*history, *[Observation(100, INVALID)] * 4, *again]
+    assert expect(GaveUp, Guided(LIMITS).decide(blocked)).interval == interval(history)
+    nothing = [*[Observation(100, INVALID)] * 4, *[Observation(25, INVALID)] * 2]
+    assert expect(GaveUp, Guided(LIMITS).decide(nothing)).interval is None
     for inner, expected in (
         (Guided(LIMITS), interval(history)),
         (Bisection(LIMITS, Guide()), interval(history)),
         (Bisection(LIMITS), None),
     ):
         searcher = Budgeted(inner, Budget(trials=2), Spent(), 1e6)
-        gave_up = expect(GaveUp, searcher.decide(history))
-        assert gave_up.interval == expected
+        assert expect(GaveUp, searcher.decide(history)).interval == expected
 
 
 def test_bisection_with_a_guide_makes_the_same_trials_and_states_an_interval() -> None:

@@ -28,9 +28,8 @@ LIMITS = Limits(256, 2048, 0.05, 3)
 PLAIN = ClusterSpec(capacity=150.0)
 
 
-@pytest.mark.parametrize("at_limit", [1.0, 0.6])
-@pytest.mark.parametrize("power", [0.7, 1.0, 2.0])
-def test_without_noise_the_verdict_changes_at_the_capacity(at_limit: float, power: float) -> None:
+@pytest.mark.parametrize(("power", "at_limit"), [(0.7, 1.0), (1.0, 0.6), (2.0, 1.0), (2.0, 0.6)])
+def test_without_noise_the_verdict_changes_at_the_capacity(power: float, at_limit: float) -> None:
     spec = replace(PLAIN, utilization_at_limit=at_limit, curve_power=power)
     cluster = SimulatedCluster(spec, 1)
     verdicts = [cluster.measure(load).verdict for load in range(1, 400)]
@@ -42,16 +41,16 @@ def test_without_noise_the_verdict_changes_at_the_capacity(at_limit: float, powe
 
 
 @pytest.mark.parametrize("growth", [0.0015, 0.012])
-@pytest.mark.parametrize("delivers", [1.15, 1.5, 2.0, 5.0, 8.0])
+@pytest.mark.parametrize("delivers", [1.15, 1.5, 8.0])
 @pytest.mark.parametrize("power", [0.8, 1.0, 2.5])
 def test_more_than_the_limit_is_delivered_until_idle_time_is_used_up(
     power: float, delivers: float, growth: float
 ) -> None:
-    spec = ClusterSpec(1000.0, curve_power=power, delivers=delivers, growth=growth, idle_min=0.0)
+    spec = ClusterSpec(1e6, curve_power=power, delivers=delivers, growth=growth, idle_min=0.0)
     cluster = SimulatedCluster(spec, 1)
 
     def idle(ratio: float) -> float:
-        used = cluster.measure(round(1000 * ratio)).indicators["request_handler_idle"]
+        used = cluster.measure(round(1e6 * ratio)).indicators["request_handler_idle"]
         return 1.0 - 0.8 * used
 
     assert idle(1.0) == pytest.approx(0.20, abs=0.001)
@@ -59,21 +58,12 @@ def test_more_than_the_limit_is_delivered_until_idle_time_is_used_up(
     assert falling == sorted(falling, reverse=True)
     assert falling[3] > falling[4] > 0.0
     assert max(idle(2.0), idle(9.0)) <= 0.03
-    most = round(1000 * delivers)
+    if delivers >= 1.5 and growth == 0.012:
+        assert idle(delivers) == pytest.approx(0.0, abs=1e-6) != idle(0.99 * delivers)
+    most = round(1e6 * delivers)
     assert cluster.measure(most).indicators["achieved"] == pytest.approx(0.0, abs=1e-9)
     short = cluster.measure(2 * most).indicators["achieved"]
     assert short == pytest.approx(0.5 / 0.01)
-
-
-@pytest.mark.parametrize("delivers", [1.5, 2.0, 5.0, 8.0])
-@pytest.mark.parametrize("power", [1.0, 2.5])
-def test_idle_time_ends_at_the_largest_delivered_load(power: float, delivers: float) -> None:
-    spec = ClusterSpec(1e6, curve_power=power, delivers=delivers, growth=0.012, idle_min=0.0)
-    cluster = SimulatedCluster(spec, 1)
-    before, there = (cluster.measure(round(share * delivers * 1e6)) for share in (0.99, 1.0))
-    used_up = pytest.approx(1.0 / 0.8, abs=1e-6)
-    assert before.indicators["request_handler_idle"] != used_up
-    assert there.indicators["request_handler_idle"] == used_up
 
 
 def test_a_broker_with_slow_flushes_is_like_a_simulated_one() -> None:
@@ -86,22 +76,18 @@ def test_a_broker_with_slow_flushes_is_like_a_simulated_one() -> None:
         assert 1.0 - 0.8 * used == pytest.approx(idle, abs=0.05)
 
 
-def share(spec: ClusterSpec, load: int, verdict: Verdict, trials: int = 2000) -> float:
-    cluster = SimulatedCluster(spec, 3)
-    return fmean(cluster.measure(load).verdict is verdict for _ in range(trials))
-
-
 def test_flukes_come_as_often_as_specified() -> None:
-    assert share(replace(PLAIN, false_alarm=0.1), 75, Verdict.OVERLOADED) == pytest.approx(
-        0.1, abs=0.02
-    )
-    assert share(replace(PLAIN, false_calm=0.1), 180, Verdict.SUSTAINED) == pytest.approx(
-        0.1, abs=0.02
-    )
-    assert share(replace(PLAIN, invalid=0.1), 75, Verdict.INVALID) == pytest.approx(0.1, abs=0.02)
-    noisy = replace(PLAIN, noise=0.05)
-    assert share(noisy, 150, Verdict.SUSTAINED) == pytest.approx(0.5, abs=0.04)
-    assert share(noisy, 135, Verdict.OVERLOADED) < 0.05
+    overloaded, noisy = Verdict.OVERLOADED, replace(PLAIN, noise=0.05)
+    for spec, load, verdict, share in (
+        (replace(PLAIN, false_alarm=0.1), 75, overloaded, 0.1),
+        (replace(PLAIN, false_calm=0.1), 180, Verdict.SUSTAINED, 0.1),
+        (replace(PLAIN, invalid=0.1), 75, Verdict.INVALID, 0.1),
+        (noisy, 150, overloaded, 0.5),
+        (noisy, 135, overloaded, 0.02),
+    ):
+        cluster = SimulatedCluster(spec, 3)
+        found = fmean(cluster.measure(load).verdict is verdict for _ in range(2000))
+        assert found == pytest.approx(share, abs=0.04 if share == 0.5 else 0.02), spec
 
 
 def test_a_false_alarm_is_a_flap_or_a_passing_stall_without_busy_handlers() -> None:
@@ -140,11 +126,7 @@ def test_an_overload_leaves_a_scar_that_recovery_heals() -> None:
     assert hurt.measure(140).verdict is Verdict.OVERLOADED
     assert healed.measure(140).verdict is Verdict.SUSTAINED
     assert healed.elapsed_s > hurt.elapsed_s
-
-
-def test_a_search_waits_for_recovery_after_an_overload() -> None:
-    cluster = SimulatedCluster(replace(PLAIN, recovery_s=600.0), 1)
-    outcome = run_on(Guided(LIMITS), cluster)
+    outcome = run_on(Guided(LIMITS), SimulatedCluster(spec, 1))  # a search waits for it
     assert holds_the_limit(outcome)
     assert outcome.duration_s > outcome.trials * PLAIN.trial_s + 600.0
 
@@ -236,13 +218,6 @@ def test_early_stops_are_wrong_in_one_of_a_hundred_at_most(
     assert saved / (30 * trials) > 0.2
 
 
-def test_a_creeping_overload_is_not_stopped_as_sustained() -> None:
-    creeping = [0.5 + 0.04 * step for step in range(30)]
-    assert fmean(creeping) > 1.0
-    for seen in range(1, 30):
-        assert StopRule().verdict(Progress(30, {"idle": creeping[:seen]})) is not Verdict.SUSTAINED
-
-
 @pytest.mark.parametrize(
     ("steps", "error_rate", "student", "off"),
     [(11, 0.005, 3.1693, 0.005), (61, 0.05, 1.6706488649, 0.00000004)],
@@ -301,20 +276,16 @@ def test_a_growing_backlog_is_judged_by_its_end(first: int) -> None:
 
 def test_shares_are_judged_by_counting() -> None:
     calm = {"idle": [0.4] * 16}
-    flaps = {"isr": ([True] * 16, 0.5)}
-    assert StopRule().verdict(Progress(30, calm, flaps)) is Verdict.OVERLOADED
-    mixed = {"isr": ([True, False] * 8, 0.5)}
-    assert StopRule().verdict(Progress(30, calm, mixed)) is None
-    quiet = {"isr": ([False] * 16, 0.5)}
-    assert StopRule().verdict(Progress(30, calm, quiet)) is Verdict.SUSTAINED
-
-
-def test_no_trial_is_sustained_before_its_half() -> None:
-    for seen in range(15):
+    for flaps, verdict in (
+        ([True] * 16, Verdict.OVERLOADED),
+        ([True, False] * 8, None),
+        ([False] * 16, Verdict.SUSTAINED),
+    ):
+        assert StopRule().verdict(Progress(30, calm, {"isr": (flaps, 0.5)})) is verdict
+    for seen in range(15):  # no trial is sustained before its half
         assert StopRule().verdict(Progress(30, {"idle": [0.1] * seen})) is None
-
-
-def test_names_of_scenarios_are_unique() -> None:
-    names = [scenario.name for scenario in scenarios(0.01)]
-    assert len(set(names)) == len(names)
-    assert all(one.lines >= 1 for one in scenarios(0.01))
+    creeping = [0.5 + 0.04 * step for step in range(30)]
+    assert fmean(creeping) > 1.0
+    for seen in range(1, 30):
+        early = StopRule().verdict(Progress(30, {"idle": creeping[:seen]}))
+        assert early is not Verdict.SUSTAINED

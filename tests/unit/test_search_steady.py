@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from search.confirming import HOLDS_MAX, LEAST, REPEATS_MAX, STEP_DOWN, SteadyHold, next_hold
@@ -9,16 +11,6 @@ from search.confirming import HOLDS_MAX, LEAST, REPEATS_MAX, STEP_DOWN, SteadyHo
 
 def failed(load: int, written: float | None = None) -> SteadyHold:
     return SteadyHold(load, is_valid=True, written_share=written)
-
-
-def invalid(load: int) -> SteadyHold:
-    return SteadyHold(load, is_valid=False)
-
-
-def test_the_burst_limit_is_held_first_and_a_proof_ends_the_search() -> None:
-    assert next_hold(64, []) == 64
-    assert next_hold(0, []) is None, "no load was sustained"
-    assert next_hold(64, [SteadyHold(64, is_valid=True, is_proven=True)]) is None
 
 
 @pytest.mark.parametrize(
@@ -29,29 +21,29 @@ def test_the_next_load_is_what_disks_wrote(written: float | None, load: int) -> 
     assert next_hold(64, [failed(64, written)]) == load
 
 
-def test_each_load_is_below_the_last_one_and_there_are_few() -> None:
+def test_the_burst_limit_is_held_first_and_a_proof_or_the_last_load_ends_the_search() -> None:
+    assert next_hold(64, []) == 64
+    assert next_hold(0, []) is None, "no load was sustained"
+    assert next_hold(64, [SteadyHold(64, is_valid=True, is_proven=True)]) is None
     assert next_hold(2, [failed(2, 0.99)]) == 1
     assert next_hold(1, [failed(1, 0.5)]) is None, "no load is left"
     holds = [failed(64 - n, 0.94) for n in range(HOLDS_MAX)]
     assert next_hold(64, holds[:-1]) is not None
     assert next_hold(64, holds) is None
+    invalid = SteadyHold(64, is_valid=False)  # which is repeated, and counts for nothing
+    assert next_hold(64, [invalid]) == 64
+    assert next_hold(64, [invalid] * (REPEATS_MAX + 1)) is None
+    assert next_hold(64, [invalid, failed(64, 0.5)]) == 31
 
 
-def test_an_invalid_hold_is_repeated_and_counts_for_nothing() -> None:
-    assert next_hold(64, [invalid(64)]) == 64
-    assert next_hold(64, [invalid(64)] * (REPEATS_MAX + 1)) is None
-    assert next_hold(64, [invalid(64), failed(64, 0.5)]) == 31
-
-
-@pytest.mark.parametrize("disk", [3, 10, 29, 57, 63])
-@pytest.mark.parametrize("burst", [64, 200, 1_000])
-def test_a_steady_disk_is_found_within_a_twentieth_below_it(disk: int, burst: int) -> None:
-    holds: list[SteadyHold] = []
-    while (load := next_hold(burst, holds)) is not None:
-        share = disk / load
-        is_proven = share >= 0.95
-        holds.append(SteadyHold(load, is_valid=True, is_proven=is_proven, written_share=share))
-    assert holds[-1].is_proven
-    if disk / burst >= LEAST:
-        assert disk * 0.95 - 1 <= holds[-1].load <= disk / 0.95
-        assert len(holds) <= 2
+def test_a_steady_disk_is_found_within_a_twentieth_below_it() -> None:
+    for burst, disk in product((64, 200, 1_000), (3, 10, 29, 57, 63)):
+        holds: list[SteadyHold] = []
+        while (load := next_hold(burst, holds)) is not None:
+            share = disk / load
+            hold = SteadyHold(load, is_valid=True, is_proven=share >= 0.95, written_share=share)
+            holds.append(hold)
+        assert holds[-1].is_proven
+        if disk / burst >= LEAST:
+            assert disk * 0.95 - 1 <= holds[-1].load <= disk / 0.95
+            assert len(holds) <= 2

@@ -148,20 +148,6 @@ def test_a_search_that_cannot_measure_higher_loads_ends_with_a_lower_bound(
         assert searcher.trials_left(history) == 0
 
 
-def test_no_repeats_of_a_trial_that_the_generator_almost_offered_where_none_are_allowed() -> None:
-    at_once = guided(replace(LIMITS, invalid_repeats_max=0))
-    assert expect(Measure, at_once.decide(held(256) + small(400, 0.97))).load == 360
-
-
-@each_searcher
-def test_an_overload_below_such_a_load_is_searched_as_ever(
-    searcher: Callable[[Limits], Searcher],
-) -> None:
-    cluster = Cluster(limit=37, still_from=60)
-    result = expect(Done, run_search(searcher(LIMITS), cluster))
-    assert result.bracket.sustained <= 37 < (result.bracket.overloaded or 0) < 60
-
-
 def test_a_valid_trial_above_such_a_load_makes_it_a_load_like_any_other() -> None:
     blocked = [Observation(52, I)] * 4
     assert ceiling_of(blocked, 3) == Ceiling(52, "", None, 1)
@@ -181,24 +167,27 @@ def test_a_cluster_that_cannot_be_measured_at_all_costs_two_loads() -> None:
 
 
 @each_searcher
-@pytest.mark.parametrize("generator", [3, 40, 100, 384, 1_500])
 def test_a_generator_that_is_too_small_ends_the_search_upward_after_one_invalid_trial(
-    searcher: Callable[[Limits], Searcher], generator: int
+    searcher: Callable[[Limits], Searcher],
 ) -> None:
-    cluster = Cluster(generator=generator)
-    result = expect(GaveUp, run_search(searcher(LIMITS), cluster))
-    low = result.bracket.sustained
-    assert result.bracket == Bracket(low, None)
-    assert 0.85 * generator <= low <= generator
-    assert result.reason == f"{SMALL}; use more executors or cores"
-    invalid = [each for each in cluster.trials if each.verdict is I]
-    assert len(invalid) == 1, "the load that it offered is tried next, without a repeat"
+    for generator in (3, 40, 100, 384, 1_500):
+        cluster = Cluster(generator=generator)
+        result = expect(GaveUp, run_search(searcher(LIMITS), cluster))
+        low = result.bracket.sustained
+        assert result.bracket == Bracket(low, None)
+        assert 0.85 * generator <= low <= generator
+        assert result.reason == f"{SMALL}; use more executors or cores"
+        invalid = [each for each in cluster.trials if each.verdict is I]
+        assert len(invalid) == 1, "the load that it offered is tried next, without a repeat"
 
 
-def test_brokers_that_are_overloaded_by_what_the_generator_offers_have_a_limit() -> None:
-    cluster = Cluster(limit=300, generator=400, reads=False)
-    result = expect(Done, run_search(guided(), cluster))
-    assert result.bracket.sustained <= 300 < (result.bracket.overloaded or 0)
+@each_searcher
+def test_brokers_that_are_overloaded_by_what_can_be_measured_have_a_limit(
+    searcher: Callable[[Limits], Searcher],
+) -> None:
+    for cluster in (Cluster(300, generator=400, reads=False), Cluster(37, still_from=60)):
+        result = expect(Done, run_search(searcher(LIMITS), cluster))
+        assert result.bracket.sustained <= cluster.limit < (result.bracket.overloaded or 0)
 
 
 @each_searcher

@@ -60,27 +60,15 @@ def test_the_count_of_the_handlers_is_chosen(release: int) -> None:
         assert both["broker_handler_idle_ns"] != both[IDLE]
 
 
-def page_of(name: str) -> str:
-    """A page that was recorded of a broker."""
-    return gzip.decompress((DATA / f"exporter/{name}.txt.gz").read_bytes()).decode()
-
-
 def recorded(name: str) -> Choices:
     """The choices on a page that was recorded of a broker."""
-    return chosen(page_of(name), page_of(name))
-
-
-def test_the_metrics_reporter_shows_counts_where_other_rules_show_rates() -> None:
-    found = recorded("strimzi-metrics-reporter-0.2.0-4.1.2")
-    sums = 'kafka_network_requestmetrics_localtimems_sum{request="Produce"}'
-    expected = {IDLE: f"{POOL}_total", "bytes_in": f"{BYTES}persec_total"}
-    assert (expected | {"produce_local_ms_sum": sums}).items() <= found.texts.items()
-    assert (found.refused, found.preferred) == ((), ())
+    text = gzip.decompress((DATA / f"exporter/{name}.txt.gz").read_bytes()).decode()
+    return chosen(text, text)
 
 
 def test_on_a_recorded_page_the_same_series_are_found_as_by_its_rule_set() -> None:
-    text = page_of("kafka-kraft-4.1.2")
-    names = [series for each in text.split("\n") if (series := series_of(each))]
+    page = gzip.decompress((DATA / "exporter/kafka-kraft-4.1.2.txt.gz").read_bytes()).decode()
+    names = [series for each in page.split("\n") if (series := series_of(each))]
     of_page, of_rules = (
         {
             name: match.reading
@@ -88,7 +76,7 @@ def test_on_a_recorded_page_the_same_series_are_found_as_by_its_rule_set() -> No
             if (match := rules.match(name)) is not None
             if not match.reading.startswith(PRODUCE_ERRORS)  # only rules name it
         }
-        for rules in (chosen(text, text).rules, load_rules("kafka-kraft"))
+        for rules in (chosen(page, page).rules, load_rules("kafka-kraft"))
     )
     assert of_page == of_rules
     assert len(of_page) > 50
@@ -110,7 +98,12 @@ def test_the_readings_that_rules_show_are_those_of_the_page(
 def test_the_table_of_the_docs_is_what_is_read(release: int) -> None:
     stated, rates = stated_rows(), ROWS["one-minute rates"]
     reporter = ROWS["Strimzi's Metrics Reporter"]
-    assert cells_of(recorded("strimzi-metrics-reporter-0.2.0-4.1.2").selectors) == stated[reporter]
+    found = recorded("strimzi-metrics-reporter-0.2.0-4.1.2")
+    assert cells_of(found.selectors) == stated[reporter]
+    # It shows counts where other rules show rates.
+    assert found.texts[IDLE] == f"{POOL}_total"
+    assert found.texts["bytes_in"] == f"{BYTES}persec_total"
+    assert (found.refused, found.preferred) == ((), ())
     seen = {rates, reporter}  # rates are read by further polls: test_rate_choice.py
     for rules in RULES:
         for agent in (True, False):
@@ -125,7 +118,10 @@ def test_the_table_of_the_docs_is_what_is_read(release: int) -> None:
 
 
 def test_of_a_count_and_a_rate_that_differ_in_total_the_numbers_tell() -> None:
+    assert choose([Poll(0.0, page("confluent", REST))]).needs_poll, "names leave a doubt"
+    assert not choose([Poll(0.0, page("none", REST))]).needs_poll
     found = by_rules("confluent", release=0)
+    assert not found.needs_poll
     assert found.texts[IDLE] == POOL
     assert found.texts["bytes_in"] == f"{BYTES}persec"
     assert found.texts["isr_shrinks"] == "kafka_server_replicamanager_isrshrinkspersec"
@@ -151,6 +147,16 @@ def test_a_series_that_the_page_shows_twice_is_refused() -> None:
     assert "twice" in refusal.why
     same = chosen(f"{BYTES}_total 7\n{BYTES}_total 7\n")
     assert same.texts["bytes_in"] == f"{BYTES}_total"
+    series = {f"{BYTES}_total": 70, f"{BYTES}persec_total": 7}
+    (refusal,) = shown(series).refused
+    assert refusal.reading == "bytes_in"
+    assert all(name in refusal.text for name in series)
+    assert "bytes_in" in shown(dict.fromkeys(series, 7)).selectors
+    # A page of one topic is not the broker, and a constant label does not hide a series.
+    of_topic = f'{BYTES}_total{{topic="orders"}} 12\n{POOL}_count{{topic="orders"}} 5e11\n'
+    assert not chosen(of_topic, of_topic).selectors
+    labeled = {f'{BYTES}_total{{env="prod"}}': 12, f'{POOL}_count{{env="prod"}}': 5e11}
+    assert shown(labeled).texts == dict(zip(("bytes_in", IDLE), labeled, strict=True))
 
 
 def test_a_rate_alone_is_refused_by_name_and_by_its_numbers() -> None:
@@ -171,23 +177,12 @@ def test_the_idle_time_is_never_taken_from_a_number_that_is_no_count() -> None:
         found = shown(numbers)
         assert IDLE not in found.selectors
         assert [each.reading for each in found.refused] == [IDLE]
-
-
-def test_two_counts_that_differ_are_refused_with_both_names() -> None:
-    series = {f"{BYTES}_total": 70, f"{BYTES}persec_total": 7}
-    (refusal,) = shown(series).refused
-    assert refusal.reading == "bytes_in"
-    assert all(name in refusal.text for name in series)
-    assert "bytes_in" in shown(dict.fromkeys(series, 7)).selectors
-
-
-def test_what_one_series_of_a_rule_shows_holds_for_the_others() -> None:
+    # Of what one series of a rule shows follows what the others are.
     shrinks = "kafka_server_replicamanager_isrshrinks_total"
     resting = {shrinks: 0.0, f"{BYTES}_total": 0.0}
     assert shown(resting).unproven == ("isr_shrinks", "bytes_in")
     found = shown(resting | {f"{BYTES}_total": 1234.0})
-    assert not found.unproven
-    assert found.texts["isr_shrinks"] == shrinks
+    assert (found.unproven, found.texts["isr_shrinks"]) == ((), shrinks)
     assert "isr_shrinks" not in shown(resting | {f"{BYTES}_total": 12.5}).selectors
 
 
@@ -205,33 +200,11 @@ def test_the_longest_time_of_a_request_is_not_taken_for_its_count() -> None:
         assert "produce_total_ms_count" in shown(named).selectors, "a name that says it"
 
 
-def test_a_second_poll_is_needed_where_names_leave_a_doubt() -> None:
-    assert not choose([Poll(0.0, page("none", REST))]).needs_poll
-    assert choose([Poll(0.0, page("confluent", REST))]).needs_poll
-    assert not by_rules("confluent").needs_poll
-
-
-def test_a_page_of_one_topic_is_not_the_broker() -> None:
-    text = f'{BYTES}_total{{topic="orders"}} 12\n{POOL}_count{{topic="orders"}} 5e11\n'
-    assert not chosen(text, text).selectors
-
-
-def test_a_constant_label_does_not_hide_a_series() -> None:
-    series = {f'{BYTES}_total{{env="prod"}}': 12, f'{POOL}_count{{env="prod"}}': 5e11}
-    assert shown(series).texts == dict(zip(("bytes_in", IDLE), series, strict=True))
-
-
-def test_the_jvm_is_read_from_its_beans_else_from_the_agent() -> None:
-    beans = by_rules("none").selectors
-    assert beans["uptime_ms"][0].name == "java_lang_Runtime_Uptime"
+def test_the_process_of_a_standalone_exporter_is_not_the_broker() -> None:
+    assert by_rules("none").selectors["uptime_ms"][0].name == "java_lang_Runtime_Uptime"
     agent = by_rules("strimzi").selectors
     assert agent["uptime_ms"][0].is_start_time
     assert agent["process_cpu_ns"][0].factor == 1e9
-    alone = choose([Poll(0.0, page("strimzi", REST, agent=False))]).selectors
-    assert "uptime_ms" not in alone
-
-
-def test_the_process_of_a_standalone_exporter_is_not_the_broker() -> None:
     for name, is_read in (("javaagent", True), ("httpserver", False), ("standalone", False)):
         build = f'jmx_exporter_build_info{{version="1.1.0",name="jmx_prometheus_{name}",}} 1.0\n'
         found = chosen(page("strimzi", REST) + build).selectors
@@ -263,16 +236,11 @@ def test_counts_and_idle_times_are_told_from_rates() -> None:
     ]  # fmt: skip
     for numbers, behavior in counts:
         assert count_behavior(list(map(float, numbers))) is behavior, numbers
+    # At work, no handler waits; at rest with a controller's handlers, the pool shows 2.0.
     times: list[tuple[list[float], Behavior]] = [
-        ([5e11, 5.0098e11], count),
-        ([5e11, 5e11], count),  # at work, no handler waits
-        ([5e11, 5.02e11], count),  # 2.0 at rest, with a controller's handlers
-        ([5e11, 6e11], no_count),
-        ([5e11, 4e11], no_count),
-        ([0.98, 0.99], no_count),
-        ([1.0, 1.0], no_count),
-        ([0.0, 0.0], unknown),
-        ([97.5, 97.6], no_count),
-    ]
+        ([5e11, 5.0098e11], count), ([5e11, 5e11], count), ([5e11, 5.02e11], count),
+        ([5e11, 6e11], no_count), ([5e11, 4e11], no_count), ([0.98, 0.99], no_count),
+        ([1.0, 1.0], no_count), ([0.0, 0.0], unknown), ([97.5, 97.6], no_count),
+    ]  # fmt: skip
     for numbers, behavior in times:
         assert idle_behavior(numbers, 1.0) is behavior, numbers
