@@ -106,11 +106,7 @@ def test_annotations_become_columns() -> None:
 
 def test_values_become_values_of_arrow() -> None:
     row = plain(Outer("a", Color.RED, (Inner(math.nan), Inner(0.5)), {3: 4}))
-    assert row == {
-        "color": "red",
-        "inner": [{"ratio": None}, {"ratio": 0.5}],
-        "counts": [(3, 4)],
-    }
+    assert row == {"color": "red", "inner": [{"ratio": None}, {"ratio": 0.5}], "counts": [(3, 4)]}
     table = pa.Table.from_pylist([row], schema=schema_of(Outer))
     assert table.to_pylist() == [row]
 

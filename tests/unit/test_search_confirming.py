@@ -202,9 +202,7 @@ def test_trials_left_are_those_of_the_search_and_of_the_hold() -> None:
     )
 
 
-def test_a_search_whose_limits_fail_again_and_again_gives_up(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_a_search_whose_limits_fail_again_and_again_gives_up(snapshot: SnapshotAssertion) -> None:
     cluster = Tiring(lambda held: 100.0 * 0.98**held)
     answer = expect(GaveUp, run_search(confirming(Guided(LIMITS), Confirmation(40, 10.0)), cluster))
     assert answer.reason.count("did not last") == HOLDS_MAX

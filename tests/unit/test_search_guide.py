@@ -10,13 +10,7 @@ from search.estimate import Curve, Estimate, LoadEquation, solve
 from search.guide import Guide
 from search.guided import Aim, Guided, aim, bound_from_below
 from search.limits import Limits
-from search.model import (
-    Bracket,
-    Measure,
-    Observation,
-    Trials,
-    Verdict,
-)
+from search.model import Bracket, Measure, Observation, Trials, Verdict
 from tests.support.searching import expect
 
 IDLE_MIN = 0.20

@@ -24,15 +24,7 @@ from search.guide import Guide
 from search.guided import ALLOWANCE, Guided, Shadow
 from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
-from search.model import (
-    Bracket,
-    Done,
-    LoadWords,
-    Measure,
-    Observation,
-    Trials,
-    Verdict,
-)
+from search.model import Bracket, Done, LoadWords, Measure, Observation, Trials, Verdict
 from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
 from search.simulate import ClusterSpec, SimulatedCluster
 from tests.bench.search_overloads import STARTS as OVERLOAD_STARTS
@@ -273,11 +265,7 @@ def test_a_doubt_that_could_not_be_settled_is_noted() -> None:
 
 
 def seen(load: int, idle: float, achieved: float = 1.0, isr: float = 0.0) -> Observation:
-    read = {
-        "request_handler_idle": (1 - idle) / 0.8,
-        "achieved": (1 - achieved) / 0.01,
-        "isr": isr,
-    }
+    read = {"request_handler_idle": (1 - idle) / 0.8, "achieved": (1 - achieved) / 0.01, "isr": isr}
     return Observation(load, OVERLOADED if max(read.values()) > 1.0 else SUSTAINED, read)
 
 

@@ -19,15 +19,7 @@ from search.guide import Guide
 from search.guided import EXTRA_MAX, Guided
 from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
-from search.model import (
-    Bracket,
-    Done,
-    GaveUp,
-    Interval,
-    Measure,
-    Observation,
-    Verdict,
-)
+from search.model import Bracket, Done, GaveUp, Interval, Measure, Observation, Verdict
 from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, initial_odds
 from search.signals import Signals
 from search.simulate import ClusterSpec, SimulatedCluster

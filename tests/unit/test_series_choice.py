@@ -14,13 +14,7 @@ from jobs.config.metrics_registry import load_rules
 from metrics.sources.beans import FROM_FIRST_USE, PRODUCE_ERRORS, Role
 from metrics.sources.exposition import Poll, series_of
 from metrics.sources.rules import missing_readings
-from metrics.sources.series_choice import (
-    Behavior,
-    Choices,
-    choose,
-    count_behavior,
-    idle_behavior,
-)
+from metrics.sources.series_choice import Behavior, Choices, choose, count_behavior, idle_behavior
 from tests.support.exporter_pages import RULES, BrokerState, page
 from tests.support.page_table import ROWS, cells_of, stated_rows
 
