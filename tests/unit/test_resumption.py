@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +33,7 @@ from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
 from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
-from search.lines import run_line, run_lines
+from search.lines import run_lines
 from search.model import Decision, Measure, Observation, Verdict
 from tests.support.evidence import START_S
 from tests.support.rows import traffic, trial
@@ -53,22 +52,29 @@ class Cluster:
     trials: list[Trial]
     heard: list[Decision]
 
-    def judge(self, load: int, used: Mapping[str, float]) -> Trial:
-        """A further trial, with the used part of the limit of each goal."""
+    def used(self, load: int) -> dict[str, float]:
+        """Goal → the used part of its limit."""
+        raise NotImplementedError
+
+    def measure(self, load: int) -> dict[str, Observation]:
         judgements = {
             goal: Judgement(
                 Verdict.OVERLOADED if each > 1 else Verdict.SUSTAINED,
                 (),
                 {"request_handler_idle": min(1.25, each), "achieved": 0.0},
             )
-            for goal, each in used.items()
+            for goal, each in self.used(load).items()
         }
         pattern = traffic(load, self.message_bytes, load=load)
         pattern = replace(pattern, point_message_bytes=self.message_bytes)
         number, last = len(self.trials) + 1, self.heard[-1]
         made = trial(number, pattern=pattern, judgements=judgements, finished_at_s=START_S + 10)
-        self.trials.append(replace(made, checks=isinstance(last, Measure) and last.checks))
-        return self.trials[-1]
+        made = replace(made, checks=isinstance(last, Measure) and last.checks)
+        self.trials.append(made)
+        return {goal: made.observation(goal) for goal in judgements}
+
+    def hold(self, load: int) -> dict[str, Observation]:
+        return self.measure(load)
 
 
 class OneGoal(Cluster):
@@ -79,54 +85,46 @@ class OneGoal(Cluster):
 
     factor, changes_after = 1.0, 0
 
-    def measure(self, load: int) -> Observation:
+    def used(self, load: int) -> dict[str, float]:
         made = len(self.trials)
         noise = random.Random(f"{self.message_bytes}/{load}/{made}").gauss(1.0, 0.02)
         limit = ONE_LIMITS[self.message_bytes] * (self.factor if made >= self.changes_after else 1)
-        return self.judge(load, {GOAL: load / limit * noise}).observation(GOAL)
+        return {GOAL: load / limit * noise}
 
 
 class TwoGoals(Cluster):
     """The cluster judged by a strict and by a tolerant goal."""
 
-    def measure(self, load: int) -> dict[str, Observation]:
-        limits = {"strict": 40.5 + self.message_bytes / 500, "tolerant": 75.5}
-        made = self.judge(load, {goal: load / limit for goal, limit in limits.items()})
-        return {goal: made.observation(goal) for goal in limits}
-
-    def hold(self, load: int) -> dict[str, Observation]:
-        return self.measure(load)
+    def used(self, load: int) -> dict[str, float]:
+        return {"strict": load / (40.5 + self.message_bytes / 500), "tolerant": load / 75.5}
 
 
-def _measure(
-    finished: list[FinishedPoint], begun: tuple[Observation, ...], trials: list[Trial]
-) -> list[FinishedPoint]:
-    heard: list[Decision] = []
-    return run_line(
-        LINE,
-        lambda message_bytes: OneGoal(message_bytes, trials, heard),
+ONE, BOTH = {GOAL: LINE}, {"strict": LINE, "tolerant": LINE}
+
+
+def _measure(lines: dict[str, Line], trials: list[Trial]) -> dict[str, list[FinishedPoint]]:
+    """Continue a run that has made these trials, and append the others."""
+    kind, heard = OneGoal if len(lines) == 1 else TwoGoals, list[Decision]()
+    return run_lines(
+        lines,
+        lambda message_bytes: kind(message_bytes, trials, heard),
         lambda decision, _: heard.append(decision),
-        tuple(finished),
-        begun,
+        *replay(lines, trials),
     )
 
 
-def _replay(line: Line, trials: list[Trial]) -> tuple[list[FinishedPoint], tuple[Observation, ...]]:
-    finished, begun = replay({GOAL: line}, trials)
-    return finished[GOAL], begun[GOAL]
-
-
 @pytest.mark.computes
-def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial() -> None:
+@pytest.mark.parametrize("lines", [ONE, BOTH], ids=["one goal", "two goals"])
+def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial(
+    lines: dict[str, Line],
+) -> None:
     whole: list[Trial] = []
-    points = _measure([], (), whole)
-    assert len(points) == len(SIZES)
+    points = _measure(lines, whole)
+    assert all(len(found) == len(SIZES) for found in points.values())
+    assert [each.number for each in whole] == list(range(1, len(whole) + 1))
     for cut in range(len(whole) + 1):
         trials = whole[:cut]
-        finished, begun = _replay(LINE, trials)
-        again = _measure(finished, begun, trials)
-        assert again == points
-        assert [each.number for each in trials] == list(range(1, len(whole) + 1))
+        assert _measure(lines, trials) == points
         assert trials == whole
 
 
@@ -135,64 +133,29 @@ def test_a_changed_limit_stays_changed_after_a_cut(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(OneGoal, "factor", 0.6)
     monkeypatch.setattr(OneGoal, "changes_after", 9)
     whole: list[Trial] = []
-    points = _measure([], (), whole)
-    assert [point.message_bytes for point in points if point.result.changed]
+    points = _measure(ONE, whole)
+    assert any(point.result.changed for point in points[GOAL])
     assert any(each.checks for each in whole)
-    for point in points:
+    for point in points[GOAL]:
         limit = 0.6 * ONE_LIMITS[point.message_bytes]
         assert point.result.bracket.sustained == pytest.approx(limit, rel=0.1)
     for cut in range(0, len(whole) + 1, 2):
         trials = whole[:cut]
-        finished, begun = _replay(LINE, trials)
-        assert _measure(finished, begun, trials) == points
+        assert _measure(ONE, trials) == points
         assert trials == whole
-
-
-def _through_the_table(made: Trial) -> Trial:
-    (row,) = pa.Table.from_pylist([row_of(made)], schema=SCHEMAS["trials"]).to_pylist()
-    return trial_from(row)
 
 
 def test_trials_of_the_table_are_replayed_as_those_that_were_made(
     snapshot: SnapshotAssertion,
 ) -> None:
     trials: list[Trial] = []
-    _measure([], (), trials)
-    begun = trials[:-1]
-    assert _replay(LINE, [_through_the_table(each) for each in begun]) == _replay(LINE, begun)
-    other = replace(LINE, sizes=(100,))
+    _measure(ONE, trials)
+    rows = pa.Table.from_pylist([row_of(each) for each in trials[:-1]], schema=SCHEMAS["trials"])
+    back = [trial_from(row) for row in rows.to_pylist()]
+    assert replay(ONE, back) == replay(ONE, trials[:-1])
     with pytest.raises(ConfigError, match="--resume") as refused:
-        _replay(other, trials)
+        replay({GOAL: replace(LINE, sizes=(100,))}, trials)
     assert str(refused.value) == snapshot
-
-
-@pytest.mark.computes
-def test_two_goals_cut_after_any_trial_have_the_same_end() -> None:
-    lines = {"strict": LINE, "tolerant": LINE}
-    whole: list[Trial] = []
-    points = _measure_both(lines, {goal: [] for goal in lines}, None, whole)
-    assert all(len(found) == len(SIZES) for found in points.values())
-    for cut in range(len(whole) + 1):
-        trials = whole[:cut]
-        finished, begun = replay(lines, trials)
-        assert _measure_both(lines, finished, begun, trials) == points
-        assert trials == whole
-
-
-def _measure_both(
-    lines: dict[str, Line],
-    finished: dict[str, list[FinishedPoint]],
-    begun: dict[str, tuple[Observation, ...]] | None,
-    trials: list[Trial],
-) -> dict[str, list[FinishedPoint]]:
-    heard: list[Decision] = []
-    return run_lines(
-        lines,
-        lambda message_bytes: TwoGoals(message_bytes, trials, heard),
-        lambda decision, _: heard.append(decision),
-        finished,
-        begun,
-    )
 
 
 def test_differences_name_file_and_key() -> None:
@@ -205,12 +168,7 @@ def test_differences_name_file_and_key() -> None:
 
 
 def test_a_run_continues_with_its_own_cluster_only() -> None:
-    then = {
-        "cluster.id": "a",
-        "cluster.brokers": "3",
-        "broker.version": "4.1.2",
-        "driver.cores": "2",
-    }
+    then = {"cluster.id": "a", "cluster.brokers": "3", "broker.version": "4.1.2"}
     assert other_cluster(then, then | {"driver.cores": "8"}) == []
     assert other_cluster(then, then | {"cluster.id": "b"}) == ["cluster.id was a and is b"]
     assert other_cluster(then, then | {"cluster.id": "b"}, is_new=True) == []

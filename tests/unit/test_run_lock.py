@@ -114,17 +114,8 @@ def test_a_disk_without_locks_is_reported_only_where_the_cluster_has_no_lock(
         assert bool(warnings) is not locks
 
 
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        (find_limit, []),
-        (traffic, ["--np", "1"]),
-        (nightly, []),
-        (compare, ["--a", "kafka=3.9.2", "--b", "kafka=4.1.2"]),
-    ],
-)
 def test_each_job_that_loads_takes_the_lock_without_no_lock(
-    command: click.Command, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders: list[RunOrder] = []
 
@@ -133,7 +124,14 @@ def test_each_job_that_loads_takes_the_lock_without_no_lock(
         return 0
 
     monkeypatch.setattr("jobs.runs.launch.execute", keep)
-    for more in ([], ["--no-lock"]):
-        arguments = [*options, *more, "--out", str(tmp_path / "out")]
-        CliRunner().invoke(command, arguments, catch_exceptions=False)
-    assert [order.options.locks for order in orders] == [True, False]
+    jobs: tuple[tuple[click.Command, list[str]], ...] = (
+        (find_limit, []),
+        (traffic, ["--np", "1"]),
+        (nightly, []),
+        (compare, ["--a", "kafka=3.9.2", "--b", "kafka=4.1.2"]),
+    )
+    for command, options in jobs:
+        for more in ([], ["--no-lock"]):
+            arguments = [*options, *more, "--out", str(tmp_path / "out")]
+            CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert [order.options.locks for order in orders] == [True, False] * 4

@@ -90,25 +90,18 @@ def test_a_step_in_the_middle_is_named_and_the_present_limit_is_the_answer(
     assert (after > before) is (factor > 1.0)
 
 
-class Stalling(SimulatedCluster):
-    """A steady cluster whose trial of one number reads a limit of 60 % less."""
-
-    stalls_at = 0
-
-    def measure(self, load: int) -> Observation:
-        steady = self.spec
-        if len(self.trials) + 1 == self.stalls_at:
-            self.spec = replace(steady, capacity=0.4 * steady.capacity)
-        seen = super().measure(load)
-        self.spec = steady
-        return seen
-
-
 def test_a_single_repeat_that_differs_is_repeated_and_is_no_change() -> None:
+    class Stalling(SimulatedCluster):
+        """A steady cluster whose trial after the search reads a limit of 60 % less."""
+
+        def measure(self, load: int) -> Observation:
+            is_stalled = len(self.trials) == alone.trials
+            self.spec = replace(spec, capacity=(0.4 if is_stalled else 1.0) * spec.capacity)
+            return super().measure(load)
+
     spec = replace(SPEC, noise=0.005)
     alone = searching.run_on(Guided(LIMITS), SimulatedCluster(spec, 2))
     cluster = Stalling(spec, 2)
-    cluster.stalls_at = alone.trials + 1
     end = run_on(Guided(LIMITS), cluster)
     assert end.result.changed == ()
     assert is_right(end)

@@ -20,8 +20,7 @@ from search.guided import EXTRA_MAX, Guided
 from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
 from search.model import Bracket, Done, GaveUp, Interval, Measure, Observation, Verdict
-from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, initial_odds
-from search.signals import Signals
+from search.posterior import GAINS, NOISES, Odds, Posterior
 from search.simulate import ClusterSpec, SimulatedCluster
 from tests.support.searching import Scripted, expect, run_on, run_search
 
@@ -136,18 +135,6 @@ def test_the_confidence_is_the_probability_of_the_bracket_in_the_same_posterior(
         assert found.below(found.quantile(share)) == pytest.approx(share)
 
 
-def test_finished_sizes_that_scattered_widen_an_interval() -> None:
-    signals, curve = Signals(), Curve()
-    calm = [met(97, 100.0), met(99, 100.2), met(101, 99.9), met(96, 100.1)]
-    torn = [met(97, 92.0), met(99, 107.0), met(101, 96.0), met(96, 104.0)]
-    widths = []
-    for history in (calm, torn):
-        odds = expect(Odds, initial_odds(curve).after([evidence(history, signals, curve)] * 3))
-        assert (len(odds.logs), len(odds.logs[0])) == (len(NOISES), len(GAINS))
-        widths.append(interval(CLEAR, Guide(odds=odds)).relative_width)
-    assert widths[1] > 1.5 * widths[0]
-
-
 NOISE, GAIN = NOISES[3], GAINS[7]
 
 
@@ -241,10 +228,9 @@ def test_an_interval_without_sustained_loads_and_readings_reaches_down_to_zero()
     assert found == Interval(0.0, 1.0)
     done = expect(Done, Guided(LIMITS).decide([Observation(1, OVER), Observation(1, OVER)]))
     assert done.interval == found
-    nothing = ([], [Observation(64, INVALID)], [Observation(64, HELD)], [seen(4, 0.01)])
-    for history in nothing:
-        assert Guide().interval(history) is None
-        assert Guide().posterior(history) is None
+    for nothing in ((), (Observation(64, INVALID),), (Observation(64, HELD),), (seen(4, 0.01),)):
+        assert Guide().interval(nothing) is None
+        assert Guide().posterior(nothing) is None
 
 
 trials = st.lists(

@@ -54,47 +54,22 @@ def test_every_size_is_measured_and_neighbours_save_trials() -> None:
     assert len(heard) == len(points) + sum(len(point.history) for point in points)
 
 
-def test_a_line_that_is_killed_after_any_trial_decides_the_same_when_resumed() -> None:
-    def measure(finished: Sequence[FinishedPoint], begun: Sequence[Observation], seed: int) -> None:
-        simulated = draw_line(USUAL, seed)
-        # The same cluster, at the moment of the kill: it has made the trials before.
-        for point in finished:
-            for seen in point.history:
-                simulated.cluster(point.message_bytes).measure(seen.load)
-        message_bytes = line.next_message_bytes(finished)
-        for seen in begun:
-            assert message_bytes is not None
-            simulated.cluster(message_bytes).measure(seen.load)
-        assert run_line(line, simulated.cluster, None, finished, begun) == whole
-
-    # The look for a change at the end, which returns to the first size, is in test_resumption.py.
-    line = Line((100, 1000, 10_000), RATE, LIMITS, brokers=3, check_for_change=False)
-    for seed in (1, 2):
-        whole = run_line(line, draw_line(USUAL, seed).cluster)
-        for index, point in enumerate(whole):
-            for cut in range(len(point.history)):
-                measure(whole[:index], point.history[:cut], seed)
-
-
-@pytest.mark.parametrize(
-    ("budget", "names"),
-    [
+def test_a_budget_ends_the_line_with_the_best_bracket_so_far() -> None:
+    for budget, names in (
         (Budget(trials=7), "budget of 7 trials"),
         (Budget(duration_s=400.0), "budget of 400 s"),
         (Budget(payload_bytes=60_000_000_000), "budget of 60000 MB"),
-    ],
-)
-def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, names: str) -> None:
-    line = Line(SIZES, RATE, LIMITS, brokers=3, budget=budget)
-    points = run_line(line, draw_line(USUAL, 4).cluster)
+    ):
+        line = Line(SIZES, RATE, LIMITS, brokers=3, budget=budget)
+        points = run_line(line, draw_line(USUAL, 4).cluster)
+        assert sorted(point.message_bytes for point in points) == sorted(SIZES)
+        reasons = [point.result.reason for point in points if isinstance(point.result, GaveUp)]
+        assert reasons
+        for reason in reasons:
+            assert names in reason or "this size's part of the budget" in reason
+            assert "more trials" in reason
     least = Budget(trials=1, duration_s=0.1, payload_bytes=1)
-    assert least.exhausted(line.spent(())) is None, "not used up before the first trial"
-    assert sorted(point.message_bytes for point in points) == sorted(SIZES)
-    reasons = [point.result.reason for point in points if isinstance(point.result, GaveUp)]
-    assert reasons
-    for reason in reasons:
-        assert names in reason or "this size's part of the budget" in reason
-        assert "more trials" in reason
+    assert least.exhausted(LINE.spent(())) is None, "not used up before the first trial"
 
 
 def test_a_difficult_size_leaves_trials_to_the_others() -> None:

@@ -270,12 +270,6 @@ def test_a_failed_load_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
     assert FirstLoads(context, cluster.proof, 0.0).light(TOPIC)
     assert "no broker 2" in (cluster.history.series_doubt or "")
-    client = ClientWindow(102.0, 122.0, COUNTS)
-    monkeypatch.setattr(warm_up, "offer_unscored", lambda *_: UnscoredLoad((), client))
-    proven = Cluster(BEFORE, after())
-    assert FirstLoads(context, proven.proof, 0.0).light(TOPIC)
-    assert proven.history.series_doubt == ""
-    assert not FirstLoads(context, proven.proof, 0.0).light(TOPIC)
 
 
 def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) -> None:
