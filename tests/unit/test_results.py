@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn, cast
+from typing import cast
 from unittest.mock import Mock
 
 import click
@@ -120,24 +120,21 @@ def test_a_stopped_spark_ends_a_run_with_one_line_instead_of_pages_of_java(
         raise error
 
 
-@pytest.mark.parametrize(
-    "error", [GuardStopError("the disk fills"), RedlineError("no broker answers"), ValueError("x")]
-)
-def test_a_calibration_that_fails_keeps_the_limit_that_was_found(error: Exception) -> None:
-    def fails(_pattern: object) -> NoReturn:
-        raise error
-
-    reporter, config = RecordingReporter(), load("testbed", "demo", "default")
-    facts = environment_of_handlers({1: 60.0}, (1,))
-    context = SimpleNamespace(
-        environment=facts, addresses=(1,), config=config, reporter=reporter, pattern=lambda *_: None
-    )
-    calibration, topics = Calibration(), SimpleNamespace(open=fails)
-    calibration.measure(cast(RunContext, context), cast(PointTopics, topics), 1)
-    (notice,) = reporter.events
-    assert isinstance(notice, Notice)
-    assert notice.text == f"the planted limit is not stated: {error}"
-    assert calibration.complete(_boundary(), cast(RunContext, context), "default") == _boundary()
+def test_a_calibration_that_fails_keeps_the_limit_that_was_found() -> None:
+    config = load("testbed", "demo", "default")
+    for error in (GuardStopError("full"), RedlineError("no broker answers"), ValueError("x")):
+        reporter = RecordingReporter()
+        topics = cast(PointTopics, Mock(open=Mock(side_effect=error)))
+        given = SimpleNamespace(
+            environment=environment_of_handlers({1: 60.0}, (1,)), addresses=(1,), config=config,
+            reporter=reporter, pattern=config.pattern,
+        )  # fmt: skip
+        calibration, context = Calibration(), cast(RunContext, given)
+        calibration.measure(context, topics, 1)
+        (notice,) = reporter.events
+        assert isinstance(notice, Notice)
+        assert notice.text == f"the planted limit is not stated: {error}"
+        assert calibration.complete(_boundary(), context, "default") == _boundary()
 
 
 def test_planted_and_found_limits_stand_side_by_side() -> None:
