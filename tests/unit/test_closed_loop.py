@@ -135,10 +135,6 @@ def test_a_search_refuses_a_closed_loop_with_the_remedy(
     profile = RateProfile("day", ((0.0, 1.0), (10.0, 0.5)))
     with pytest.raises(ConfigError, match=r"--profile day with producer.rate unlimited"):
         FixedLoadRun(configured(), FixedLoad(1_000, 4, duration_s=20.0, profile=profile))
-    for override in ("producer.arrivals=bursts", "trial.ramp_up_s=1"):
-        more = ["workload.trial.early_end_error_rate=0", f"workload.{override}"]
-        with pytest.raises(ConfigError, match="expected arrivals fixed and no ramp"):
-            load_workload("1kB", [*UNLIMITED, *more])
 
 
 def test_a_fixed_load_takes_a_closed_loop_and_promises_no_bytes(tmp_path: Any) -> None:

@@ -12,7 +12,6 @@ from jobs.config import load_workload
 from jobs.engine.batches.pool import codec_of
 from jobs.engine.clients import kafka_python, librdkafka
 from jobs.engine.clients.library import LibraryError
-from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ProducerOptions, ProducerPattern
 
 TEXT = b" ".join(f"{i * i:x} user {i % 97} clicked {i % 13}".encode() for i in range(4_000))
@@ -44,16 +43,6 @@ def test_without_a_level_each_codec_has_kafkas_default() -> None:
     assert codec_of(options("gzip")).compress(TEXT) == codec_of(options("gzip", 6)).compress(TEXT)
     read = load_workload("demo", ["workload.producer.compression_gzip_level=-1"])
     assert read.producer.compression_gzip_level == -1, "zlib's own level"
-
-
-def test_a_level_outside_of_kafkas_range_is_refused() -> None:
-    for key, value, expected in (
-        ("compression_gzip_level", 0, "a whole number from 1 to 9, or -1"),
-        ("compression_lz4_level", 18, "a whole number from 1 to 17"),
-        ("compression_zstd_level", 23, "a whole number from -131072 to 22"),
-    ):
-        with pytest.raises(ConfigError, match=f"{key} is {value}.*{expected}"):
-            load_workload("demo", [f"workload.producer.{key}={value}"])
 
 
 def test_librdkafka_gets_the_level_and_refuses_one_that_it_does_not_have() -> None:
