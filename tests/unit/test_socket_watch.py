@@ -184,16 +184,10 @@ def test_only_growth_within_the_window_counts(kernel: Kernel) -> None:
     kernel.set_figures(channel, in_flight_bytes=128_000, rtt_us=60_000, cwnd_bytes=200_000)
     watch.look()
     kernel.set_figures(
-        channel,
-        sent_bytes=5_000_900,
-        acked_bytes=5_000_800,
-        retransmitted_bytes=50_000,
-        busy_us=2_005_000,
-        receiver_limited_us=1_804_000,
-        send_buffer_limited_us=100_000,
-        in_flight_bytes=64_000,
-        rtt_us=50_000,
-    )
+        channel, sent_bytes=5_000_900, acked_bytes=5_000_800, retransmitted_bytes=50_000,
+        busy_us=2_005_000, receiver_limited_us=1_804_000, send_buffer_limited_us=100_000,
+        in_flight_bytes=64_000, rtt_us=50_000,
+    )  # fmt: skip
     found = watch.end(2.0)[1]
     assert (found.connections, found.watched, found.looks) == (1, 1, 2)
     assert (found.rtt_min_ms, found.rtt_mean_ms) == (49.0, 55.0)

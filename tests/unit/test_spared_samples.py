@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import count
 
@@ -67,12 +67,11 @@ class Crowded(BeanPoller[Endpoint]):
     ) -> Iterable[BeanValue]:
         self.asked.append(sum(map(len, beans.values())))
         assert not any("partition=" in name or "topic=" in name for name in beans)
-        return self._values(beans)
-
-    def _values(self, beans: Mapping[str, Sequence[str]]) -> Iterator[BeanValue]:
-        for name, attributes in self._beans.items():
-            for each in attributes:
-                yield BeanValue(name, each, attributes[each])
+        return [
+            BeanValue(name, each, value)
+            for name, attributes in self._beans.items()
+            for each, value in attributes.items()
+        ]
 
 
 def opened(partitions: int) -> Crowded:

@@ -58,15 +58,10 @@ class Run:
         self.held: list[tuple[int, float]] = []
         self.body = LimitRun(self.config)
         self.context = run_context(
-            run_id="r",
-            config=self.config,
-            reporter=self.reporter,
-            tables=self.tables,
-            history=self.history,
-            addresses={1: ("a", 1), 2: ("b", 2)},
-            environment={},
+            run_id="r", config=self.config, reporter=self.reporter, tables=self.tables,
+            history=self.history, addresses={1: ("a", 1), 2: ("b", 2)}, environment={},
             guards=SimpleNamespace(require_untripped=lambda: None, refusal=lambda _: self.refusal),
-        )
+        )  # fmt: skip
         line = line_of(self.config.workload, self.config.goal, 2)
         self.body._lines = {"default": line}
         points: list[FinishedPoint] = []

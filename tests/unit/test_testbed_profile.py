@@ -14,15 +14,8 @@ from metrics.common.errors import ConfigError
 
 
 def test_all_profiles_load_and_bound_the_disk() -> None:
-    assert names_in("testbed") == (
-        "calibrated",
-        "cpu-quota",
-        "default",
-        "disk-bound",
-        "planted-disk",
-        "planted-link",
-        "secured",
-    )
+    names = "calibrated cpu-quota default disk-bound planted-disk planted-link secured"
+    assert list(names_in("testbed")) == names.split()
     for name in names_in("testbed"):
         profile = load_profile(name)
         assert profile.name == name and profile.description
@@ -30,9 +23,8 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
         # Ten partitions a broker, three replicas each, all on this one disk, and a second
         # segment each that waits for its deletion.
         replicas = 10 * profile.brokers * 3
-        per_replica = int(profile.broker["log.retention.bytes"]) + 2 * int(
-            profile.broker["log.segment.bytes"]
-        )
+        segment_bytes = int(profile.broker["log.segment.bytes"])
+        per_replica = int(profile.broker["log.retention.bytes"]) + 2 * segment_bytes
         assert replicas * per_replica < profile.disk_limit_bytes
 
 

@@ -101,14 +101,11 @@ def test_texts_log_in_and_no_key_reaches_a_disk(
     assert context is not None
     assert [Path(each).parent for each in read] == [Path("/proc/self/fd")]
     assert shaken(authority, context) == "app.example.com"
-    assert set(library_options(options, "x")) == {
-        "client_id",
-        "security_protocol",
-        "ssl_check_hostname",
-        "ssl_context",
-    }
-    names = connection_options(options)
-    assert {"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"} <= set(names)
+    names = {"client_id", "security_protocol", "ssl_check_hostname", "ssl_context"}
+    assert library_options(options, "x").keys() == names
+    assert {"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"} <= connection_options(
+        options
+    ).keys()
 
 
 def test_a_store_is_read_on_the_driver_and_arrives_as_text(tmp_path: Path) -> None:

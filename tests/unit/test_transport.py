@@ -54,20 +54,8 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def cut(whole: bytes) -> list[Buffer]:
-    """The rest of the buffers, cut as the engine cuts its list of buffers."""
+    """Buffers, cut as the engine cuts its list of buffers."""
     return [whole[at : at + 40_000] for at in range(0, len(whole), 40_000)]
-
-
-def send_all(transport: Transport, buffers: list[Buffer]) -> int:
-    """Send as the engine does, until all is taken; returns the calls that took some."""
-    whole, sent, calls = b"".join(buffers), 0, 0
-    with selectors.DefaultSelector() as selector:
-        selector.register(transport, selectors.EVENT_WRITE)
-        while sent < len(whole):
-            assert selector.select(PATIENCE_S), "the peer takes nothing"
-            sent += transport.send(cut(whole[sent:]))
-            calls += 1
-    return calls
 
 
 def test_bytes_that_a_slow_peer_does_not_take_are_sent_later_and_only_once(pair: Pair) -> None:
@@ -83,7 +71,11 @@ def test_bytes_that_a_slow_peer_does_not_take_are_sent_later_and_only_once(pair:
     assert taken < len(wanted), "the socket took all at once, so this test checks nothing"
     reader = threading.Thread(target=read_slowly)
     reader.start()
-    send_all(transport, [wanted[taken:]])
+    with selectors.DefaultSelector() as selector:
+        selector.register(transport, selectors.EVENT_WRITE)
+        while taken < len(wanted):
+            assert selector.select(PATIENCE_S), "the peer takes nothing"
+            taken += transport.send(cut(wanted[taken:]))
     reader.join(PATIENCE_S)
     assert bytes(received) == wanted
 
@@ -99,9 +91,7 @@ def test_everything_that_arrived_is_seen_through_a_selector(pair: Pair) -> None:
             assert selector.select(PATIENCE_S), f"{len(received)} bytes and then no event"
             received += buffer[: transport.receive_into(buffer) or 0]
         assert received == wanted
-        assert transport.receive_into(buffer) is None, (
-            "no byte is there, and the connection is open"
-        )
+        assert transport.receive_into(buffer) is None, "no byte, and the connection is open"
         peer.close()
         assert selector.select(PATIENCE_S)
         assert transport.receive_into(buffer) == 0

@@ -102,14 +102,9 @@ def test_brokers_without_log_directories_have_no_known_disk_and_no_known_topics(
     with connected(log_dirs=()) as (admin, _):
         assert admin.topics_held_by(0) is None
         dirs = ClusterHealth(admin).log_dirs(["t"])
-        assert [each.unknown_words for each in dirs] == [
-            "broker 0 reports no log directory",
-            "broker 1001 reports no log directory",
-        ]
+        words = [f"broker {each} reports no log directory" for each in (0, 1001)]
+        assert [each.unknown_words for each in dirs] == words
         assert ClusterHealth(admin).hidden_topics() is None
-
-
-def test_brokers_without_the_request_for_log_directories_have_no_known_directory() -> None:
     with connected(versions=LACKING) as (admin, _):
         assert not any(each.is_known for each in ClusterHealth(admin).log_dirs(["t"]))
         assert ClusterHealth(admin).hidden_topics() is None

@@ -317,16 +317,10 @@ def test_gauges_are_values_and_counters_are_rates() -> None:
 
 
 def test_counts_of_one_minute_rates_are_drawn_once_a_tick() -> None:
+    ticks = {0: (7, 40), 1: (7, 40), 2: (17, 45), 3: (17, 45), 7: (47, 50), 8: (0, 0)}
     taken = [
-        sample(at_s, {"bytes_in": count, "ticked_s:bytes_in": ticked_s})
-        for at_s, count, ticked_s in (
-            (0.0, 7e6, 40.0),
-            (1.0, 7e6, 40.0),
-            (2.0, 17e6, 45.0),
-            (3.0, 17e6, 45.0),
-            (7.0, 47e6, 50.0),
-            (8.0, 0.0, 0.0),
-        )
+        sample(float(at_s), {"bytes_in": 1e6 * mb, "ticked_s:bytes_in": float(ticked_s)})
+        for at_s, (mb, ticked_s) in ticks.items()
     ]
     assert series_points(taken, {1}, START_S) == [
         SeriesPoint(BYTES, 1, 2.0, 2.0),
