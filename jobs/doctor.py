@@ -5,7 +5,6 @@ Schedulers run it as a script: spark-submit --py-files WHEEL jobs/doctor.py …
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from jobs.entry import run
 from jobs.options import json_option, lock_option, pattern_options, place_options
 from jobs.setup.version import __version__
 from metrics.common.errors import ConfigError
-from metrics.reporting.files import write_file
+from metrics.reporting.files import write_json_file
 from metrics.units import iso_utc
 
 FOUND_WIDTH = 48
@@ -55,9 +54,7 @@ def doctor(overrides: tuple[str, ...], starts: bool, json_file: Path | None, **g
             overrides=overrides, options=options, reporter=reporter, starts=starts, **given
         ).make()
         show(findings, reporter)
-        if json_file is not None:
-            text = json.dumps(document(findings, time.time()), indent=2, ensure_ascii=False)
-            write_file("--json", json_file, text + "\n")
+        write_json_file(json_file, document(findings, time.time()))
     return ConfigError.exit_code if problems_of(findings) else 0
 
 

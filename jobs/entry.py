@@ -178,20 +178,16 @@ def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
             "permission there; provide them, or name another place"
         )
         return ConfigError.exit_code
-    if "py4j" in sys.modules and (failure := _spark_failure(error)) is not None:
-        _report_error(str(failure))
-        return failure.exit_code
+    if "py4j" in sys.modules:
+        from jobs.spark.failures import failure_of
+
+        if (failure := failure_of(error)) is not None:
+            _report_error(str(failure))
+            return failure.exit_code
     _report_error(
         f"unexpected error: {type(error).__name__}: {_message(error)}\n{_save_traceback()}"
     )
     return UNEXPECTED
-
-
-def _spark_failure(error: Exception) -> RedlineError | None:
-    """The failure of Spark's driver that caused this error; None for other errors."""
-    from jobs.spark.failures import failure_of
-
-    return failure_of(error)
 
 
 def _message(error: Exception) -> str:

@@ -202,16 +202,14 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
             "no size, as each part has its own; omit it"
         )
     limit = lowest_limit(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
-    if limit.doubt and limit.parts:
-        raise ConfigError(
-            f"the limit of the mix is doubtful ({limit.doubt}); expected a reliable limit; measure "
-            "it again"
-        )
     if limit.doubt:
+        which, remedy = "of the mix", "it again"
+        if not limit.parts:
+            which = f"at {format_size(limit.message_bytes)}"
+            remedy = "that size again, or name another with --message-bytes"
         raise ConfigError(
-            f"the limit at {format_size(limit.message_bytes)} is doubtful ({limit.doubt}); "
-            "expected a reliable limit; measure that size again, or name another with "
-            "--message-bytes"
+            f"the limit {which} is doubtful ({limit.doubt}); expected a reliable limit; measure "
+            f"{remedy}"
         )
     allowance = Allowance(summary.run_id, limit, safety, summary.caveat)
     if form == "capacity":

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
@@ -45,6 +46,20 @@ from metrics.tables.rows import SweepCase
 from metrics.traffic.pattern import SAMPLES_MIN
 from metrics.trial.evidence import ClusterFacts
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = None) -> SparkSession:
+    """Spark's session, which the stack closes unless its owner may still need it."""
+    from pyspark.sql import SparkSession
+
+    is_ours = SparkSession.getActiveSession() is None
+    spark = local_session(slots, log=log)
+    if is_ours:
+        stack.callback(close_session, spark)
+    return spark
+
 
 def open_session(
     stack: ExitStack, slots: int | None, log: Path | None = None, slots_least: int = 1
@@ -57,14 +72,9 @@ def open_session(
             of its own.
         log: the log of Spark and its Python workers; a temporary file by default.
     """
-    from pyspark.sql import SparkSession
-
-    is_ours = SparkSession.getActiveSession() is None
     if slots is None and slots_least > max(2, os.cpu_count() or 2):
         slots = slots_least
-    spark = local_session(slots, log=log)
-    if is_ours:  # else its owner may still need it
-        stack.callback(close_session, spark)
+    spark = open_spark(stack, slots, log)
     return Session(spark, stack.enter_context(control_of(spark)))
 
 

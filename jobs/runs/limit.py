@@ -245,12 +245,10 @@ class LimitRun(Body):
         for goal, points in self._points.items():
             for point in points:
                 boundary = self._boundary(context, goal, point)
-                load = boundary.loads[0]
-                pattern = context.pattern(point.message_bytes, max(1, load))
+                pattern = context.pattern(point.message_bytes, max(1, boundary.loads[0]))
                 found.append(answer.complete(boundary, pattern))
-        self.boundaries = []
+        self.boundaries = found
         for boundary in found:
-            self.boundaries.append(boundary)
             self._append(context, boundary)
 
     def _keep_stopped(self, context: RunContext, why: str) -> None:

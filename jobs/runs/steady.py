@@ -18,7 +18,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.steady import FULL_SHARE, failed_after_s
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DiskProof, fills_memory, proof_of
-from metrics.planning.load_needs import batch_bytes
+from metrics.planning.load_needs import replicated_bytes
 from metrics.reporting.page.binding import belongs_to
 from metrics.tables.boundary import Boundary
 from metrics.traffic.pattern import TrafficPattern
@@ -118,17 +118,16 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     search = config.goal.search
     if search.steady_s == 0.0:
         return plan
-    if search.steady_s is not None:
-        added_s = search.steady_s + config.workload.trial.warmup_s
-        held = format_duration(search.steady_s)
-        note = f"the largest limit is held once for at most {held}, within the budget"
-        return replace(plan, duration_s=plan.duration_s + added_s, notes=(*plan.notes, note))
-    added_s = EXPECTED_EXPIRIES * DIRTY_EXPIRE_S + config.workload.trial.warmup_s
-    note = (
-        "the largest limit is held once for at most "
-        f"{format_duration(EXPIRIES * DIRTY_EXPIRE_S)} where memory could carry it and the budget "
-        f"allows it (search.steady_s); the forecast has {format_duration(added_s)} for it"
-    )
+    expected_s = EXPECTED_EXPIRIES * DIRTY_EXPIRE_S if search.steady_s is None else search.steady_s
+    most_s = EXPIRIES * DIRTY_EXPIRE_S if search.steady_s is None else search.steady_s
+    added_s = expected_s + config.workload.trial.warmup_s
+    when = ", within the budget"
+    if search.steady_s is None:
+        when = (
+            " where memory could carry it and the budget allows it (search.steady_s); the forecast "
+            f"has {format_duration(added_s)} for it"
+        )
+    note = f"the largest limit is held once for at most {format_duration(most_s)}{when}"
     return replace(plan, duration_s=plan.duration_s + added_s, notes=(*plan.notes, note))
 
 
@@ -359,9 +358,7 @@ class SteadyAnswer:
 
 def _written_per_s(pattern: TrafficPattern) -> float:
     """Bytes that the brokers of a pattern take in, with headers and replicas [B/s]."""
-    producer = pattern.producer
-    each = batch_bytes(producer) / producer.records_per_batch
-    return pattern.records_per_s * each * pattern.topic.replication_factor
+    return pattern.records_per_s * replicated_bytes(pattern)
 
 
 def announce(context: RunContext, plan: SteadyPlan, boundary: Boundary) -> None:

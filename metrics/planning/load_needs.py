@@ -101,6 +101,11 @@ def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> flo
     return BATCH_HEADER_BYTES + records * compressed_share
 
 
+def stored_bytes(producer: ProducerPattern) -> float:
+    """The mean bytes of a record in a log, with its share of the batch's header [B]."""
+    return batch_bytes(producer) / producer.records_per_batch
+
+
 @dataclass(frozen=True)
 class WireBytes:
     """The bytes on the network for each message, by flow and summed over all copies [B].
@@ -376,15 +381,13 @@ def peak_log_bytes(
         own = [peak_log_bytes(each, cleaning) for each in pattern.parts]
         most = sum(_log_bytes_max(each, cleaning) for each in pattern.parts)
         return min(sum(own), max(0.0, most - held_bytes))
-    written = pattern.planned_records * _record_bytes(pattern)
+    written = pattern.planned_records * replicated_bytes(pattern)
     return min(written, max(0.0, _log_bytes_max(pattern, cleaning) - held_bytes))
 
 
-def _record_bytes(pattern: TrafficPattern) -> float:
+def replicated_bytes(pattern: TrafficPattern) -> float:
     """The bytes of a record in all replicas [B]."""
-    producer = pattern.producer
-    each = batch_bytes(producer) / producer.records_per_batch
-    return each * pattern.topic.replication_factor
+    return stored_bytes(pattern.producer) * pattern.topic.replication_factor
 
 
 def _log_bytes_max(pattern: TrafficPattern, cleaning: LogCleaning) -> float:
@@ -392,7 +395,7 @@ def _log_bytes_max(pattern: TrafficPattern, cleaning: LogCleaning) -> float:
     topic = pattern.topic
     late_records = pattern.records_per_s * pattern.peak_share * cleaning.late_s(topic)
     retained = retained_bytes(topic, pattern.brokers, cleaning)
-    return retained + late_records * _record_bytes(pattern)
+    return retained + late_records * replicated_bytes(pattern)
 
 
 def retained_bytes(

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from metrics.planning.load_needs import Assumptions, Framing, batch_bytes, wire_bytes
+from metrics.planning.load_needs import Assumptions, Framing, stored_bytes, wire_bytes
 from metrics.tables.rows import fact_of_node, merge_facts
 from metrics.traffic.pattern import TrafficPattern
 from metrics.windows.broker import BrokerWindow
@@ -208,4 +208,4 @@ def log_bytes_per_s(pattern: TrafficPattern) -> float:
     producer = pattern.producer
     if math.isinf(producer.rate_records_per_s):
         return math.inf
-    return batch_bytes(producer) / producer.records_per_batch * producer.rate_records_per_s
+    return stored_bytes(producer) * producer.rate_records_per_s

@@ -16,6 +16,8 @@ PAGE = "page"
 """Style of a mark in the color of the page; below a hollow mark it hides the lines behind it."""
 # Okabe and Ito's palette for all kinds of color vision (jfly.uni-koeln.de/color) and three more
 # colors; each resource also has its own shape.
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
+"""Colors of lines, in their order."""
 RESOURCE_COLORS = {
     Resource.REQUEST_HANDLERS.value: "#0072b2",
     Resource.NETWORK_THREADS.value: "#e69f00",

@@ -7,13 +7,12 @@ from typing import Any
 
 import altair as alt
 
-from metrics.reporting.chart_style import NEUTRAL
+from metrics.reporting.chart_style import COLORS, NEUTRAL
 from metrics.reporting.limit_words import AT_LEVEL, latency_words, payload_span_words
 from metrics.units import UNKNOWN, format_size
 
 Rows = Sequence[Mapping[str, Any]]
 
-_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 _SHAPES = {"fell": "triangle-down", "rose": "triangle-up", "held": "circle", "first": "circle"}
 _WIDTH, _HEIGHT, _NIGHTS_HEIGHT = 620, 300, 180  # [px]
 _DENSE = 100
@@ -284,7 +283,7 @@ def _upper(row: Mapping[str, Any]) -> float | None:
 
 
 def _color(field: str, title: str, domain: Sequence[str] | None = None) -> alt.Color:
-    scale = alt.Scale(range=_COLORS) if domain is None else alt.Scale(domain=domain, range=_COLORS)
+    scale = alt.Scale(range=COLORS) if domain is None else alt.Scale(domain=domain, range=COLORS)
     return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=title, labelLimit=320))
 
 

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from metrics.columns import as_document, fields_of, restored
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import proof_of
-from metrics.reporting.files import write_atomic
+from metrics.reporting.files import json_text, write_atomic
 from metrics.reporting.impact import Impact
 from metrics.tables.boundary import Boundary
 from metrics.trial.trial import ALL_BROKERS, Trial, moved_s
@@ -190,7 +190,7 @@ def write_summary(summary: RunSummary, path: Path) -> None:
         as_document(boundary) | {name: getattr(boundary, name) for name in DERIVED}
         for boundary in summary.boundaries
     ]
-    write_atomic(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    write_atomic(path, json_text(document))
 
 
 def load_summary(path: Path) -> RunSummary:

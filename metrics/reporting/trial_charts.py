@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from metrics.reporting.chart_style import NEUTRAL, specification
+from metrics.reporting.chart_style import COLORS, NEUTRAL, specification
 from metrics.traffic.axes import axis_named
 from metrics.trial.trial import Trial
 from metrics.units import format_size
@@ -20,7 +20,6 @@ Rows = Sequence[Mapping[str, Any]]
 
 QUANTILES = ("p50", "p95", "p99", "p999", "max")
 # Okabe and Ito's palette, as in metrics.reporting.chart_style, for categories without an order.
-_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 _VERDICT_SHAPES = {"SUSTAINED": "circle", "OVERLOADED": "triangle-up", "INVALID": "cross"}
 _CELL_WIDTH, _CELL = 78, 34  # [px]
 _PANEL_WIDTH, _PANEL_HEIGHT = 620, 84  # [px]
@@ -99,7 +98,7 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
     brokers = sorted({each.broker_id for each in points})
     times = [each.elapsed_s for each in points] or [0.0]
     domain = [min(0.0, *times), max(window_s, *times)]
-    colors = [_COLORS[i % len(_COLORS)] for i in range(len(brokers))]
+    colors = [COLORS[i % len(COLORS)] for i in range(len(brokers))]
     color = alt.Color(
         "broker_id:N",
         scale=alt.Scale(domain=brokers, range=colors),
@@ -149,7 +148,7 @@ def _latency_over_time(slices: Rows) -> alt.LayerChart:
         y=alt.Y("ms:Q", title="Latency [ms]", scale=alt.Scale(zero=True)),
         color=alt.Color(
             "quantile:N",
-            scale=alt.Scale(domain=["p50", "p99", "max"], range=_COLORS[:3]),
+            scale=alt.Scale(domain=["p50", "p99", "max"], range=COLORS[:3]),
             legend=alt.Legend(title=None, orient="top"),
         ),
         tooltip=[
@@ -177,7 +176,7 @@ def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
         format_size(message_bytes)
         for message_bytes in sorted({trial.point_message_bytes for trial in trials})
     ]
-    colors = [_COLORS[i % len(_COLORS)] for i in range(len(sizes))]
+    colors = [COLORS[i % len(COLORS)] for i in range(len(sizes))]
     p99_ms = [row["p99"] for row in rows]
     domain = [min(p99_ms) / 1.3, max(p99_ms) * 1.3]  # so that no mark lies on the edge
     latency = alt.Scale(type="log", nice=False, domain=domain)
@@ -263,6 +262,6 @@ def latency_chart(trials: Rows) -> alt.LayerChart:
         tooltip=["trial:N", "quantile:N", alt.Tooltip("ms:Q", format=",.1f")],
     )
     figures = base.mark_text(dy=-11, fontSize=11).encode(text=alt.Text("ms:Q", format=",.3~r"))
-    line = base.mark_line(point=True, color=_COLORS[0])
+    line = base.mark_line(point=True, color=COLORS[0])
     title = alt.TitleParams("Latency from the intended send time", anchor="start")
     return alt.LayerChart(layer=[line, figures], title=title, width=420, height=220)

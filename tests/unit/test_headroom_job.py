@@ -265,7 +265,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
     point = BoundaryRow("run-1", START_S, "prod", "demo", boundary())
     rows = ([row_of(RUN)], [row_of(point)], trials_at(40, 80, 100, 105))
     parts: dict[str, Any] = {
-        "_session": lambda _: SimpleNamespace(),
+        "open_spark": lambda _: SimpleNamespace(),
         "TableStore": lambda *_: kept,
         "read_rows": lambda *_: rows,
         "open_cluster": lambda *_: OPENED,

@@ -458,17 +458,17 @@ def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) 
         **head,
         "min_effect": answer.min_effect,
         "confidence": CONFIDENCE,
-        **{side.value.lower(): _facts(answer.sides.get(side)) for side in Side},
+        **dict.fromkeys(("a", "b")),
+        **{
+            side.value.lower(): {**as_document(facts), "release": facts.release}
+            for side, facts in answer.sides.items()
+        },
         "differences": [
             {"name": each.name, "a": each.before, "b": each.after} for each in answer.differences
         ],
         "cases": [_case(case) for case in answer.cases],
     }
     write_atomic(path, json_text(document))
-
-
-def _facts(side: SideFacts | None) -> dict[str, Any] | None:
-    return None if side is None else {**as_document(side), "release": side.release}
 
 
 def _case(answer: CaseAnswer) -> dict[str, Any]:

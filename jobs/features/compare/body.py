@@ -11,10 +11,9 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once
 from jobs.config import Configuration
@@ -405,10 +404,33 @@ class ComparisonRun(Campaign[int]):
         """The effects, and their likely causes."""
         tables, texts = answer_tables(self._answer), tuple(sentences(self._answer))
         caveats = caveats_of_sides({s: f.caveats for s, f in self._answer.sides.items()})
-        page = self._page(run, outcome, tables, texts)
+        config, (started_at, finished_at) = self._config, run.times
+        labels = " against ".join(setup.label for setup in self._sides.values())
+        page = AnswerPage(
+            title=f"{labels}, with {config.workload.name}",
+            about=f"comparison {run.order.run_id}, goal {config.goal_names}",
+            started_at=started_at,
+            status=outcome.status,
+            error=outcome.error,
+            caveat=self._caveat,
+            sentences=texts or tuple(text for case in self._cases for text in case.notes),
+            tables=tuple((each.title, each.columns, each.rows) for each in tables),
+            facts=(),
+            file="compare.json",
+        )
+        head = {
+            "compare_id": run.order.run_id,
+            "started_at": started_at,
+            "finished_at": finished_at,
+            "workload": config.workload.name,
+            "goal": config.goal_names,
+            **asdict(outcome),
+            "caveat": page.caveat,
+            "pairs": self._effort.pairs,
+        }
         return CampaignAnswer(
             "compare",
-            partial(write_answer, self._answer, self._head(run, outcome)),
+            partial(write_answer, self._answer, head),
             partial(answer_page, page),
             tables,
             (
@@ -427,39 +449,6 @@ class ComparisonRun(Campaign[int]):
             for side, own in of_cluster.items()
         }
         return "; ".join(caveats_of_sides(found))
-
-    def _page(
-        self, run: RunState, outcome: RunOutcome, tables: Sequence[Table], texts: tuple[str, ...]
-    ) -> AnswerPage:
-        config = self._config
-        labels = " against ".join(setup.label for setup in self._sides.values())
-        return AnswerPage(
-            title=f"{labels}, with {config.workload.name}",
-            about=f"comparison {run.order.run_id}, goal {config.goal_names}",
-            started_at=run.times[0],
-            status=outcome.status,
-            error=outcome.error,
-            caveat=self._caveat,
-            sentences=texts or tuple(text for case in self._cases for text in case.notes),
-            tables=tuple((each.title, each.columns, each.rows) for each in tables),
-            facts=(),
-            file="compare.json",
-        )
-
-    def _head(self, run: RunState, outcome: RunOutcome) -> dict[str, Any]:
-        config, (started_at, finished_at) = self._config, run.times
-        return {
-            "compare_id": run.order.run_id,
-            "started_at": started_at,
-            "finished_at": finished_at,
-            "workload": config.workload.name,
-            "goal": config.goal_names,
-            "status": outcome.status,
-            "exit_code": outcome.exit_code,
-            "error": outcome.error,
-            "caveat": self._caveat,
-            "pairs": self._effort.pairs,
-        }
 
 
 def _name(side: Side) -> str:

@@ -25,8 +25,8 @@ from jobs.features.headroom.production import (
     past_use,
     watched,
 )
+from jobs.runs.context_factory import open_spark
 from jobs.runs.recorded_runs import read_rows
-from jobs.spark.session import close_session, local_session
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
 from metrics.features.headroom.answer import Answer, hold_against_run, hold_against_thresholds
@@ -187,7 +187,7 @@ def show_headroom(order: HeadroomOrder) -> int:
         opened = open_cluster(cluster, reporter, stack)
         require_sources(cluster, opened)
         reporter.report(PhaseStarted("starting Spark, and reading the Delta tables"))
-        spark = _session(stack)
+        spark = open_spark(stack)
         store = TableStore(spark, order.tables_or_default)
         known = _known_limit(order, store, cluster, opened)
         source, hosts = _open_sources(cluster, opened, spark, stack)
@@ -218,16 +218,6 @@ def show_headroom(order: HeadroomOrder) -> int:
             "move load away, or accept less headroom"
         )
     return 0
-
-
-def _session(stack: ExitStack) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    is_ours = SparkSession.getActiveSession() is None
-    spark = local_session()
-    if is_ours:  # else its owner may still need it
-        stack.callback(close_session, spark)
-    return spark
 
 
 def _open_sources(

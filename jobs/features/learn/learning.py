@@ -41,7 +41,7 @@ from metrics.features.learn.document import (
 from metrics.features.learn.fit import Figure
 from metrics.features.learn.keys import LearnedPart, is_slow, learned_part
 from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart, parts_of
-from metrics.reporting.files import require_new, write_file
+from metrics.reporting.files import require_new, write_file, write_json_file
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import History, KeepsHistory
 from metrics.units import format_counted, format_duration, format_some, format_volume, iso_utc
@@ -372,9 +372,7 @@ def _write(order: LearnOrder, learned: Learned, reporter: Reporter) -> None:
     if profile is not None:
         write_file("--out", profile_file(order.out), profile)
         written.append(profile_file(order.out))
-    if order.json_file is not None:
-        text = json.dumps(document, indent=2, ensure_ascii=False)
-        write_file("--json", order.json_file, text + "\n")
+    write_json_file(order.json_file, document)
     for file in written:
         note(reporter, f"written: {file}")
 

@@ -149,7 +149,8 @@ def write_junit(report: NightReport, path: Path) -> None:
 
 
 def _test_case(report: NightReport, case: CaseReport) -> TestCase:
-    made = TestCase(_plain(case.case), _plain(f"{report.suite}.{case.kind}"), _duration_s(case))
+    lasted_s = case.comparison.tonight.duration_s if case.comparison else 0.0
+    made = TestCase(_plain(case.case), _plain(f"{report.suite}.{case.kind}"), lasted_s)
     text = _plain(case.text)
     made.system_out = text
     if case.outcome is Outcome.REGRESSION:
@@ -164,10 +165,6 @@ def _test_case(report: NightReport, case: CaseReport) -> TestCase:
 def _plain(text: str) -> str:
     """The text without control characters, which XML cannot express."""
     return _NO_XML.sub("?", text)
-
-
-def _duration_s(case: CaseReport) -> float:
-    return case.comparison.tonight.duration_s if case.comparison else 0.0
 
 
 class NightRun(Campaign[Case]):
@@ -343,14 +340,16 @@ class NightRun(Campaign[Case]):
             partial(write_night, report),
             lambda: answer_page(_page(report, table)),
             (table,),
-            [Notice(_level(each), f"{each.case}: {each.text}") for each in self._cases],
+            [
+                Notice(
+                    Level.WARNING if each.outcome is Outcome.REGRESSION else Level.NOTE,
+                    f"{each.case}: {each.text}",
+                )
+                for each in self._cases
+            ],
             "fix the disk, then run the same command with the same --night",
             () if junit is None else (("JUnit XML", junit, partial(write_junit, report)),),
         )
-
-
-def _level(case: CaseReport) -> Level:
-    return Level.WARNING if case.outcome is Outcome.REGRESSION else Level.NOTE
 
 
 def _page(report: NightReport, table: Table) -> AnswerPage:

@@ -17,7 +17,7 @@ from statistics import fmean
 from metrics.common.errors import NoConclusionError
 from metrics.features.headroom.loads import BYTES_PER_S, RATIO, Key, loads_of
 from metrics.judging.thresholds import Indicators
-from metrics.planning.load_needs import batch_bytes
+from metrics.planning.load_needs import stored_bytes
 from metrics.planning.provisioning import on_any_day
 from metrics.reporting.summary import chosen_goal
 from metrics.tables.boundary import Boundary
@@ -292,8 +292,7 @@ def _traffic_at(trials: Sequence[Trial], estimate: float) -> TrafficLimit | None
         if not rates:
             continue
         is_shown = len(rates) == len(messages)
-        producer = trial.pattern.producer
-        planned = batch_bytes(producer) / producer.records_per_batch
+        planned = stored_bytes(trial.pattern.producer)
         stored = sum(rates) / sum(messages) if is_shown else planned
         requests = [each.produce.per_s for each in brokers if each.produce.per_s]
         others = others_of(trial)
