@@ -26,9 +26,8 @@ WINDOW = BrokerWindow(1, 0.0, 1.0, 1.0, 1, 0, handler_idle=0.97)
 SHARED = Baseline(0.6, 3.0, 2.0, 100.0, 5e6)
 
 
-@pytest.mark.parametrize(
-    ("change", "baseline", "reason"),
-    [
+def test_a_broker_is_at_rest_when_it_is_no_busier_than_its_baseline() -> None:
+    cases: list[tuple[dict[str, Any], Baseline, str | None]] = [
         ({}, Baseline(), None),
         ({"handler_idle": 0.84}, Baseline(), "broker 1: request handlers idle 0.84"),
         ({"start_s": None}, Baseline(), "broker 1 does not answer with its metrics"),
@@ -45,13 +44,10 @@ SHARED = Baseline(0.6, 3.0, 2.0, 100.0, 5e6)
         ({"replica_lag_max_records": 150.0, "request_queue_max": 3.0}, SHARED, None),
         ({"handler_idle": 0.49}, SHARED, "broker 1: request handlers idle 0.49"),
         ({"under_replicated_max": 3.0}, SHARED, "broker 1: 3 partitions under-replicated"),
-    ],
-)
-def test_a_broker_is_at_rest_when_it_is_no_busier_than_its_baseline(
-    change: dict[str, Any], baseline: Baseline, reason: str | None
-) -> None:
-    found = why_not_idle(replace(WINDOW, **change), baseline)
-    assert (found is None) if reason is None else (found is not None and reason in found.text)
+    ]
+    for change, baseline, reason in cases:
+        found = why_not_idle(replace(WINDOW, **change), baseline)
+        assert (found is None) if reason is None else (found is not None and reason in found.text)
 
 
 def test_a_measurement_after_requests_may_lack_idle_time_and_a_disk_may_still_write() -> None:

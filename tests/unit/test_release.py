@@ -36,14 +36,11 @@ def test_each_long_test_must_be_green_on_the_code_of_the_release(tmp_path: Path)
     assert "2 of 3" in long_tests(ledger, "new".__eq__).trouble
 
 
-def test_the_files_of_a_release_exist() -> None:
+def test_a_release_has_its_files_and_the_address_of_the_project() -> None:
     assert licensed().trouble == ""
-
-
-@pytest.mark.parametrize("home", ["", "http://example.com/redline", "https://example.com/a b"])
-def test_a_release_has_the_address_of_the_project(home: str) -> None:
     assert addressed("https://example.com/someone/kafka-redline").trouble == ""
-    assert f"it is {home!r}" in addressed(home).trouble
+    for home in ("", "http://example.com/redline", "https://example.com/a b"):
+        assert f"it is {home!r}" in addressed(home).trouble
 
 
 @pytest.mark.parametrize(

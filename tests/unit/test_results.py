@@ -352,26 +352,23 @@ def test_the_plan_states_the_window_that_followers_need() -> None:
 
 
 @pytest.mark.computes
-def test_a_run_writes_its_report_first(tmp_path: Path) -> None:
+def test_a_run_writes_its_report_first_if_it_opened_tables(tmp_path: Path) -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
-    trials = trials_of_sizes([1000])
-    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials, settings)
-    assert files.written[0] == ("report", str(tmp_path / "report.html"))
-    assert {what for what, _ in files.written} == {"report", "summary", "chart", "tables"}
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Evidence of trial 2" in page
-    assert "--workload demo" in page
-
-
-def test_a_run_that_opened_no_tables_writes_no_report(tmp_path: Path) -> None:
-    copy = tmp_path / "elsewhere" / "answer.json"
+    copy, report = tmp_path / "elsewhere" / "answer.json", tmp_path / "report.html"
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", json_file=copy)
     assert {what for what, _ in files.written} == {"summary", "chart"}, "and no tables"
-    assert not (tmp_path / "report.html").exists()
+    assert not report.exists()
     own = tmp_path / "summary.json"
     assert [path for what, path in files.written if what == "summary"] == [str(own), str(copy)]
     assert copy.read_text() == own.read_text()
     files.require_all("nothing to be done")
+    trials = trials_of_sizes([1000])
+    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials, settings)
+    assert files.written[0] == ("report", str(report))
+    assert {what for what, _ in files.written} == {"report", "summary", "chart", "tables"}
+    page = report.read_text(encoding="utf-8")
+    assert "Evidence of trial 2" in page
+    assert "--workload demo" in page
 
 
 def test_a_file_that_cannot_be_written_prevents_no_other(tmp_path: Path) -> None:

@@ -44,16 +44,6 @@ def shown(numbers: Mapping[str, object]) -> Choices:
     return chosen(lines(numbers), lines(numbers))
 
 
-@pytest.mark.parametrize("release", [0, 1])
-def test_the_count_of_the_handlers_is_chosen(release: int) -> None:
-    for rules in ("none", "lower case", "kafka-kraft-3_0_0", "kafka-2_0_0", "strimzi"):
-        found = by_rules(rules, release)
-        assert found.texts[IDLE].lower().partition("{")[0].removesuffix("_total").endswith("_count")
-        assert (found.refused, found.unproven) == ((), ())
-        both = by_rules(rules, release, version="4.2").texts
-        assert both["broker_handler_idle_ns"] != both[IDLE]
-
-
 def recorded(name: str) -> Choices:
     """The choices on a page that was recorded of a broker."""
     text = gzip.decompress((DATA / f"exporter/{name}.txt.gz").read_bytes()).decode()
@@ -199,6 +189,8 @@ def test_the_process_of_a_standalone_exporter_is_not_the_broker() -> None:
     agent = by_rules("strimzi").selectors
     assert agent["uptime_ms"][0].is_start_time
     assert agent["process_cpu_ns"][0].factor == 1e9
+    newest = by_rules("strimzi", version="4.2").texts
+    assert newest["broker_handler_idle_ns"] != newest[IDLE]
     for name, is_read in (("javaagent", True), ("httpserver", False), ("standalone", False)):
         build = f'jmx_exporter_build_info{{version="1.1.0",name="jmx_prometheus_{name}",}} 1.0\n'
         found = chosen(page("strimzi", REST) + build).selectors
