@@ -154,9 +154,8 @@ def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> lis
     return samples
 
 
-@pytest.mark.parametrize(
-    ("index", "collected", "standstill_s"),
-    [
+def test_a_standstill_is_the_missing_time_without_collections() -> None:
+    cases: list[tuple[int, dict[int, float], float]] = [
         (6, {}, 0.9),
         (6, {6: 850.0}, 0.05),
         (6, {7: 850.0}, 0.05),  # the collection was counted one sample later
@@ -167,13 +166,10 @@ def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> lis
         (12, {}, 0.9),  # seen after the window, and from inside it
         (0, {}, 0.003),
         (13, {}, 0.003),
-    ],
-)
-def test_a_standstill_is_the_missing_time_without_collections(
-    index: int, collected: dict[int, float], standstill_s: float
-) -> None:
-    window = window_of(silent({index: 900.0}, collected))
-    assert window.standstill_s == pytest.approx(standstill_s)
+    ]
+    for index, collected, standstill_s in cases:
+        window = window_of(silent({index: 900.0}, collected))
+        assert window.standstill_s == pytest.approx(standstill_s), (index, collected)
 
 
 def test_idle_slightly_above_one_is_normal_and_far_above_is_two_pools() -> None:
@@ -257,9 +253,9 @@ def test_the_most_requests_that_wait_for_followers_are_kept() -> None:
     taken = [sample(float(at), {"produce_delayed": n}) for at, n in enumerate(waiting)]
     found = broker_window(taken, 1, START_S, START_S + 2, 1.0)
     assert found.produce_delayed_max == 7.0
-    assert broker_window([sample(0.0), sample(1.0)], 1, START_S, START_S + 1, 1.0) == replace(
-        found, end_s=START_S + 1, samples_expected=2, produce_delayed_max=None
-    )
+    unknown = [sample(0.0), sample(1.0), sample(2.0)]
+    none = broker_window(unknown, 1, START_S, START_S + 2, 1.0)
+    assert none == replace(found, produce_delayed_max=None)
 
 
 def _at(broker_id: int, second: float, under_replicated: float) -> BrokerSample:
@@ -273,20 +269,19 @@ def test_changes_that_wander_from_broker_to_broker_count_together() -> None:
         for second in range(-1, 10)
         for broker_id in (0, 1, 2)
     ]
-    shares = [
-        broker_window(taken, b, START_S, START_S + 10, 1.0).isr_changed_share for b in range(3)
-    ]
-    assert shares == pytest.approx([0.4] * 3)
-    found = any_isr_changed_share(taken, (0, 1, 2), START_S, START_S + 10)
-    assert found == pytest.approx(1.0)
-    assert any_isr_changed_share(taken, (1,), START_S, START_S + 10) == pytest.approx(0.4)
+    span = START_S, START_S + 10
+    for broker_id in range(3):
+        own = broker_window(taken, broker_id, *span, 1.0).isr_changed_share
+        assert own == any_isr_changed_share(taken, (broker_id,), *span) == pytest.approx(0.4)
+    assert any_isr_changed_share(taken, (0, 1, 2), *span) == pytest.approx(1.0)
 
 
 def test_a_broker_that_missed_samples_dilutes_no_share() -> None:
+    span = START_S, START_S + 10
     taken = [_at(1, float(second), 0.0) for second in range(-1, 11)]
     taken += [_at(2, second + 0.01, 1.0) for second in (3, 4)]
-    assert any_isr_changed_share(taken, (1, 2), START_S, START_S + 10) == pytest.approx(2 / 11)
-    assert any_isr_changed_share(taken, (3,), START_S, START_S + 10) is None
+    assert any_isr_changed_share(taken, (1, 2), *span) == pytest.approx(2 / 11)
+    assert any_isr_changed_share(taken, (3,), *span) is None
 
 
 IDLE, WAITING, BYTES = "Request handlers idle [ratio]", "Requests waiting", "Bytes in [MB/s]"

@@ -141,26 +141,6 @@ def test_retries_end_with_the_drain_and_each_remaining_record_has_an_error() -> 
     assert counts.errors["NotLeaderForPartitionError"] > 0
     assert set(counts.errors) <= {"NotLeaderForPartitionError", UNACKNOWLEDGED}, "or on the way"
     _all_accounted(loop, cluster.log)
-    cluster = Cluster(lambda _: Answer(NOT_LEADER))
-    loop = cluster.run(50.0, delivery_timeout_ms=200, **(RETRIES | {"linger_ms": 0}))
-    assert loop.account.counts.failed_total > 0
-    assert set(loop.account.counts.errors) <= {"NotLeaderForPartitionError", "KafkaTimeoutError"}
-    assert cluster.drain_s < 1.8, "given up 0.2 s after the last was due"
-
-
-def test_a_moved_leader_is_found_and_written_to() -> None:
-    def moves(number: int) -> Answer:
-        if number < 20:
-            return Answer()
-        cluster.leaders.update(dict.fromkeys(range(PARTITIONS), 2))
-        return Answer(NOT_LEADER)
-
-    cluster = Cluster(moves, _well)
-    loop = cluster.run(**RETRIES)
-    assert loop.account.counts.failed_total == 0
-    assert cluster.brokers[2].requests > 50
-    assert cluster.brokers[1].requests < 60, "requests go to the new leader"
-    assert cluster.log.records == loop.producers[0].opened
 
 
 @pytest.mark.parametrize("options", [{}, IDEMPOTENT])
