@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,7 +87,7 @@ def test_a_node_has_its_version_and_roles_and_the_wrong_process_is_refused() -> 
 def fake_java(folder: Path, script: str) -> str:
     path = folder / "java"
     path.write_text(f"#!/bin/sh\n{script}\n")
-    os.chmod(path, 0o755)  # noqa: PTH101
+    path.chmod(0o755)
     return str(path)
 
 
@@ -144,12 +143,10 @@ ROW = {"mBeanName": "a:type=B", "attribute": "Value", "attributeType": "Integer"
 
 
 def test_a_password_is_not_on_jmxquerys_command_line(tmp_path: Path) -> None:
-    seen, java = tmp_path / "seen", tmp_path / "java"
-    java.write_text(
-        f'#!/bin/sh\necho "$@" > {seen}; cat "${{1#@}}" >> {seen}; echo \'{json.dumps([ROW])}\'\n'
-    )
-    java.chmod(0o755)
-    connection = jmxquery.JMXConnection(ENDPOINT.url, java_path=str(java))
+    seen = tmp_path / "seen"
+    script = f'echo "$@" > {seen}; cat "${{1#@}}" >> {seen}; echo \'{json.dumps([ROW])}\''
+    java = fake_java(tmp_path, script)
+    connection = jmxquery.JMXConnection(ENDPOINT.url, java_path=java)
     access = JmxAccess("reader", 'se "cret')
     (answer,) = ask(connection, [jmxquery.JMXQuery("a:type=B", "Value")], access, PATIENCE_S)
     assert (answer.mBeanName, answer.attribute, answer.value) == ("a:type=B", "Value", 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -59,24 +59,17 @@ class Loads:
         return [each.producers for each in self.patterns]
 
     def offer(
-        self,
-        first_loads: FirstLoads,
-        _topics: object,
-        pattern: TrafficPattern,
-        name: str,
-        watch: MethodType | None = None,
+        self, first: FirstLoads, _: object, pattern: TrafficPattern, name: str, watch: Any = None
     ) -> None:
         """Offer a load; the one that is watched lasts until the cost is steady."""
-        if watch is None:
-            self.look(first_loads.context, pattern, name)
-            return
-        end = next(self.ends, pattern.phases.measure_s)
+        end = next(self.ends, pattern.phases.measure_s) if watch is not None else 0.0
         if isinstance(end, Exception):
             self.names.append(name)
             self.patterns.append(pattern)
             raise end
-        self.look(first_loads.context, pattern, name)
-        cast(SteadyCostWatch, watch.__self__).loaded_s = min(end, pattern.phases.measure_s)
+        self.look(first.context, pattern, name)
+        if watch is not None:
+            watch.__self__.loaded_s = min(end, pattern.phases.measure_s)
 
     def look(self, context: RunContext, pattern: TrafficPattern, name: str) -> None:
         """A load that succeeds."""

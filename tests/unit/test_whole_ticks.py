@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -30,6 +29,7 @@ from metrics.trial.others import ClientTraffic
 from search.model import Verdict
 from tests.support.evidence import broker, evidence
 from tests.support.rate_pages import SimulatedMeter
+from tests.support.scripted_source import ScriptedSource
 
 STEP_S = 0.1
 NOTHING = Sent(0.0, 0.0, None)
@@ -39,26 +39,22 @@ def _never(_topics: TopicSet) -> NoReturn:
     raise AssertionError("no topic is checked")
 
 
-class RateSource:
+class RateSource(ScriptedSource):
     """A source of one broker that shows one-minute rates; time passes in `pause` alone."""
 
-    name = "rates"
-
     def __init__(self, ticks: bool = True) -> None:
+        super().__init__()
         rates = (HANDLER_IDLE_NS, "messages_in", "bytes_in") if ticks else ()
         self.nodes = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=rates)}
-        self.now_s, self.idle, self.messages_per_s, self.ticks = 1_000.0, 0.97, 0.0, ticks
+        self.idle, self.messages_per_s, self.ticks = 0.97, 0.0, ticks
         self.pool = SimulatedMeter(995.9, 1.0)
         self.messages, self.bytes = SimulatedMeter(997.1), SimulatedMeter(996.2)
         self.counts = RateCounts()
         self.polls = 0
         self.pause(30.0)
 
-    def clock(self) -> float:
-        return self.now_s
-
-    def pause(self, seconds: float) -> None:
-        for _ in range(round(seconds / STEP_S)):
+    def pause(self, duration_s: float) -> None:
+        for _ in range(round(duration_s / STEP_S)):
             self.now_s += STEP_S
             self.pool.mark(int(1e9 * STEP_S * self.idle))
             self.messages.mark(int(self.messages_per_s * STEP_S))
@@ -78,12 +74,6 @@ class RateSource:
             f"{ONE_MINUTE_RATE}:bytes_in": self.bytes.one_minute_rate,
         }
         return [BrokerSample(1, self.now_s, self.counts.counted(rates, self.now_s, 1.1))]
-
-    def open(self) -> None:
-        """Be open always."""
-
-    def close(self) -> None:
-        """Keep nothing."""
 
 
 def loaded(source: RateSource, seconds: float, idle: float = 0.1) -> list[BrokerSample]:
@@ -135,10 +125,8 @@ def test_brokers_are_at_rest_after_a_whole_tick_of_rest() -> None:
     assert source.now_s - ended_s <= 13.0
 
 
-class TwoSources:
+class TwoSources(ScriptedSource):
     """Two brokers whose meters tick at different moments."""
-
-    name = "rates"
 
     def __init__(self) -> None:
         self.first, self.second = RateSource(), RateSource()
@@ -146,23 +134,16 @@ class TwoSources:
             meter.late_s = dict.fromkeys(range(1, 100), 2.0)
         self.nodes = {i: replace(self.first.nodes[1], node_id=i) for i in (1, 2)}
 
-    @property
-    def clock(self) -> Callable[[], float]:
-        return self.first.clock
+    def clock(self) -> float:
+        return self.first.clock()
 
-    def pause(self, seconds: float) -> None:
-        self.first.pause(seconds)
-        self.second.pause(seconds)
+    def pause(self, duration_s: float) -> None:
+        self.first.pause(duration_s)
+        self.second.pause(duration_s)
 
     def sample_all(self) -> list[BrokerSample]:
         (own,), (other,) = self.first.sample_all(), self.second.sample_all()
         return [own, replace(other, broker_id=2)]
-
-    def open(self) -> None:
-        """Be open always."""
-
-    def close(self) -> None:
-        """Keep nothing."""
 
 
 def test_rest_and_the_level_of_others_are_found_where_brokers_tick_at_different_moments() -> None:
