@@ -43,8 +43,7 @@ def plan(*changes: str, trials: tuple[Trial, ...] | None = None, spent: Spent | 
 
 def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
     assert plan().hold_s == pytest.approx(3.5 * 30.0)
-    roomy = at(64)
-    (window,) = roomy.evidence.write_back
+    (window,) = at(64).evidence.write_back
     wide = replace(window, dirty_limit_bytes=70e9)
     small = plan(trials=(at(64, write_back=(wide,)),))
     assert small.hold_s == 0.0
@@ -52,6 +51,11 @@ def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
     assert plan("goal.search.steady_s=70", trials=(at(64, write_back=(wide,)),)).hold_s == 70.0
     young = replace(window, dirty_expire_s=10.0)
     assert plan(trials=(at(64, write_back=(young,)),)).hold_s == pytest.approx(35.0)
+    blind = plan(trials=(at(64, write_back=()),))
+    why = "the brokers' hosts do not show what their disks write"
+    assert (blind.hold_s, blind.why) == (0.0, why)
+    proven = with_proof(limit(), [at(64, seconds=90.0)], "default")
+    assert steady_plan(config(), proven, [at(64, seconds=90.0)], Spent()).hold_s == 0.0
 
 
 def test_what_the_budget_does_not_allow_is_said() -> None:
@@ -68,16 +72,6 @@ def test_what_the_budget_does_not_allow_is_said() -> None:
         found = plan(f"goal.search.{change}", spent=spent)
         assert found.why.startswith(why)
         assert bool(found.hold_s) is not bool(why)
-
-
-def test_a_limit_that_its_own_trials_prove_is_not_held_again() -> None:
-    proven = with_proof(limit(), [at(64, seconds=90.0)], "default")
-    assert steady_plan(config(), proven, [at(64, seconds=90.0)], Spent()).hold_s == 0.0
-    blind = plan(trials=(at(64, write_back=()),))
-    assert (blind.hold_s, blind.why) == (
-        0.0,
-        "the brokers' hosts do not show what their disks write",
-    )
 
 
 def test_a_load_to_failure_needs_brokers_of_the_run_and_lasts_long_enough(
@@ -206,9 +200,8 @@ def test_a_hold_ends_once_it_is_proven_or_before_memory_is_full() -> None:
     assert not is_over([proven], (1, 2), 90.0, 20.0), "retention deletes it before"
     nearly = replace(slow, unwritten_max_bytes=FULL_SHARE * 4e9)
     assert is_over([nearly], (1, 2), 90.0, 100.0)
-    assert not is_over(
-        [replace(nearly, unwritten_max_bytes=0.99 * FULL_SHARE * 4e9)], (1, 2), 9, 99
-    )
+    less = replace(slow, unwritten_max_bytes=0.99 * FULL_SHARE * 4e9)
+    assert not is_over([less], (1, 2), 90.0, 100.0)
 
 
 def test_a_load_has_failed_once_too_little_is_acknowledged_for_some_seconds() -> None:

@@ -51,7 +51,7 @@ def plan_of(cluster: SimulatedCluster, **fields: Any) -> TrialPlan:
     return patterns.plan(brokers=brokers, leaders=(1,) * 4, **fields)
 
 
-def refusal_of(plan: TrialPlan, task: int = 0) -> str:
+def refusal_of(plan: TrialPlan, task: int) -> str:
     """The reason that a task states before its load."""
     client = client_of(plan, task)
     try:
@@ -72,29 +72,23 @@ def refusal_of(plan: TrialPlan, task: int = 0) -> str:
         (InitProducerIdRequest, TRANSACTIONS, "InitProducerId", 1),
         (AddPartitionsToTxnRequest, TRANSACTIONS, "AddPartitionsToTxn", 0),
         (EndTxnRequest, TRANSACTIONS, "EndTxn", 1),
+        (FetchRequest, {"consumers": ConsumerOptions(groups=1), "consumer_tasks": 1}, "Fetch", 10),
     ],
 )
-def test_producers_name_a_request_that_the_broker_does_not_know(
+def test_tasks_name_a_request_that_the_broker_does_not_know(
     cluster: SimulatedCluster, request_kind: Any, options: dict[str, Any], name: str, ours: int
 ) -> None:
     most = cluster.offered[request_kind]
     cluster.oldest[request_kind] = ours + 1
-    plan = plan_of(cluster, **options)
-    text = refusal_of(plan)
+    plan, task = plan_of(cluster, **options), int(request_kind is FetchRequest)
+    text = refusal_of(plan, task)
     assert f"broker 1 at 127.0.0.1:{cluster.ports[1]} knows {name} {ours + 1} to {most}" in text
     assert f"this engine speaks {ours};" in text
+    if ours:
+        cluster.oldest[request_kind], cluster.offered[request_kind] = 0, ours - 1
+        assert f"knows {name} 0 to {ours - 1}, and this engine" in refusal_of(plan, task)
     del cluster.offered[request_kind]
-    assert f"knows {name} in no version, and this engine speaks {ours};" in refusal_of(plan)
-
-
-def test_consumers_name_a_fetch_that_the_broker_does_not_know(cluster: SimulatedCluster) -> None:
-    cluster.oldest[FetchRequest] = 12
-    plan = plan_of(cluster, consumers=ConsumerOptions(groups=1), consumer_tasks=1)
-    assert "knows Fetch 12 to 17, and this engine speaks 10;" in refusal_of(plan, 1)
-    cluster.oldest[FetchRequest], cluster.offered[FetchRequest] = 0, 9
-    assert "knows Fetch 0 to 9, and this engine speaks 10;" in refusal_of(plan, 1)
-    del cluster.offered[FetchRequest]
-    assert "knows Fetch in no version, and this engine speaks 10;" in refusal_of(plan, 1)
+    assert f"knows {name} in no version, and this engine speaks {ours};" in refusal_of(plan, task)
 
 
 def test_a_request_that_a_load_does_not_send_is_not_needed(cluster: SimulatedCluster) -> None:
