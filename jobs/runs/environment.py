@@ -170,13 +170,13 @@ def _of_cluster(opened: OpenCluster, config: Configuration) -> dict[str, str]:
             would_have = probe_topic(TopicSize(len(ids), topic.replication_factor))
         return {f"topic.config.{name}": str(value) for name, value in would_have.items()}
 
-    def of_features() -> dict[str, str]:
-        return {f"cluster.{name}": level for name, level in admin.features().items()}
-
     return {
         "cluster.id": opened.info.cluster_id,
         "cluster.brokers": str(len(ids)),
-        **_or_unreadable("cluster.metadata.version", of_features),
+        **_or_unreadable(
+            "cluster.metadata.version",
+            lambda: {f"cluster.{name}": level for name, level in admin.features().items()},
+        ),
         **_or_unreadable("broker.config", of_brokers),
         **_or_unreadable("topic.config", of_topic),
     }

@@ -14,7 +14,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -429,9 +429,7 @@ def summary_of_run(
         goal=config.goal_names,
         boundaries=tuple(boundaries),
         brokers=run.brokers,
-        status=outcome.status,
-        exit_code=outcome.exit_code,
-        error=outcome.error,
+        **asdict(outcome),
         caveat=run.caveat(config),
         environment=run.environment,
         replication_factor=used.workload.topic.replication_factor,

@@ -61,14 +61,14 @@ def resumed_trials(
             f"the run {run_id} is done; expected an unfinished run to resume; redline report "
             f"{run_id} writes its report and a missing summary"
         )
-    differing = differences(runs[0].settings, json.loads(config_text))
+    settings = json.loads(config_text)
+    differing = differences(runs[0].settings, settings)
     if differing:
         raise ConfigError(
             f"the run {run_id} has another configuration: {'; '.join(differing)}; expected the "
             "same one; give the same files and --set options, or start a new run"
         )
-    cluster = json.loads(config_text).get("cluster", {})
-    is_new = are_started_by_run(cluster)
+    is_new = are_started_by_run(settings.get("cluster", {}))
     others = other_cluster(runs[0].environment, environment, is_new)
     if others:
         raise ConfigError(

@@ -153,7 +153,9 @@ def steady_plan(
     expire_s = max((each.dirty_expire_s for each in windows), default=DIRTY_EXPIRE_S)
     hold_s = EXPIRIES * expire_s if search.steady_s is None else search.steady_s
     if config.goal.search.to_failure:
-        hold_s = max(hold_s, _failure_s(proof_of(last), hold_s))
+        full_s = proof_of(last).full_s
+        if full_s is not None:
+            hold_s = max(hold_s, min(3_600.0, 2 * full_s + hold_s))
     fills = fills_memory(windows, hold_s)
     if fills is None:
         return SteadyPlan(0.0, "the brokers' hosts do not show what their disks write")
@@ -164,10 +166,6 @@ def steady_plan(
     plan = SteadyPlan(hold_s)
     why = budget_problem(search.budget, spent, last.pattern, plan)
     return replace(plan, hold_s=0.0, why=why) if why else plan
-
-
-def _failure_s(proof: DiskProof, hold_s: float) -> float:
-    return hold_s if proof.full_s is None else min(3_600.0, 2 * proof.full_s + hold_s)
 
 
 def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: SteadyPlan) -> str:

@@ -91,12 +91,20 @@ def effects_of(
                 found.extend(_against(own, axis, message_bytes, (values[0], value), between_sd))
     if not any(each.count for each in found):  # the cases change several keys at a time
         found = list(_between_cases(results, axes, between_sd)) or found
-    conclusions = conclude([each.effect for each in found], min_effect)
     names = _CONCLUSIONS_ON_TIMES if less_is_better else {}
     return tuple(
-        replace(each, conclusion=names.get(conclusion, conclusion))
-        for each, conclusion in zip(found, conclusions, strict=True)
+        replace(each, conclusion=names.get(each.conclusion, each.conclusion))
+        for each in concluded(found, min_effect)
     )
+
+
+def concluded(effects: Sequence[AxisEffect], min_effect: float) -> list[AxisEffect]:
+    """The effects with their conclusions, which are corrected for the number of effects."""
+    conclusions = conclude([each.effect for each in effects], min_effect)
+    return [
+        replace(each, conclusion=conclusion)
+        for each, conclusion in zip(effects, conclusions, strict=True)
+    ]
 
 
 def _against(

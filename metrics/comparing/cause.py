@@ -258,8 +258,6 @@ NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controll
 SETTINGS = ("workload.", "goal.")
 """Prefixes of keys that define the traffic and its judgment, as `--set` names them."""
 
-Use = Mapping[Resource, float]
-
 
 @dataclass(frozen=True)
 class SideEvidence:

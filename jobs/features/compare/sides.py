@@ -28,9 +28,9 @@ from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed import facade
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
-from metrics.comparing.axis_effects import AxisEffect, effects_of, sentence
+from metrics.comparing.axis_effects import AxisEffect, concluded, effects_of, sentence
 from metrics.comparing.cause import changed_release, release_of
-from metrics.comparing.effects import BETWEEN_NIGHTS_SD, Conclusion, Side, conclude
+from metrics.comparing.effects import BETWEEN_NIGHTS_SD, Conclusion, Side
 from metrics.comparing.figures import PROPERTIES_PREFIX, Result, figure, limit_result
 from metrics.reporting.files import write_json_file
 from metrics.reporting.summary import RunSummary, load_summary
@@ -346,11 +346,7 @@ def _effects(
         for kind, own in results.items()
         for each in effects_of(own, {AXIS: names}, between_sd=BETWEEN_NIGHTS_SD)
     ]
-    conclusions = conclude([each.effect for each in found], min_effect)
-    return [
-        replace(each, conclusion=conclusion)
-        for each, conclusion in zip(found, conclusions, strict=True)
-    ]
+    return concluded(found, min_effect)
 
 
 def _where(kind: Kind) -> dict[str, str]:

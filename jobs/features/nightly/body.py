@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -325,9 +325,7 @@ class NightRun(Campaign[Case]):
             goal=self.config.goal_names,
             started_at=started_at,
             finished_at=finished_at,
-            status=outcome.status,
-            exit_code=outcome.exit_code,
-            error=outcome.error,
+            **asdict(outcome),
             caveat=run.caveat(self.config),
             cases=self._cases,
             environment=run.environment,

@@ -284,6 +284,7 @@ def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
         point.mb_per_s_per_broker_low,
         doubt_words(point),
         parts=parts,
+        between_runs=BETWEEN_RUNS,
     )
     if parts:
         assert point.scale_sustained, "it is an answer along scale"
@@ -296,7 +297,6 @@ def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
 
     Both vary from run to run.
     """
-    limit = replace(limit, between_runs=BETWEEN_RUNS)
     steady = point.steady_mb_per_s
     size = format_size(point.message_bytes)
     if not steady:
