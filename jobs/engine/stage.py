@@ -17,7 +17,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -37,17 +37,30 @@ from jobs.engine.task.control_channel import (
     start_signals,
 )
 from jobs.engine.task.plan import StagePlan, TrialPlan, placed
+from metrics.arrow_schema import ddl, schema_of
+from metrics.columns import row_of
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
 from metrics.sources.hosts.source import HostSample
-from metrics.trial.client import TASK_DDL, TaskReport, reports_to_batch
+from metrics.trial.client import TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+TASK_SCHEMA: pa.Schema = schema_of(TaskReport)
+"""Arrow schema of a task's report."""
+
+TASK_DDL: str = ddl(TASK_SCHEMA)
+"""The same schema for `mapInArrow(f, schema)`."""
+
 INTERVAL_S = 1.0
 """Interval between two samples [s]."""
+
+
+def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
+    """The reports as one Arrow batch with `TASK_SCHEMA`, for `mapInArrow` to yield."""
+    return pa.RecordBatch.from_pylist([row_of(each) for each in reports], schema=TASK_SCHEMA)
 
 
 class HostWatch:

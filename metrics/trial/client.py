@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-import pyarrow as pa
-
-from metrics.arrow_schema import ddl, schema_of
-from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, restored, row_of
+from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, restored
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.trial.adding import (
@@ -594,18 +591,6 @@ class TaskReport:
     def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
         """The report from a row by `Row.asDict(recursive=True)` or Arrow's `to_pylist()`."""
         return restored(cls, row)
-
-
-TASK_SCHEMA: pa.Schema = schema_of(TaskReport)
-"""Arrow schema of a task's report."""
-
-TASK_DDL: str = ddl(TASK_SCHEMA)
-"""The same schema for `mapInArrow(f, schema)`."""
-
-
-def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
-    """The reports as one Arrow batch with `TASK_SCHEMA`, for `mapInArrow` to yield."""
-    return pa.RecordBatch.from_pylist([row_of(each) for each in reports], schema=TASK_SCHEMA)
 
 
 def merge(reports: Iterable[TaskReport]) -> ClientWindow:

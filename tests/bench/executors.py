@@ -15,10 +15,11 @@ from pathlib import Path
 
 import psutil
 
+from jobs.engine.stage import reports_to_batch
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.control_server import ControlServer
 from metrics.trial.adding import Histogram
-from metrics.trial.client import Counts, ProducerReport, TaskReport, merge, reports_to_batch
+from metrics.trial.client import Counts, ProducerReport, TaskReport, merge
 from metrics.trial.sockets import SocketCounts
 from tests.bench.cpu import cpu_s
 from tests.support import channel_clients

@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.engine.stage import TASK_DDL, TASK_SCHEMA, reports_to_batch
 from metrics.columns import row_of
 from metrics.trial.adding import Histogram, ProducerShares, SlicedTimes
-from metrics.trial.client import (
-    TASK_DDL,
-    TASK_SCHEMA,
-    Counts,
-    ProducerAccounts,
-    ProducerReport,
-    TaskReport,
-    merge,
-    reports_to_batch,
-)
+from metrics.trial.client import Counts, ProducerAccounts, ProducerReport, TaskReport, merge
 
 
 def report(

@@ -10,19 +10,18 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.engine.consuming.ledger import GroupLedger, Position
+from jobs.engine.stage import TASK_SCHEMA, reports_to_batch
 from jobs.engine.task.window import Window
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import consumers_limited, consumption_mismatch
 from metrics.trial.adding import Histogram
 from metrics.trial.client import (
-    TASK_SCHEMA,
     ClientWindow,
     ConsumerReport,
     Counts,
     ProducerReport,
     TaskReport,
     merge,
-    reports_to_batch,
 )
 from metrics.trial.consumption import (
     GroupCounts,

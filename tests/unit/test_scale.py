@@ -25,6 +25,7 @@ from jobs.cluster.topics import BROKERS_PER_CHECK, Topics
 from jobs.config import load_workload
 from jobs.config.goal import GuardLimits
 from jobs.console.events import TrialProgress
+from jobs.engine.stage import reports_to_batch
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import Guards
 from jobs.trials.watching import Ticker
@@ -32,7 +33,7 @@ from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge, progress_of
 from metrics.sources.sample import BrokerSample
-from metrics.trial.client import Counts, ProducerReport, TaskReport, reports_to_batch
+from metrics.trial.client import Counts, ProducerReport, TaskReport
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.fake_cluster import TOPIC, SimulatedCluster
