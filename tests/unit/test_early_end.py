@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S, EarlyEnd
@@ -126,13 +124,12 @@ class Trial:
         return warmup_s + (ends[0] if ends else self.measure_s), channel.sent
 
 
-@pytest.mark.parametrize(
-    "trial", [Trial(), Trial(share=1.0, idle=0.01)], ids=["short", "acknowledged in fuller batches"]
-)
-def test_a_load_far_above_the_limit_ends_within_ten_seconds(trial: Trial) -> None:
-    ends_s, sent = trial.run()
-    assert ends_s <= 10.0
-    assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
+def test_a_load_far_above_the_limit_ends_within_ten_seconds() -> None:
+    for trial in (Trial(), Trial(share=1.0, idle=0.01)):  # short, or in fuller batches
+        ends_s, sent = trial.run()
+        assert ends_s <= 10.0
+        assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
+    assert Trial(share=1.0, idle=0.9).run() == (PHASES.load_s, []), "sustained"
 
 
 HELD = Trial(share=1.0, idle=0.17, warmup_s=2.0, measure_s=105.0, is_held=True)
@@ -157,62 +154,45 @@ def test_a_small_overload_of_others_ends_sooner_than_one_of_a_testbed() -> None:
     assert (others_s, alone_s) == (25.0, 35.0)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
+def test_any_other_load_that_is_held_has_its_full_length() -> None:
+    for case in (
         replace(HELD, is_exclusive=True),
         replace(HELD, idle=0.25),
         replace(HELD, overload_max_s=1e4),
-        replace(HELD, may_begin_early=False),
-    ],
-    ids=["testbed", "sustained", "allowed", "broker killed"],
-)
-def test_any_other_load_that_is_held_has_its_full_length(case: Trial) -> None:
-    ends_s, sent = case.run()
-    assert (ends_s, sent, case.kept_s) == (case.warmup_s + case.measure_s, [], 0.0)
+        replace(HELD, may_begin_early=False),  # a broker is killed
+    ):
+        ends_s, sent = case.run()
+        assert (ends_s, sent, case.kept_s) == (case.warmup_s + case.measure_s, [], 0.0)
 
 
-@pytest.mark.parametrize(
-    "trial",
-    [
-        Trial(share=0.9, idle=0.1),
+def test_an_overload_has_its_warm_up_and_no_window_for_the_isr() -> None:
+    for trial in (
+        Trial(share=0.9, idle=0.1),  # only just an overload
         Trial(overload_max_s=60.0),
         Trial(may_begin_early=False),
-        Trial(ramp_up_s=9.0, idle=0.1),
-    ],
-    ids=["only just an overload", "a long overload is allowed", "no early start", "still grows"],
-)
-def test_an_overload_has_its_warm_up_and_no_window_for_the_isr(trial: Trial) -> None:
-    ends_s, sent = trial.run()
-    assert [list(each) for each in sent] == [["end_after_s"]]
-    assert ends_s == PHASES.warmup_s + 8 + NOTICE_S or trial.ramp_up_s
+        Trial(ramp_up_s=9.0, idle=0.1),  # still grows
+    ):
+        ends_s, sent = trial.run()
+        assert [list(each) for each in sent] == [["end_after_s"]]
+        assert ends_s == PHASES.warmup_s + 8 + NOTICE_S or trial.ramp_up_s
 
 
-@pytest.mark.parametrize(
-    ("trial", "slices"),
-    [
+def test_an_overload_by_far_needs_fewer_slices_where_samples_are_rare() -> None:
+    """The warm-up is over before the overload shows."""
+    for trial, least in (
         (Trial(warmup_s=1.5, interval_s=2.0), FEWEST),
         (Trial(warmup_s=1.5, interval_s=4.0, share=1.0, idle=0.01), FEWEST),
         (Trial(warmup_s=1.5, interval_s=2.0, share=0.9, idle=0.1), 8),  # only just an overload
-    ],
-)
-def test_an_overload_by_far_needs_fewer_slices_where_samples_are_rare(
-    trial: Trial, slices: int
-) -> None:
-    """The warm-up is over before the overload shows."""
-    ends_s, sent = trial.run()
-    assert [list(each) for each in sent] == [["end_after_s"]]
-    assert slices <= (ends_s - NOTICE_S - trial.warmup_s) / trial.interval_s < slices + 1
+    ):
+        ends_s, sent = trial.run()
+        assert [list(each) for each in sent] == [["end_after_s"]]
+        assert least <= (ends_s - NOTICE_S - trial.warmup_s) / trial.interval_s < least + 1
 
 
 def test_an_overload_lasts_until_its_window_has_a_whole_tick_of_each_rate() -> None:
     ends_s, sent = Trial(rate_window_s=11.0).run()
     (begin,) = [each["begin_after_s"] for each in sent if "begin_after_s" in each]
     assert ends_s == begin + 11.0
-
-
-def test_a_sustained_load_lasts_until_followers_would_have_left_the_isr() -> None:
-    assert Trial(share=1.0, idle=0.9).run() == (PHASES.load_s, [])
 
 
 def test_a_load_falls_far_short() -> None:

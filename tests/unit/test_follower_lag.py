@@ -59,9 +59,6 @@ def judged_lag(lag: FollowerLag | None, **changes: Any) -> Judgement:
     return judged(seen, **{"cluster": FOLLOWED, "follower_lag": lag} | changes)
 
 
-STALLED = lag_of(0.0)
-
-
 # --- the readings -----------------------------------------------------------
 
 
@@ -127,26 +124,23 @@ def test_the_limit_is_a_share_of_the_load_and_more_than_the_edges_of_a_window() 
     assert followers.share_max(Indicators(), 1_000) == followers.SHARE_LEAST
 
 
-@pytest.mark.parametrize(
-    ("lag", "changes", "verdict", "is_named"),
-    [
-        (lag_of(1.0), {}, Verdict.SUSTAINED, False),  # followers keep up
-        (STALLED, {"cluster": replace(FOLLOWED, is_blind=True)}, Verdict.OVERLOADED, True),
-        (STALLED, {"thresholds": goal(follower_lag_growth_max=None)}, Verdict.SUSTAINED, False),
+def test_where_a_lag_counts() -> None:
+    sustained, overloaded, stalled = Verdict.SUSTAINED, Verdict.OVERLOADED, lag_of(0.0)
+    cases: list[tuple[FollowerLag | None, dict[str, Any], Verdict]] = [
+        (lag_of(1.0), {}, sustained),  # followers keep up
+        (stalled, {"cluster": replace(FOLLOWED, is_blind=True)}, overloaded),
+        (stalled, {"thresholds": goal(follower_lag_growth_max=None)}, sustained),
         # An outage on purpose is not judged.
-        (None, {"cluster": replace(FOLLOWED, offline=1)}, Verdict.SUSTAINED, False),
-        (None, {"cluster": replace(FOLLOWED, killed=2)}, Verdict.SUSTAINED, False),
+        (None, {"cluster": replace(FOLLOWED, offline=1)}, sustained),
+        (None, {"cluster": replace(FOLLOWED, killed=2)}, sustained),
         # A high watermark that waits is not called a loss.
-        (STALLED, {"growth": {0: 9_000}}, Verdict.OVERLOADED, True),
-    ],
-)
-def test_where_a_lag_counts(
-    lag: FollowerLag | None, changes: dict[str, Any], verdict: Verdict, is_named: bool
-) -> None:
-    judgement = judged_lag(lag, **changes)
-    assert judgement.verdict is verdict
-    assert ("follower_lag" in rules(judgement)) is is_named
-    assert verdict is Verdict.SUSTAINED or rules(judgement) == {"follower_lag"}
+        (stalled, {"growth": {0: 9_000}}, overloaded),
+    ]
+    for lag, changes, verdict in cases:
+        judgement = judged_lag(lag, **changes)
+        assert judgement.verdict is verdict
+        assert ("follower_lag" in rules(judgement)) is (verdict is overloaded)
+        assert verdict is sustained or rules(judgement) == {"follower_lag"}
 
 
 # --- the high watermark -----------------------------------------------------
