@@ -175,12 +175,11 @@ def test_groups_without_room_are_refused() -> None:
 
 def test_a_group_begins_at_the_first_record_at_the_end_or_its_backlog_before_it() -> None:
     """A backlog of ten records on four partitions is three records of each that has as many."""
-    for start, backlog, offsets in (
-        ("latest", 0, [100, 7, 0, 0]),
-        ("earliest", 0, [5, 5, 5, 5]),
-        ("backlog", 10, [97, 5, 5, 5]),
+    for group, offsets in (
+        (ConsumerOptions(groups=1, start="latest"), [100, 7, 0, 0]),
+        (ConsumerOptions(groups=1, start="earliest"), [5, 5, 5, 5]),
+        (ConsumerOptions(groups=1, start="backlog", backlog_records=10), [97, 5, 5, 5]),
     ):
-        group = ConsumerOptions(groups=1, start=start, backlog_records=backlog)
         trial = patterns.plan(consumers=group, end_offsets={0: 100, 1: 7})
         assert [trial.start_offset(partition, first=5) for partition in range(4)] == offsets
     for override in ("start=backlog", "backlog_records=5"):
