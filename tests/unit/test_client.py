@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from jobs.engine.stage import TASK_DDL, TASK_SCHEMA, reports_to_batch
 from metrics.columns import row_of
 from metrics.trial.adding import Histogram, ProducerShares, SlicedTimes
-from metrics.trial.client import Counts, ProducerAccounts, ProducerReport, TaskReport, merge
+from metrics.trial.client import (
+    ClockOffset,
+    Counts,
+    HostClock,
+    ProducerAccounts,
+    ProducerReport,
+    TaskReport,
+    host_clocks,
+    merge,
+)
 
 
 def report(
@@ -101,3 +110,9 @@ def test_a_histogram_survives_its_text(values_us: list[int]) -> None:
     assert again == histogram
     assert again.count == len(values_us)
     assert again.quantile(100.0) == pytest.approx(histogram.quantile(100.0), nan_ok=True)
+
+
+def test_a_host_has_the_clock_of_its_task_that_is_surely_furthest() -> None:
+    sure, vague, other = ClockOffset(-0.3, 0.01), ClockOffset(0.5, 0.4), ClockOffset(0.1, 0.01)
+    found = host_clocks([("b", vague), ("a", other), ("b", sure), ("c", None)])
+    assert found == (HostClock("a", other), HostClock("b", sure))

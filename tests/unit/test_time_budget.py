@@ -13,7 +13,7 @@ from jobs.console.events import Notice, Plan, RecordingReporter
 from jobs.features.sweep import body
 from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import SweepCase, load_sweep
-from jobs.runs.estimate import ending_within
+from jobs.runs.estimate import TimeBudget, ending_within
 from tests.support.report_rows import summary_of_sizes
 from tests.support.sweeps import sweeping
 
@@ -24,6 +24,19 @@ workload: 1kB
 axes:
   workload.producer.acks: ["0", "1", all]
 """
+
+
+def test_a_case_fits_while_its_duration_is_left() -> None:
+    now_s = [100.0]
+    budget = TimeBudget(60.0, 100.0, lambda: now_s[0])
+    assert (budget.left_s, budget.refusal(60.0)) == (60.0, "")
+    now_s[0] = 130.0
+    assert budget.refusal(31.0) == "it takes about 31 s, and the budget has 30 s left"
+    assert budget.refusal(30.0) == ""
+    now_s[0] = 500.0
+    assert budget.left_s == 0.0
+    endless = TimeBudget(None)
+    assert (endless.left_s, endless.refusal(1e9)) == (None, "")
 
 
 @pytest.mark.parametrize(("own", "left_s", "found"), [
