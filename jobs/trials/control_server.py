@@ -24,7 +24,7 @@ import threading
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
@@ -503,12 +503,15 @@ class ControlServer:
         asyncio.set_event_loop(self._loop)
         always = [self._loop.create_task(each()) for each in (self._send_heartbeats, self._accept)]
         self._loop.run_forever()
-        ending = [*always, *self._served]
-        for each in ending:
-            each.cancel()
-        self._loop.run_until_complete(asyncio.gather(*ending, return_exceptions=True))
-        self._loop.run_until_complete(asyncio.sleep(0))  # in which aborted transports close
+        self._loop.run_until_complete(self._end(always))
         self._listener.close()
+
+    async def _end(self, always: Sequence[asyncio.Task[None]]) -> None:
+        await _cancelled(always)
+        for _ in range(2):  # a new transport can be closed when it has met its protocol
+            await asyncio.sleep(0)
+        await _cancelled([*self._served])
+        await asyncio.sleep(0)  # in which aborted transports close
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -593,6 +596,12 @@ class ControlServer:
         finally:
             if channel is not None:
                 channel.remove(writer)
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def own_certificate() -> tuple[ssl.SSLContext, str]:

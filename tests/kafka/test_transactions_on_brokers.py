@@ -25,10 +25,9 @@ TRANSACTIONS: dict[str, Any] = {
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
-def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
+def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed) -> None:
     with bench_on(kafka_testbed, replicas=2) as bench:
-        done: ClientWindow = bench.run(client=client, **TRANSACTIONS)
+        done: ClientWindow = bench.run(**TRANSACTIONS)
         ends, records = bench.end_offsets(), bench.read_back(isolation_level="read_committed")
     read, counts = Counter(record.partition for record in records), done.counts
     assert (counts.failed_total, counts.transactions_aborted, counts.aborted_records) == (0, 0, 0)

@@ -67,8 +67,7 @@ def cluster(tmp_path: Path) -> Path:
 def production(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> dict[str, Any]:
     """What the command sees: `today` of the brokers `opened`, with the session of the tests."""
     seen: dict[str, Any] = {"today": today_at(25.0, 20.0), "opened": OPENED}
-    monkeypatch.setattr(body, "local_session", lambda: spark)
-    monkeypatch.setattr(body, "close_session", lambda session: None)
+    monkeypatch.setattr(body, "open_spark", lambda _: spark)
     monkeypatch.setattr(body, "open_cluster", lambda *_: seen["opened"])
     monkeypatch.setattr(body, "require_sources", lambda *_: None)
     monkeypatch.setattr(body, "_open_sources", lambda *_: (SimpleNamespace(), None))

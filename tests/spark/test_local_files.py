@@ -117,7 +117,7 @@ def test_a_session_uses_hadoops_own_files_without_the_jar(
     def no_jar(*_: object) -> Path:
         raise ConfigError("the cache cannot be written")
 
-    monkeypatch.setattr(session, "SparkConf", partial(SparkConf, loadDefaults=False))
+    monkeypatch.setattr("pyspark.SparkConf", partial(SparkConf, loadDefaults=False))
     delta = os.pathsep.join(map(str, delta_jars()))
     usual = conf()
     assert usual.items() >= SETTINGS.items()

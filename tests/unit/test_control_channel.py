@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import ssl
@@ -11,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -432,6 +433,23 @@ def test_silent_callers_do_not_use_up_the_drivers_descriptors(
         task = _call(channel, 0)  # closed at first, admitted once the others are closed
         assert all(map(_is_disconnected, silent))
         task.close()
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_connections_that_arrive_at_the_end_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    unclosed: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: unclosed.append(str(each.exc_value)))
+    for turn in range(60):
+        with ExitStack() as stack:
+            server = ControlServer("127.0.0.1", "127.0.0.1")
+            for _ in range(3):
+                address = server._host, server._port
+                stack.enter_context(closing(socket.create_connection(address)))
+            time.sleep(turn % 7 * 0.0003)  # so that some of them wait, and others shake hands
+            server.close()
+            del server
+            gc.collect()
+    assert unclosed == []
 
 
 def test_a_connection_beyond_the_limit_is_closed_at_once(server: ControlServer) -> None:
