@@ -152,6 +152,11 @@ class HostWindow:
     throttled_shares: Mapping[int, float] = field(default_factory=dict)
 
     @property
+    def busiest_disk(self) -> DiskWindow | None:
+        """The disk that had work for the most time."""
+        return max(self.disks, key=lambda each: each.busy_share or 0.0, default=None)
+
+    @property
     def busiest_interface(self) -> InterfaceWindow | None:
         """The interface with the highest rate."""
         return max(self.interfaces, key=lambda each: each.busiest_bytes_per_s or 0.0, default=None)

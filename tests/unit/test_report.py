@@ -31,7 +31,7 @@ from metrics.trial.sockets import KernelBuffers, SocketCounts
 from metrics.windows.series import SeriesPoint
 from metrics.windows.use import Resource
 from search.model import Verdict
-from tests.support.evidence import START_S, client
+from tests.support.evidence import HOST, START_S, client
 from tests.support.page_text import PageText
 from tests.support.report_rows import (
     IDLE,
@@ -230,7 +230,7 @@ def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
     assert len(page.encode()) < 2_000_000
 
 
-def test_a_trial_shows_the_connections_and_a_closed_loop_no_offered_rate() -> None:
+def test_a_trial_shows_hosts_and_connections_and_a_closed_loop_no_offered_rate() -> None:
     trials = trials_of_sizes([1000])
     sockets = SocketCounts(8, 8, 10, rtt_min_us=50_000, rtt_sum_us=520_000, busy_us=100)
     sockets.in_flight_max_bytes, sockets.receiver_limited_us = 128_000, 40
@@ -240,9 +240,12 @@ def test_a_trial_shows_the_connections_and_a_closed_loop_no_offered_rate() -> No
     first = replace(
         trials[0],
         pattern=replace(trials[0].pattern, producer=closed),
-        evidence=replace(trials[0].evidence, client=seen, broker_sockets={3: SocketCounts(9)}),
+        evidence=replace(
+            trials[0].evidence, client=seen, hosts=(HOST,), broker_sockets={3: SocketCounts(9)}
+        ),
     )
     text = PageText(report_page(build_report(ONE, [first, *trials[1:]], SETTINGS))).text
+    assert "h brokers 30 %" in text and "sda 20 % 0.10 eth0 50.0 10.0 0.00 % 0.01 %" in text, "its host"
     assert "Producers' connections, measured by the kernel of the generator" in text
     assert "Clients' connections, measured by the kernel of the brokers" in text
     assert "Consumers' connections" not in text
