@@ -245,7 +245,7 @@ def test_a_trial_shows_hosts_and_connections_and_a_closed_loop_no_offered_rate()
         ),
     )
     text = PageText(report_page(build_report(ONE, [first, *trials[1:]], SETTINGS))).text
-    assert "h brokers 30 %" in text and "sda 20 % 0.10 eth0 50.0 10.0 0.00 % 0.01 %" in text, "its host"
+    assert "h brokers 30 %" in text and "sda 20 % 0.10 eth0 50.0 10.0 0.00 % 0.01 %" in text
     assert "Producers' connections, measured by the kernel of the generator" in text
     assert "Clients' connections, measured by the kernel of the brokers" in text
     assert "Consumers' connections" not in text
