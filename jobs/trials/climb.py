@@ -18,7 +18,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.watching import watching
-from metrics.judging.slices import LATE_S, SETTLE_S, Climbing, StepReading, lowest_idle
+from metrics.judging.running import LATE_S, SETTLE_S, Climbing, StepReading, lowest_idle
 from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler

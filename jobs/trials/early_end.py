@@ -21,7 +21,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.watching import watching
-from metrics.judging.slices import Acked, Slices, lowest_idle
+from metrics.judging.running import Acked, Slices, lowest_idle
 from metrics.judging.verdict import progress_of, window_least_s
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern

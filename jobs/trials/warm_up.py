@@ -35,7 +35,7 @@ from jobs.trials.recovery import WriteBack
 from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored
 from jobs.trials.watching import watching
-from metrics.judging.slices import LATE_COLD_S, LATE_S, SETTLE_S
+from metrics.judging.running import LATE_COLD_S, LATE_S, SETTLE_S
 from metrics.judging.thresholds import Validity
 from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample

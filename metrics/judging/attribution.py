@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from metrics.judging import slices as followers
+from metrics.judging import running as followers
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DISK_BUSY_HIGH,

@@ -11,10 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from metrics.judging import slices as followers
+from metrics.judging import running as followers
 from metrics.judging.nearness import NAME as THROTTLED
 from metrics.judging.nearness import throttle_reasons
-from metrics.judging.slices import EarlyEvidence, Slices
+from metrics.judging.running import EarlyEvidence, Slices
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.trial.evidence import ClusterFacts, Evidence, Reason

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from metrics.judging import slices as followers
+from metrics.judging import running as followers
 from metrics.judging.doubts import lateness_reasons, reasons_of_doubt
 from metrics.judging.indicators import (
     ACHIEVED,

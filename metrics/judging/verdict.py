@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from metrics.judging.attribution import attribute
 from metrics.judging.indicators import Indicator, active
-from metrics.judging.slices import Slices
+from metrics.judging.running import Slices
 from metrics.judging.thresholds import Indicators, Thresholds, reasons_of_all
 from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
 from metrics.trial.client import WINDOW_TOLERANCE_S

@@ -29,7 +29,7 @@ from jobs.cluster.topics import PARTITIONS_AT_ONCE, Topics
 from jobs.config.metrics_registry import load_rules
 from jobs.spark.session import close_session, local_session
 from jobs.testbed.launcher import start
-from metrics.judging.slices import Slices
+from metrics.judging.running import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge_all, progress_of
 from metrics.sources.driver_jvm import DriverJvmSource

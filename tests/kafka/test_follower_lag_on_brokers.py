@@ -13,7 +13,7 @@ import pytest
 from jobs.config.link import PlantedDisk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
-from metrics.judging.slices import EDGE_S, behind
+from metrics.judging.running import EDGE_S, behind
 from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.loaded_brokers import (

@@ -19,7 +19,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.warm_up import FirstLoads
-from metrics.judging.slices import ENOUGH
+from metrics.judging.running import ENOUGH
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.profile import Climb

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.judging import slices as followers
+from metrics.judging import running as followers
 from metrics.judging.attribution import attribute
-from metrics.judging.slices import Slices
+from metrics.judging.running import Slices
 from metrics.judging.thresholds import Indicators
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS

@@ -29,7 +29,7 @@ from jobs.engine.stage import reports_to_batch
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import Guards
 from jobs.trials.watching import Ticker
-from metrics.judging.slices import Slices
+from metrics.judging.running import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge, progress_of
 from metrics.sources.sample import BrokerSample

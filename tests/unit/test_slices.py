@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metrics.judging.slices import Slices
+from metrics.judging.running import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS

@@ -1,8 +1,8 @@
-"""A running trial as slices, for the rules that may end it early (`search.early_stop`).
+"""A running load: its slices, for the rules that may end it early, and whether it may grow.
 
 A slice lies between two samples of a broker. The value of an indicator in a slice is the value
-that a whole window of that length would have. The growth of the followers' lag is judged here for
-slices and whole windows, and whether a growing load may continue.
+that a whole window of that length would have (`search.early_stop`). The growth of the followers'
+lag is judged here for slices and whole windows.
 """
 
 from __future__ import annotations
