@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from metrics.judging import running as followers
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DISK_BUSY_HIGH,
@@ -30,6 +29,7 @@ from metrics.judging.nearness import (
     nearness,
     throttle_reasons,
 )
+from metrics.judging.running import followers_behind, followers_reason
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.evidence import Evidence, Judgement
 from metrics.windows.broker import BrokerWindow
@@ -496,9 +496,9 @@ def _pressure(broker: _Broker) -> str:
 
 def _followers_behind(broker: _Broker) -> str | None:
     share, limits = broker.evidence.isr_changed_share, broker.thresholds.indicators
-    lag = followers.behind(broker.evidence, limits)
+    lag = followers_behind(broker.evidence, limits)
     if lag is not None and lag.broker_id == broker.window.broker_id:
-        return followers.reason(broker.evidence, limits, lag).text
+        return followers_reason(broker.evidence, limits, lag).text
     is_most = broker.window.broker_id in broker.cluster.isr_changed_most
     is_over = is_most and share is not None and share > limits.isr_changed_share_max
     if share is None or not (is_over or broker.is_at_limit(Resource.REPLICATION)):

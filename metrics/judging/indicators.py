@@ -11,10 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from metrics.judging import running as followers
 from metrics.judging.nearness import NAME as THROTTLED
 from metrics.judging.nearness import throttle_reasons
-from metrics.judging.running import EarlyEvidence, Slices
+from metrics.judging.running import (
+    FOLLOWER_LAG,
+    EarlyEvidence,
+    Slices,
+    followers_behind,
+    followers_lag_so_far,
+    followers_reason,
+    followers_unknown,
+)
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.trial.evidence import ClusterFacts, Evidence, Reason
@@ -253,7 +260,7 @@ class FollowersBehind(Indicator):
     until then no ISR changes.
     """
 
-    name = followers.NAME
+    name = FOLLOWER_LAG
     limit_name = "follower_lag_growth_max"
     needs_metrics = False
 
@@ -264,16 +271,16 @@ class FollowersBehind(Indicator):
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The growth of the lag, where it is beyond the limit."""
-        lag = followers.behind(evidence, limits)
-        return [] if lag is None else [followers.reason(evidence, limits, lag)]
+        lag = followers_behind(evidence, limits)
+        return [] if lag is None else [followers_reason(evidence, limits, lag)]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The caveat that the lag is not known; None where it is."""
-        return followers.unknown(limits) if evidence.follower_lag is None else None
+        return followers_unknown(limits) if evidence.follower_lag is None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
         """The lag so far over the highest of the whole window; no values where it is not known."""
-        levels = followers.lag_so_far(slices, limits)
+        levels = followers_lag_so_far(slices, limits)
         return EarlyEvidence(stocks={self.name: levels} if levels else {})
 
 

@@ -102,7 +102,7 @@ class EarlyEvidence:
     stocks: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-NAME = "follower_lag"
+FOLLOWER_LAG = "follower_lag"
 
 EDGE_S = 0.5
 """Lag that a window's edges can feign, as followers copy in steps [s]."""
@@ -125,7 +125,7 @@ def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
     return max(EDGE_S, share_max(limits, brokers) * window_s)
 
 
-def behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
+def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
     """The followers' lag where it grew beyond the limit; None elsewhere, and where it is not
     known.
     """
@@ -135,7 +135,7 @@ def behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
     return lag if lag.behind_s > growth_max_s(limits, lag.followers, lag.duration_s) else None
 
 
-def reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -> Reason:
+def followers_reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -> Reason:
     """The lag and its growth in words, with the broker that copied least."""
     most = share_max(limits, lag.followers)
     text = (
@@ -144,17 +144,19 @@ def reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -> Reason:
         f"{lag.share:.1%} of the load, above {most:.1%}{_watermark(evidence)} "
         f"(broker {lag.broker_id} lacks most)"
     )
-    return Reason(NAME, text, lag.share, most, lag.broker_id, Resource.REPLICATION)
+    return Reason(FOLLOWER_LAG, text, lag.share, most, lag.broker_id, Resource.REPLICATION)
 
 
-def unknown(limits: Indicators) -> Reason:
+def followers_unknown(limits: Indicators) -> Reason:
     """The caveat of a load whose followers' lag is not known, and so is no part of the verdict."""
     text = (
         "the followers' lag is not known, as not all brokers reported the end offsets of their "
         "replicas: only an ISR change shows a follower that falls behind"
     )
     assert limits.follower_lag_growth_max is not None, "the indicator is on"
-    return Reason(NAME, text, 0.0, limits.follower_lag_growth_max, None, Resource.REPLICATION)
+    return Reason(
+        FOLLOWER_LAG, text, 0.0, limits.follower_lag_growth_max, None, Resource.REPLICATION
+    )
 
 
 def _watermark(evidence: Evidence) -> str:
@@ -165,7 +167,7 @@ def _watermark(evidence: Evidence) -> str:
     return f"; after the load, the high watermark was {records:,} acknowledged records behind"
 
 
-def lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
+def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
     """The growth of the lag at the end of each slice, over the highest of the whole window.
 
     A trial ends early as SUSTAINED below half of it, which is at least what edges can feign.

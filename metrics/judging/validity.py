@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from metrics.judging import running as followers
 from metrics.judging.doubts import lateness_reasons, reasons_of_doubt
 from metrics.judging.indicators import (
     ACHIEVED,
@@ -26,6 +25,7 @@ from metrics.judging.nearness import (
     SWAPPED_PAGES_HIGH,
     throttle_reasons,
 )
+from metrics.judging.running import followers_behind
 from metrics.judging.thresholds import Thresholds, reasons_of_all
 from metrics.trial.client import CHANGE_MAX, OFFSET_MAX_S, BrokerAccount, Counts
 from metrics.trial.consumption import GroupWindow, ReadRange
@@ -491,7 +491,7 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
     if growth is None:
         return []
     lost = evidence.lost_by_partition if evidence.cluster.killed is None else {}
-    if lost and followers.behind(evidence, thresholds.indicators) is not None:
+    if lost and followers_behind(evidence, thresholds.indicators) is not None:
         return []  # the high watermark waits for followers that fell behind
     if lost:
         text = (
@@ -551,7 +551,7 @@ def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Rea
     Returns:
         One reason for each group.
     """
-    behind = followers.behind(evidence, thresholds.indicators)
+    behind = followers_behind(evidence, thresholds.indicators)
     if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
         return []
     ends = {partition: after for partition, (_, after) in evidence.end_offsets.items()}

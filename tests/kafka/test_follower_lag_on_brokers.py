@@ -13,7 +13,7 @@ import pytest
 from jobs.config.link import PlantedDisk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
-from metrics.judging.running import EDGE_S, behind
+from metrics.judging.running import EDGE_S, followers_behind
 from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.loaded_brokers import (
@@ -113,7 +113,7 @@ def test_followers_that_keep_up_are_no_overload_beside_any_others(
         found = outcome(brokers, 5.0, properties)
     lag = found.evidence.follower_lag
     assert lag is not None and lag.behind_s < EDGE_S
-    assert behind(found.evidence, THRESHOLDS.indicators) is None
+    assert followers_behind(found.evidence, THRESHOLDS.indicators) is None
     assert not [each for each in found.judgement.reasons if each.indicator == "follower_lag"]
 
 
@@ -125,7 +125,7 @@ def test_a_slow_follower_is_named_in_any_window_beside_any_others(
 ) -> None:
     with beside(brokers.testbed, BESIDE[case]):
         found = outcome(brokers, measure_s, disk=slow_disk(brokers.testbed))
-    named = behind(found.evidence, THRESHOLDS.indicators)
+    named = followers_behind(found.evidence, THRESHOLDS.indicators)
     assert named is not None and named.broker_id == 2
     if BESIDE[case]:  # they did not write before, which makes the trial INVALID
         assert found.evidence.others is not None and found.evidence.others.is_notable

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.judging import running as followers
 from metrics.judging.attribution import attribute
-from metrics.judging.running import Slices
+from metrics.judging.running import SHARE_LEAST, Slices, followers_behind, share_max
 from metrics.judging.thresholds import Indicators
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS
@@ -121,7 +120,7 @@ def test_the_limit_is_a_share_of_the_load_and_more_than_the_edges_of_a_window() 
     (reason,) = judged_lag(lag_of(0.0, 40, brokers=30)).reasons  # one of a large cluster
     assert (reason.indicator, reason.broker_id) == ("follower_lag", 30)
     assert reason.threshold == pytest.approx(0.5 / 30)
-    assert followers.share_max(Indicators(), 1_000) == followers.SHARE_LEAST
+    assert share_max(Indicators(), 1_000) == SHARE_LEAST
 
 
 def test_where_a_lag_counts() -> None:
@@ -211,7 +210,7 @@ def test_an_early_end_and_the_window_that_it_leaves_agree(
     early = StopRule(first=4, every=1).verdict(progress)
     lag = lag_of(share, seconds, took_s)
     assert lag is not None
-    is_over = followers.behind(evidence(follower_lag=lag), Indicators()) is not None
+    is_over = followers_behind(evidence(follower_lag=lag), Indicators()) is not None
     if early is not None:
         assert is_over is (early is Verdict.OVERLOADED)
     if share == 1.0:
