@@ -10,15 +10,7 @@ from typing import Any
 import click
 
 from jobs.entry import run
-from jobs.options import (
-    Amount,
-    ConfName,
-    Duration,
-    RunId,
-    json_option,
-    out_option,
-    tables_option,
-)
+from jobs.options import Amount, ConfName, Duration, RunId, json_option, out_option, tables_option
 
 
 @click.command("headroom")

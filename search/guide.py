@@ -18,15 +18,7 @@ from search.estimate import (
     readings,
     solve,
 )
-from search.model import (
-    PRODUCERS,
-    Bracket,
-    Interval,
-    LoadWords,
-    Observation,
-    Trials,
-    Verdict,
-)
+from search.model import PRODUCERS, Bracket, Interval, LoadWords, Observation, Trials, Verdict
 from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
 from search.signals import SATURATED_UTILIZATION, Signals
 

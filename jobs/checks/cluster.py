@@ -434,10 +434,7 @@ def _hosts_text(hosts: HostSource) -> str:
 
 
 def metrics_rules(
-    name: str,
-    nodes: Mapping[int, NodeInfo],
-    samples: Sequence[BrokerSample],
-    interval_s: float,
+    name: str, nodes: Mapping[int, NodeInfo], samples: Sequence[BrokerSample], interval_s: float
 ) -> list[Finding]:
     """The rules of `metrics_findings`, from nodes and samples."""
     check = "brokers' metrics"

@@ -67,10 +67,7 @@ class Needs:
         security = cluster.security
         if security.sasl_mechanism == "GSSAPI":
             packages["gssapi"] = "gssapi"
-        files = (
-            *(part.payload.messages_file for part in workload.parts),
-            *security.shared_files,
-        )
+        files = (*(part.payload.messages_file for part in workload.parts), *security.shared_files)
         return cls(packages, tuple(path for path in files if path))
 
 

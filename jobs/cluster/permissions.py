@@ -165,10 +165,7 @@ def _produce(topic: str) -> Query:
     empty = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=b"")])
     return (
         ProduceRequest(
-            acks=1,
-            timeout_ms=QUERY_TIMEOUT_MS,
-            topic_data=[empty],
-            max_version=_PRODUCE_BY_NAME,
+            acks=1, timeout_ms=QUERY_TIMEOUT_MS, topic_data=[empty], max_version=_PRODUCE_BY_NAME
         ),
         lambda answer: answer.responses[0].partition_responses[0].error_code,
     )

@@ -25,11 +25,7 @@ class ConfigModel(BaseModel):
     """A frozen, strictly typed part of the configuration that refuses unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
     )
 
 

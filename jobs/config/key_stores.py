@@ -243,11 +243,7 @@ def read_store(
 
 
 def _read_pkcs12(data: bytes, password: str | None) -> Stored:
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
     found = load_pkcs12(data, password.encode() if password else None)

@@ -214,10 +214,7 @@ PAUSE_S = 0.2
 """Longest time for which the kernel lets a writer wait before it looks again [s]."""
 
 WRITE_RATE = Measure(
-    {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9},
-    5e5,
-    1e10,
-    "a rate from 500kB/s on, such as 10MB/s",
+    {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}, 5e5, 1e10, "a rate from 500kB/s on, such as 10MB/s"
 )
 
 

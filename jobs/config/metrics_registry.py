@@ -32,13 +32,7 @@ from typing_extensions import Self
 from jobs.config.base import ConfigModel, HostPort
 from jobs.config.files import read_conf
 from jobs.config.problems import may_be_secret
-from jobs.config.security import (
-    REFERENCE,
-    SecretReference,
-    as_reference,
-    is_reference,
-    read_secret,
-)
+from jobs.config.security import REFERENCE, SecretReference, as_reference, is_reference, read_secret
 from jobs.config.source import parse_map
 from jobs.engine.network.options import join_address
 from metrics.common.bounds import Text, UnexpectedError, Whole

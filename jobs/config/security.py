@@ -177,12 +177,7 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 _PASSWORD_KEYS = ("username_from", "password_from")
 _OAUTH_KEYS = ("oauth_token_url", "oauth_client_id_from", "oauth_client_secret_from")
-_OAUTH_DETAILS = (
-    "oauth_scope",
-    "oauth_extensions",
-    "oauth_cafile",
-    "oauth_cafile_password_from",
-)
+_OAUTH_DETAILS = ("oauth_scope", "oauth_extensions", "oauth_cafile", "oauth_cafile_password_from")
 _TOKEN_KEYS = ("token_from", *_OAUTH_KEYS, *_OAUTH_DETAILS)
 _LOGIN_KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_PASSWORD_KEYS, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),

@@ -45,10 +45,7 @@ _GIT_PATIENCE_S = 5.0
 
 
 def environment_of(
-    spark: SparkSession,
-    nodes: Mapping[int, NodeInfo],
-    opened: OpenCluster,
-    config: Configuration,
+    spark: SparkSession, nodes: Mapping[int, NodeInfo], opened: OpenCluster, config: Configuration
 ) -> dict[str, str]:
     """The versions, properties, cores and memory of a run, as names and texts without secrets.
 

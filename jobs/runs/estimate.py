@@ -68,8 +68,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None 
     """
     search, axis = goal.search, axis_named(goal.search.axis)
     signals = Signals(
-        achieved_min=goal.indicators.achieved_min,
-        idle_min=goal.indicators.request_handler_idle_min,
+        achieved_min=goal.indicators.achieved_min, idle_min=goal.indicators.request_handler_idle_min
     )
 
     def bound(message_bytes: int) -> tuple[int, str]:

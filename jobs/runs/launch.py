@@ -88,12 +88,7 @@ def launch(
             return 0
         if check is not None:
             check()
-        order = RunOrder(
-            reporter,
-            options,
-            run_id or new_run_id(time.time()),
-            resumes,
-        )
+        order = RunOrder(reporter, options, run_id or new_run_id(time.time()), resumes)
         return execute(body, order, session=session)
 
 

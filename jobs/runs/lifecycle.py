@@ -164,10 +164,7 @@ class Body(ABC):
 
 
 def execute(
-    body: Body,
-    order: RunOrder,
-    cluster: OpenCluster | None = None,
-    session: Session | None = None,
+    body: Body, order: RunOrder, cluster: OpenCluster | None = None, session: Session | None = None
 ) -> int:
     """Execute a run, and return its exit code.
 

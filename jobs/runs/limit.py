@@ -15,13 +15,7 @@ from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outage_limits import find_outage_limits, progress_updater
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome, outcome_of
-from jobs.runs.results import (
-    boundary_of,
-    conclude_run,
-    series_from,
-    summary_of_run,
-    why_no_answer,
-)
+from jobs.runs.results import boundary_of, conclude_run, series_from, summary_of_run, why_no_answer
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.runs.steady import (
     SteadyAnswer,
@@ -66,12 +60,7 @@ class LimitRun(Body):
     measurement = "limit"
 
     def __init__(
-        self,
-        config: Configuration,
-        *,
-        holds: bool = True,
-        climbs: bool = True,
-        checks: bool = True,
+        self, config: Configuration, *, holds: bool = True, climbs: bool = True, checks: bool = True
     ) -> None:
         require_endless(config)
         require_open_loop(config)

@@ -98,11 +98,7 @@ class Direction:
     """
 
     def __init__(
-        self,
-        delay: VaryingDelay,
-        loss: float,
-        rng: random.Random,
-        bytes_max: int,
+        self, delay: VaryingDelay, loss: float, rng: random.Random, bytes_max: int
     ) -> None:
         self._delay = delay
         self._loss = loss

@@ -94,9 +94,7 @@ def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
     """A private key and its certificates in PEM, with the key in PKCS #8, as Kafka needs it."""
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return pem + b"".join(each.bytes() for each in leaf.cert_chain_pems)
 

@@ -140,9 +140,7 @@ PortAllocator = Callable[[int], list[int]]
 
 
 def free_ports(
-    count: int,
-    rng: random.Random | None = None,
-    between: tuple[int, int] = (FIRST_PORT, LAST_PORT),
+    count: int, rng: random.Random | None = None, between: tuple[int, int] = (FIRST_PORT, LAST_PORT)
 ) -> list[int]:
     """Distinct ports of `HOST` without a listener.
 

@@ -197,9 +197,7 @@ class Canaries:
             except Exception as error:  # noqa: BLE001 - no load may continue without its guards
                 self.failed(error)
                 _log.warning(
-                    "the canaries open their connections again: %s: %s",
-                    type(error).__name__,
-                    error,
+                    "the canaries open their connections again: %s: %s", type(error).__name__, error
                 )
                 self._over.wait(2.0)
 

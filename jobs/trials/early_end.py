@@ -26,14 +26,7 @@ from metrics.judging.verdict import progress_of, window_least_s
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
-from search.early_stop import (
-    FEWEST,
-    SETTLED_S,
-    SHORTFALL_S,
-    Progress,
-    StopRule,
-    is_far_beyond,
-)
+from search.early_stop import FEWEST, SETTLED_S, SHORTFALL_S, Progress, StopRule, is_far_beyond
 from search.model import Verdict
 from search.signals import SATURATED_IDLE
 

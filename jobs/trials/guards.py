@@ -540,10 +540,7 @@ class Guards:
         return None
 
     def _look_at_cluster(
-        self,
-        pattern: TrafficPattern,
-        channel: TaskChannel,
-        lacking: Callable[[], float | None],
+        self, pattern: TrafficPattern, channel: TaskChannel, lacking: Callable[[], float | None]
     ) -> float:
         """Check the written volume and the cluster; returns the time until the next look [s]."""
         began_s = self.clock()

@@ -247,11 +247,7 @@ class TrialMeasurer:
             ends = context.topics.end_offsets(topics)
         grown = written_records(before, ends, client.counts.acked_total)
         others = others_in(
-            everything,
-            grown,
-            client,
-            self._gates.level,
-            pattern.commits_per_s(len(topics.leaders)),
+            everything, grown, client, self._gates.level, pattern.commits_per_s(len(topics.leaders))
         )
         evidence = replace(
             self._evidence(topics, pattern, client, samples),
@@ -349,11 +345,7 @@ class TrialMeasurer:
 
     @contextmanager
     def _watched(
-        self,
-        sampler: TrialSampler,
-        pattern: TrafficPattern,
-        topics: TopicSet,
-        channel: TaskChannel,
+        self, sampler: TrialSampler, pattern: TrafficPattern, topics: TopicSet, channel: TaskChannel
     ) -> Iterator[None]:
         early_end = EarlyEnd(
             self._context, self._facts, pattern, channel, sampler, self._stop is None

@@ -70,11 +70,7 @@ class SteadyMeasurer(TrialMeasurer):
 
     @contextmanager
     def _watched(
-        self,
-        sampler: TrialSampler,
-        pattern: TrafficPattern,
-        topics: TopicSet,
-        channel: TaskChannel,
+        self, sampler: TrialSampler, pattern: TrafficPattern, topics: TopicSet, channel: TaskChannel
     ) -> Iterator[None]:
         def look() -> float | None:
             begun_s = channel.start_s
@@ -108,10 +104,7 @@ class SteadyMeasurer(TrialMeasurer):
 
 
 def is_over(
-    windows: Sequence[WriteBackWindow],
-    brokers: Collection[int],
-    lasted_s: float,
-    deleted_s: float,
+    windows: Sequence[WriteBackWindow], brokers: Collection[int], lasted_s: float, deleted_s: float
 ) -> bool:
     """Whether a hold has its answer, or has to end before the memory of a host is full.
 

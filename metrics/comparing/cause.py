@@ -26,12 +26,7 @@ from metrics.trial.trial import Trial
 from metrics.windows.use import Resource
 from search.model import Verdict
 
-_H, _N, _C, _D = (
-    Resource.REQUEST_HANDLERS,
-    Resource.NETWORK_THREADS,
-    Resource.CPU,
-    Resource.DISK,
-)
+_H, _N, _C, _D = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.CPU, Resource.DISK)
 
 
 @dataclass(frozen=True)

@@ -258,10 +258,7 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
 
 
 def night_effect(
-    tonight: float,
-    nights: Sequence[float],
-    spread: Spread,
-    confidence: float = 1.0 - NIGHT_ALPHA,
+    tonight: float, nights: Sequence[float], spread: Spread, confidence: float = 1.0 - NIGHT_ALPHA
 ) -> Effect | None:
     """Estimate the effect of tonight against earlier, comparable nights.
 

@@ -214,10 +214,7 @@ def _why_unknown(windows: Sequence[WriteBackWindow], brokers: Collection[int]) -
 
 
 def _why_not(
-    windows: Sequence[WriteBackWindow],
-    slowest: float | None,
-    deleted_s: float,
-    expire_s: float,
+    windows: Sequence[WriteBackWindow], slowest: float | None, deleted_s: float, expire_s: float
 ) -> str:
     """Why the load is not proven on disk; empty if it is."""
     if deleted_s <= expire_s + FLUSHER_S:

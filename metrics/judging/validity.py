@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metrics.judging.doubts import lateness_reasons, reasons_of_doubt
-from metrics.judging.indicators import (
-    ACHIEVED,
-    CLIENT_INDICATORS,
-    CONSUMER_LAG,
-    Indicator,
-    active,
-)
+from metrics.judging.indicators import ACHIEVED, CLIENT_INDICATORS, CONSUMER_LAG, Indicator, active
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DROPPED_SHARE_HIGH,
@@ -29,13 +23,7 @@ from metrics.judging.running import followers_behind
 from metrics.judging.thresholds import Thresholds, reasons_of_all
 from metrics.trial.client import CHANGE_MAX, OFFSET_MAX_S, BrokerAccount, Counts
 from metrics.trial.consumption import GroupWindow, ReadRange
-from metrics.trial.evidence import (
-    GENERATOR_LIMITED,
-    OTHERS_LESS,
-    OTHERS_LOADED,
-    Evidence,
-    Reason,
-)
+from metrics.trial.evidence import GENERATOR_LIMITED, OTHERS_LESS, OTHERS_LOADED, Evidence, Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import HostWindow
 

@@ -10,13 +10,7 @@ from typing import Any
 import altair as alt
 
 from metrics.reporting import drawing
-from metrics.reporting.chart_style import (
-    NEUTRAL,
-    PAGE,
-    RESOURCE_COLORS,
-    RESOURCE_SHAPES,
-    beside,
-)
+from metrics.reporting.chart_style import NEUTRAL, PAGE, RESOURCE_COLORS, RESOURCE_SHAPES, beside
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, estimate_words, latency_words, span_words
 from metrics.reporting.summary import RunSummary

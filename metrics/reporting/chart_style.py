@@ -78,13 +78,7 @@ def beside(panels: Sequence[TopLevelMixin], **options: Any) -> dict[str, Any]:
 def chart_config(*, dark: bool) -> dict[str, Any]:
     """The Vega-Lite configuration of the light or the dark theme."""
     ink, faint, grid = (
-        ("#e8eaed", "#a6adb8", "#33383f")
-        if dark
-        else (
-            "#1b1f24",
-            "#57606a",
-            "#e4e8ec",
-        )
+        ("#e8eaed", "#a6adb8", "#33383f") if dark else ("#1b1f24", "#57606a", "#e4e8ec")
     )
     return {
         "background": "transparent" if dark else "white",

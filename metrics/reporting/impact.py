@@ -89,12 +89,7 @@ class Impact:
             f"the trials wrote {volume} of payload in all replicas to topics of the run with up to "
             f"{format_count(self.partitions)} partitions{opened}"
         )
-        return (
-            *self.waits,
-            *self.load,
-            wrote,
-            *(stops or ["no guard ended a load"]),
-        )
+        return (*self.waits, *self.load, wrote, *(stops or ["no guard ended a load"]))
 
 
 def impact_of(trials: Sequence[Trial], after: Sequence[CanaryWindow] = ()) -> Impact:

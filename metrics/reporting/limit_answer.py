@@ -260,12 +260,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 _SINGULAR = {Resource.CPU, Resource.NETWORK}
-_SHARED_OUT = (
-    Resource.REQUEST_HANDLERS,
-    Resource.NETWORK_THREADS,
-    Resource.CPU,
-    Resource.NETWORK,
-)
+_SHARED_OUT = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.CPU, Resource.NETWORK)
 """Resources whose unused share is what is left; a disk that is always busy can take more."""
 
 

@@ -219,11 +219,7 @@ class HttpClient:
         self.has_answered = False
 
     def request(
-        self,
-        target: str,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        form: str | None = None,
+        self, target: str, headers: Mapping[str, str], timeout_s: float, form: str | None = None
     ) -> HttpAnswer:
         """Send a GET, or a POST of a form, and return the answer.
 

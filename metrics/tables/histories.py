@@ -9,13 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from metrics.tables.rows import ABSENT, BY_RUN
-from metrics.tables.views import (
-    SERIES,
-    newest_cases,
-    newest_points,
-    newest_runs,
-    with_variant,
-)
+from metrics.tables.views import SERIES, newest_cases, newest_points, newest_runs, with_variant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

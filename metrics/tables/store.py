@@ -308,10 +308,7 @@ class TableStore:
         self._enqueue(self._append, "runs", [row], {})
 
     def append_trial(
-        self,
-        trial: Trial,
-        samples: Sequence[BrokerSample] = (),
-        hosts: Sequence[HostSample] = (),
+        self, trial: Trial, samples: Sequence[BrokerSample] = (), hosts: Sequence[HostSample] = ()
     ) -> None:
         """Append a trial's row and its samples of brokers and hosts, in parallel.
 

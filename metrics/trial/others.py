@@ -402,10 +402,7 @@ def _bytes_of_transactions(counts: Counts) -> float:
 
 
 def others_at(
-    everything: ClientTraffic,
-    client: ClientWindow,
-    level: Level | None,
-    commits_per_s: float = 0.0,
+    everything: ClientTraffic, client: ClientWindow, level: Level | None, commits_per_s: float = 0.0
 ) -> OtherLoad:
     """The load of others in a window of a continuous load.
 

@@ -74,11 +74,7 @@ class Bench:
     """One run of the benchmark on a running testbed."""
 
     def __init__(
-        self,
-        testbed: Testbed,
-        admin: KafkaAdmin,
-        reporter: Reporter,
-        measure_s: float,
+        self, testbed: Testbed, admin: KafkaAdmin, reporter: Reporter, measure_s: float
     ) -> None:
         self._testbed, self._admin, self._reporter = testbed, admin, reporter
         self._assigned: Assignment = assignment(

@@ -43,10 +43,7 @@ ROUNDS = 3
 SETTLE_S = 5.0
 """Time of requests before the first round, in which the brokers compile their code [s]."""
 
-QUIET = {
-    "log.retention.check.interval.ms": 300_000,
-    "log.initial.task.delay.ms": 300_000,
-}
+QUIET = {"log.retention.check.interval.ms": 300_000, "log.initial.task.delay.ms": 300_000}
 """Properties without which a broker of the testbed looks at all logs every second."""
 
 Costs = Mapping[str, float]

@@ -29,13 +29,7 @@ MOMENTS = 240
 """Reports of progress that a task makes in a minute."""
 PRODUCERS_OF_TASK = 20
 MB = 1e6
-HEADS = (
-    "tasks",
-    "admission s",
-    "start s",
-    "driver CPU-us a report",
-    "driver CPU-s a minute",
-)
+HEADS = ("tasks", "admission s", "start s", "driver CPU-us a report", "driver CPU-s a minute")
 REPORT_HEADS = (
     "tasks",
     "partitions",

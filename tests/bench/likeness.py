@@ -100,9 +100,7 @@ def median_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
     return BrokerLoad(**fields)
 
 
-def differences(
-    pairs: Sequence[tuple[BrokerLoad, BrokerLoad]],
-) -> dict[str, tuple[float, float]]:
+def differences(pairs: Sequence[tuple[BrokerLoad, BrokerLoad]]) -> dict[str, tuple[float, float]]:
     """Fields in which two clients' loads differ by more than allowed, with both medians.
 
     The difference is the median over the pairs of adjacent windows, as a slow minute of the disk

@@ -22,13 +22,7 @@ from search.bisect import Bisection
 from search.limits import Limits
 from search.line import Line, ProducerRate
 from search.model import Done
-from search.simulate import (
-    ClusterSpec,
-    LineSpec,
-    SimulatedEnd,
-    SimulatedLine,
-    run_line_on,
-)
+from search.simulate import ClusterSpec, LineSpec, SimulatedEnd, SimulatedLine, run_line_on
 from tests.support.searching import holds_the_limit, is_off, run_sizes_on
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)

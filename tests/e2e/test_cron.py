@@ -61,10 +61,7 @@ def installed(tmp_path: Path) -> CronInstallation:
 def night(installed: CronInstallation) -> Iterator[list[str]]:
     """The words of the crontab, with a Spark and a cluster of this machine."""
     words = installed.cron.submitted
-    for option, value in (
-        ("--master", "local[2]"),
-        ("--tables", str(installed.state / "tables")),
-    ):
+    for option, value in (("--master", "local[2]"), ("--tables", str(installed.state / "tables"))):
         words[words.index(option) + 1] = value
     at = words.index("--properties-file")
     words[at:at] = ["--conf", "spark.driver.host=127.0.0.1"]

@@ -17,12 +17,7 @@ from metrics.comparing.cause import release_of
 from metrics.reporting.limit_words import latency_words
 from metrics.tables.store import TableStore
 from metrics.units import format_mb_per_s
-from tests.support.commands import (
-    SUBMITTED_FIND_LIMIT,
-    RunningCommand,
-    await_ends,
-    listening_ports,
-)
+from tests.support.commands import SUBMITTED_FIND_LIMIT, RunningCommand, await_ends, listening_ports
 from tests.support.finished_run import BROKERS, COMBINED, QUICK, Run
 
 if TYPE_CHECKING:

@@ -64,11 +64,7 @@ ORDER = (
     "the end is recorded",
     "the summary is written",
 )
-IN_MIDDLE = {
-    "in a trial",
-    "samples without their trial",
-    "hosts without their trial",
-}
+IN_MIDDLE = {"in a trial", "samples without their trial", "hosts without their trial"}
 """Steps that interrupt a trial; only this trial is measured again."""
 BETWEEN = {"before a limit is recorded"}
 """A step at which the trial before it may not be in the tables yet."""

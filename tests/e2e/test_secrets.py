@@ -110,11 +110,7 @@ def test_no_secret_is_in_processes_and_files_of_a_run(
         f"spark.eventLog.enabled true\nspark.eventLog.compress false\n"
         f"spark.eventLog.dir {events.as_uri()}\n"
     )
-    environ = {
-        "PYTHONPATH": str(ROOT),
-        "SPARK_CONF_DIR": str(conf),
-        **secured.secrets,
-    }
+    environ = {"PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(conf), **secured.secrets}
     arguments = ("traffic", "--cluster", str(secured.cluster), *OPTIONS)
     with RunningCommand(*arguments, folder=tmp_path, environ=environ) as command:
         command.await_line("trial-started trial=1 ", BEGUN_S)

@@ -27,12 +27,7 @@ from tests.support.commands import ROOT, document_in, ended
 from tests.support.notebook_checks import check, parameters
 from tests.support.notebook_kernel import execute
 from tests.support.rows import trial
-from tests.support.spark_environments import (
-    ENVIRONMENTS,
-    NotInstalledError,
-    SparkEnvironment,
-    made,
-)
+from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, SparkEnvironment, made
 from tests.support.table_exchange import AT_S, TRIALS
 from tests.support.wheel import built_wheel
 

@@ -32,10 +32,7 @@ OPTIONS = (
 
 
 def test_a_run_is_refused_or_writes_its_tables_there(tmp_path: Path) -> None:
-    with (
-        s3_server(tmp_path / "moto.log") as server,
-        start(brokers=1, name="s3") as testbed,
-    ):
+    with s3_server(tmp_path / "moto.log") as server, start(brokers=1, name="s3") as testbed:
         cluster = f"--cluster={cluster_file(testbed.folder)}"
         code, text = run(tmp_path / "refused", server, {}, cluster)
         assert code == 2, text

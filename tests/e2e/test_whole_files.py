@@ -38,10 +38,7 @@ def test_a_run_writes_its_files_and_tables_there(tmp_path: Path, spark: SparkSes
     with whole_file_volume(tmp_path / "volume", tmp_path / "source") as volume:
         refused = volume / "refused"
         refused.write_text("whole")
-        with (
-            pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)),
-            refused.open("a") as file,
-        ):
+        with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)), refused.open("a") as file:
             file.write("more")
         out = volume / "out"
         text = finished(*OPTIONS, "--out", str(out), folder=tmp_path, deadline_s=RUN_S)

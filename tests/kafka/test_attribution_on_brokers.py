@@ -524,10 +524,7 @@ def is_disturbed(seen: TrialOutcome) -> bool:
 
 
 def measure_case(bench: Bench, case: Case) -> TrialOutcome:
-    with (
-        bench.brokers.topic(case.replicas, case.topic) as topic,
-        case.plant(bench) as route,
-    ):
+    with bench.brokers.topic(case.replicas, case.topic) as topic, case.plant(bench) as route:
         return bench.brokers.trial(
             topic,
             case.replicas,

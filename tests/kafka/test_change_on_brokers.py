@@ -38,10 +38,7 @@ QUOTA, LOWERED = 0.4, 0.24
 QUOTA_LIMITS = replace(LIMITS, resolution=0.15)
 """A broker with a CPU quota sustains loads near its limit in one trial and not in the next: one
 that is stopped handles the requests that wait together, which takes less CPU time for each."""
-SMALL_BATCHES = (
-    "workload.producer.batch_size=4096",
-    "workload.producer.rate_bytes_per_s=25000",
-)
+SMALL_BATCHES = ("workload.producer.batch_size=4096", "workload.producer.rate_bytes_per_s=25000")
 WARM_LOAD, WARM_TRIALS = 240, 3
 """The JVM compiles while it has a whole core."""
 CHANGES_AFTER = 4

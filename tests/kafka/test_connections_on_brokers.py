@@ -69,9 +69,7 @@ def test_a_window_has_the_sockets_to_each_broker(bench: Bench) -> None:
     assert len(host.tcp_rmem) == len(host.tcp_wmem) == 3
 
 
-def test_a_closed_loop_arrives_whole_and_is_faster_than_the_stated_rate(
-    bench: Bench,
-) -> None:
+def test_a_closed_loop_arrives_whole_and_is_faster_than_the_stated_rate(bench: Bench) -> None:
     paced = bench.run(producers=2)
     before = sum(bench.end_offsets().values())
     client = bench.run(

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka.admin import (
-    ACLOperation,
-    ResourceType,
-)
+from kafka.admin import ACLOperation, ResourceType
 
 from jobs.checks.finding import Finding, Severity
 from jobs.cluster.connect import connect

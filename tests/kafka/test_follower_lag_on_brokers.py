@@ -16,12 +16,7 @@ from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_
 from metrics.judging.running import EDGE_S, followers_behind
 from metrics.windows.use import Resource
 from search.model import Verdict
-from tests.support.loaded_brokers import (
-    THRESHOLDS,
-    LoadedBrokers,
-    TrialOutcome,
-    loaded_testbed,
-)
+from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded_testbed
 from tests.support.neighbors import Neighbor, steady
 from tests.support.patterns import producer_pattern
 

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.together
 
 WORKLOAD = load_workload(
-    "demo",
-    [
-        "workload.topic.replication_factor=1",
-        "workload.topic.partitions_per_broker=1",
-    ],
+    "demo", ["workload.topic.replication_factor=1", "workload.topic.partitions_per_broker=1"]
 )
 MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)
 MUCH = producer_pattern(10_000, 500.0, linger_ms=50.0, batch_size=262_144)

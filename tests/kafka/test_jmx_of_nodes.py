@@ -72,10 +72,7 @@ def test_a_restarted_node_is_sampled_again_and_another_at_its_address_is_not(jvm
 def test_beans_that_are_registered_at_their_first_use_are_read_from_then_on(jvm: Any) -> None:
     bean = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Produce,error="
     errors = ("NONE", "MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS")
-    with (
-        JmxNode(1, free_port()) as node,
-        closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
-    ):
+    with JmxNode(1, free_port()) as node, closing(open_jmx({1: node.address}, jvm, 10.0)) as source:
         assert "log_flush_ms_count" not in source.sample_all()[0].values
         node.add_meter("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs")
         (sample,) = source.sample_all()

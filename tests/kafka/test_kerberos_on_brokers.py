@@ -75,12 +75,7 @@ def kinit(realm: Any, *arguments: str) -> None:
 @pytest.mark.parametrize("client", ["wire", "kafka-python"])
 @pytest.mark.parametrize("way", ["ticket", "keytab"])
 def test_a_load_is_acknowledged_by_ticket_and_by_keytab(
-    realm: Any,
-    broker: Testbed,
-    host: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    way: str,
-    client: str,
+    realm: Any, broker: Testbed, host: Path, monkeypatch: pytest.MonkeyPatch, way: str, client: str
 ) -> None:
     if way == "ticket":
         kinit(realm)

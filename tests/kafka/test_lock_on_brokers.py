@@ -12,10 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from kafka.admin import (
-    ACLOperation,
-    ResourceType,
-)
+from kafka.admin import ACLOperation, ResourceType
 from kafka.errors import InconsistentGroupProtocolError, KafkaError
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest

@@ -32,8 +32,7 @@ pytestmark = pytest.mark.together
 
 COMPACTED = {"cleanup.policy": "compact"}
 WORKLOAD = load_workload(
-    "demo",
-    ["workload.topic.replication_factor=1", "workload.topic.partitions_per_broker=1"],
+    "demo", ["workload.topic.replication_factor=1", "workload.topic.partitions_per_broker=1"]
 )
 
 Write = Callable[[bytes | None], None]

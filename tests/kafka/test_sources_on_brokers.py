@@ -227,10 +227,7 @@ def merged(samples: Mapping[str, list[BrokerSample]]) -> list[BrokerSample]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("load", LOADS)
 def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
-    load: str,
-    kafka_testbed: Testbed,
-    exporters: dict[int, Exporter],
-    spark: SparkSession,
+    load: str, kafka_testbed: Testbed, exporters: dict[int, Exporter], spark: SparkSession
 ) -> None:
     producers, verdict = LOADS[load]
     with ExitStack() as stack:

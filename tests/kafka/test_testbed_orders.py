@@ -122,9 +122,7 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.long
-def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
-    tmp_path: Path,
-) -> None:
+def test_another_process_that_takes_a_port_first_only_costs_another_attempt(tmp_path: Path) -> None:
     profile = adapt(load_profile("disk-bound"), brokers=1)
     spec = make_spec(profile, "unlucky", kafka_jars(profile.kafka_version))
     state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())

@@ -199,8 +199,7 @@ def test_replicas_are_spread_over_racks_and_each_broker_leads_ten(
 
 TOPICS = 3
 PATTERN = load_workload(
-    "demo",
-    [f"workload.topic.count={TOPICS}", "workload.topic.partitions_per_broker=2"],
+    "demo", [f"workload.topic.count={TOPICS}", "workload.topic.partitions_per_broker=2"]
 ).pattern(1_000)
 LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
 RATE_RECORDS_PER_S = 200.0

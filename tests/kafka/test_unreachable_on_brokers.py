@@ -112,9 +112,7 @@ def test_a_broker_that_is_silent_because_it_is_busy_is_an_overload(
 
 
 @pytest.mark.long
-def test_a_leader_that_waits_for_its_follower_is_not_unreachable(
-    spark: SparkSession,
-) -> None:
+def test_a_leader_that_waits_for_its_follower_is_not_unreachable(spark: SparkSession) -> None:
     all_replicas = producer_pattern(1_000, 200.0, linger_ms=50.0, acks="all")
     with (
         loaded_testbed("default", spark._jvm, brokers=3, name="waiting") as under_load,

@@ -108,9 +108,7 @@ def test_a_rename_does_not_write_over_a_file(files: Files, tmp_path: Path) -> No
     assert (tmp_path / "new").read_text() == "first"
 
 
-def test_a_session_uses_hadoops_own_files_without_the_jar(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_session_uses_hadoops_own_files_without_the_jar(monkeypatch: pytest.MonkeyPatch) -> None:
     def conf() -> dict[str, str]:
         return dict(session._local_conf(2, "tests", Path(), ()).getAll())
 

@@ -129,10 +129,7 @@ def test_stores_with_atomic_commits_pass(place: str) -> None:
         ({"spark.delta.logStore.s3a.impl": "com.example.OurLogStore"}, True),
         ({"spark.delta.logStore.s3.impl": SAFE}, False),
         ({"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"}, False),
-        (
-            {"spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.HDFSLogStore"},
-            False,
-        ),
+        ({"spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.HDFSLogStore"}, False),
         ({SINGLE_DRIVER: "true"}, True),
         ({SINGLE_DRIVER: "false"}, False),
     ],

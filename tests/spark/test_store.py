@@ -264,10 +264,7 @@ def test_samples_read_back_in_order(store: TableStore, spark: SparkSession, run_
     store.append_trial(trial(2, run_id), SAMPLES[::-1])
     readings = {"bytes_in": 5.0, "gc_ms:G1 Old Generation": 0.0}
     expected = spark.createDataFrame(
-        [
-            (run_id, 2, 1, utc(100.25), readings, None),
-            (run_id, 2, 2, utc(100.5), {}, "no answer"),
-        ],
+        [(run_id, 2, 1, utc(100.25), readings, None), (run_id, 2, 2, utc(100.5), {}, "no answer")],
         ddl(SCHEMAS["samples"]),
     )
     assert_df_equality(store.samples(run_id), expected, ignore_metadata=True)

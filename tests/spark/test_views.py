@@ -179,11 +179,7 @@ def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) 
     upper = "mb_per_s_per_broker_overloaded"
     assert_rows(
         found.select("run_id", "load_sustained", "load_overloaded", "width", upper),
-        [
-            ("a", 20, 21, 1 - 20 / 21, 5.25),
-            ("b", 20, None, None, None),
-            ("c", 75, 100, 0.25, 5.25),
-        ],
+        [("a", 20, 21, 1 - 20 / 21, 5.25), ("b", 20, None, None, None), ("c", 75, 100, 0.25, 5.25)],
         f"run_id string, load_sustained bigint, load_overloaded bigint, width double, "
         f"{upper} double",
     )
@@ -227,9 +223,7 @@ def _judged(number: int, load: int, default: Verdict, strict: Verdict) -> dict[s
     )
 
 
-def test_the_trial_at_a_limit_is_the_last_overload_of_its_goal(
-    spark: SparkSession,
-) -> None:
+def test_the_trial_at_a_limit_is_the_last_overload_of_its_goal(spark: SparkSession) -> None:
     over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
     trials = table(
         spark,

@@ -48,11 +48,7 @@ def client(**changes: Any) -> ClientWindow:
         if name.startswith(prefix):
             latency[name.removeprefix(prefix)] = value
     window = ClientWindow(
-        START_S,
-        START_S + 10,
-        Counts(**counts),
-        Quantiles(**latency),
-        lateness_p99_ms=0.5,
+        START_S, START_S + 10, Counts(**counts), Quantiles(**latency), lateness_p99_ms=0.5
     )
     rest = {
         name: value

@@ -61,11 +61,7 @@ class Exporter:
 
     @contextmanager
     def read(
-        self,
-        broker: int,
-        deadline_s: float = 20.0,
-        has_rules: bool = True,
-        version: str = "4.1",
+        self, broker: int, deadline_s: float = 20.0, has_rules: bool = True, version: str = "4.1"
     ) -> Iterator[PrometheusSource]:
         """An open source that reads it, by its rules or by the series that it finds."""
         rules = load_rules(self.rules) if has_rules else None

@@ -327,7 +327,7 @@ class FakeCluster:
                 )
                 for each in request.resources
                 if not self._is_empty(kind)
-            ],
+            ]
         )
 
     def _describe_log_dirs(self, broker: int, request: Any, kind: Any) -> Any:
@@ -441,9 +441,7 @@ class FakeCluster:
                 configs=configs,
             )
         ]
-        return kind(
-            topics=[] if self._is_empty(kind) else rows,
-        )
+        return kind(topics=[] if self._is_empty(kind) else rows)
 
     def _placed(self, count: int, before: int) -> Replicas:
         if self.habits.place is not None:
@@ -525,7 +523,7 @@ class FakeCluster:
                     ],
                 )
                 for topic in request.topics
-            ],
+            ]
         )
 
 

@@ -14,10 +14,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import for_code
-from kafka.protocol.admin.client_quotas import (
-    AlterClientQuotasRequest,
-    DescribeClientQuotasRequest,
-)
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
@@ -253,10 +250,7 @@ def loaded(testbed: Testbed, jvm: Any) -> Iterator[LoadedBrokers]:
     """Single trials on this testbed, with metrics read by the JVM of a Spark session."""
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    with (
-        connect(testbed.bootstrap_servers) as admin,
-        closing(open_jmx(jmx, jvm, 10.0)) as source,
-    ):
+    with connect(testbed.bootstrap_servers) as admin, closing(open_jmx(jmx, jvm, 10.0)) as source:
         yield LoadedBrokers(testbed, admin, source)
 
 

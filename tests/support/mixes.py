@@ -16,11 +16,7 @@ from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
 from metrics.trial.client import ClientWindow, merge
-from tests.support.listening_broker import (
-    BROKER_ID,
-    PARTITIONS,
-    ListeningBroker,
-)
+from tests.support.listening_broker import BROKER_ID, PARTITIONS, ListeningBroker
 from tests.support.patterns import plan
 from tests.support.threads_barrier import ThreadsBarrier
 

@@ -22,12 +22,7 @@ DEMAND = Demand(mb_per_s=50.0, message_bytes=1_000, consumer_groups=1, growth=0.
 
 def parameters(where: str, run_id: str) -> dict[str, object]:
     """Parameters of the notebooks for these tables."""
-    return {
-        "where": where,
-        "run_id": run_id,
-        "goal": "tolerant",
-        "mb_per_s": DEMAND.mb_per_s,
-    }
+    return {"where": where, "run_id": run_id, "goal": "tolerant", "mb_per_s": DEMAND.mb_per_s}
 
 
 def add_sweep(spark: SparkSession, where: str) -> None:

@@ -30,7 +30,7 @@ PACKAGE = "prometheus"
 KNOWN = {
     "prometheus_2.42.0+ds-5+deb12u1_amd64.deb": (
         "81d59a24fce84f7fbe97a45a4f2914b6a5881b5cd1db2a6a0e129e515e1a5f55"
-    ),
+    )
 }
 """File of the package → its SHA-256, of the release that is tested; apt checks that of others."""
 FETCH_S = 300.0

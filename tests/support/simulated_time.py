@@ -84,9 +84,7 @@ class SimulatedTime:
             yield self
 
     def _pass(
-        self,
-        wait_s: float,
-        select: Callable[[float], list[tuple[selectors.SelectorKey, int]]],
+        self, wait_s: float, select: Callable[[float], list[tuple[selectors.SelectorKey, int]]]
     ) -> list[tuple[selectors.SelectorKey, int]]:
         end_s = self.now_s + wait_s
         patient_until_s = time.monotonic() + PATIENCE_S

@@ -9,10 +9,7 @@ import threading
 
 def tls_over(ours: socket.socket, theirs: socket.socket) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
     """Both ends of a TLS connection with an anonymous cipher, which needs no certificate."""
-    server, client = (
-        anonymous(ssl.PROTOCOL_TLS_SERVER),
-        anonymous(ssl.PROTOCOL_TLS_CLIENT),
-    )
+    server, client = (anonymous(ssl.PROTOCOL_TLS_SERVER), anonymous(ssl.PROTOCOL_TLS_CLIENT))
     wrapped = server.wrap_socket(theirs, server_side=True, do_handshake_on_connect=False)
     shaking = threading.Thread(target=wrapped.do_handshake)
     shaking.start()

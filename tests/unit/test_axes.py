@@ -15,10 +15,7 @@ from tests.support.patterns import pattern
 
 LATENCY = "goal.indicators.latency_p99_ms_max=100"
 FIXED = "workload.np=16"
-BY_RECORDS = (
-    "workload.producer.rate_records_per_s=50",
-    "workload.producer.rate_bytes_per_s=null",
-)
+BY_RECORDS = ("workload.producer.rate_records_per_s=50", "workload.producer.rate_bytes_per_s=null")
 
 
 def _goal(axis: str, *more: str) -> list[str]:

@@ -5,13 +5,7 @@ import re
 import pytest
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import (
-    Kind,
-    Role,
-    beans_for,
-    parse_version,
-    readings_of,
-)
+from metrics.sources.beans import Kind, Role, beans_for, parse_version, readings_of
 
 BROKER = [Role.BROKER]
 

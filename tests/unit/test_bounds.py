@@ -9,15 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from metrics.common.bounds import (
-    Checked,
-    Choice,
-    Number,
-    Properties,
-    Text,
-    UnexpectedError,
-    Whole,
-)
+from metrics.common.bounds import Checked, Choice, Number, Properties, Text, UnexpectedError, Whole
 from metrics.traffic.clients import AcksText
 
 

@@ -19,11 +19,7 @@ from metrics.trial.client import ClientWindow, TaskReport, merge
 from metrics.trial.evidence import Judgement
 from search.model import Verdict
 from tests.support.evidence import judged, rules
-from tests.support.listening_broker import (
-    BROKER_ID,
-    PARTITIONS,
-    ListeningBroker,
-)
+from tests.support.listening_broker import BROKER_ID, PARTITIONS, ListeningBroker
 from tests.support.patterns import plan
 from tests.support.processes import PATIENCE_S, becomes
 

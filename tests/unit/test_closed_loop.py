@@ -42,10 +42,7 @@ from tests.support.processes import PATIENCE_S
 from tests.support.scripted_broker import Answer
 from tests.support.wire_loops import run_loop
 
-UNLIMITED = [
-    "workload.producer.rate_bytes_per_s=null",
-    "workload.producer.rate=unlimited",
-]
+UNLIMITED = ["workload.producer.rate_bytes_per_s=null", "workload.producer.rate=unlimited"]
 
 
 def unlimited(**fields: Any) -> TrafficPattern:
@@ -123,9 +120,7 @@ def test_a_row_marks_a_closed_loop_and_has_no_rate() -> None:
     assert (open_loop["closed_loop"], open_loop["rate_records_per_s"]) == (False, 1_000.0)
 
 
-def test_a_search_refuses_a_closed_loop_with_the_remedy(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_a_search_refuses_a_closed_loop_with_the_remedy(snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ConfigError) as refused:
         LimitRun(configured())
     assert str(refused.value) == snapshot

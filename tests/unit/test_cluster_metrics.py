@@ -27,12 +27,7 @@ from metrics.sources.http_access import bearer
 from metrics.sources.server.source import PrometheusServerSource
 from tests.support.exporter_pages import BrokerState, page
 from tests.support.schemas import schema_of
-from tests.support.served_prometheus import (
-    PrometheusStandIn,
-    RealTime,
-    Scraped,
-    serving_prometheus,
-)
+from tests.support.served_prometheus import PrometheusStandIn, RealTime, Scraped, serving_prometheus
 
 PROMETHEUS = "cluster.metrics={prometheus: {port: 9404, rules: strimzi}}"
 SAME = "{endpoints: {1: 'lb:9404', 2: 'lb:9404'}}"

@@ -15,11 +15,7 @@ from jobs.engine.clients.library import LibraryError
 from metrics.traffic.clients import ProducerOptions, ProducerPattern
 
 TEXT = b" ".join(f"{i * i:x} user {i % 97} clicked {i % 13}".encode() for i in range(4_000))
-DECODERS = {
-    "gzip": codec.gzip_decode,
-    "lz4": codec.lz4_decode,
-    "zstd": codec.zstd_decode,
-}
+DECODERS = {"gzip": codec.gzip_decode, "lz4": codec.lz4_decode, "zstd": codec.zstd_decode}
 
 
 def options(name: str, level: int | None = None) -> ProducerOptions:

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.cluster.topic_plan import largest_batch_bytes
-from jobs.config import (
-    Workload,
-    available,
-    describe,
-    load_cluster,
-    load_goal,
-    load_workload,
-)
+from jobs.config import Workload, available, describe, load_cluster, load_goal, load_workload
 from jobs.config.base import section_model
 from jobs.config.overrides import SECTIONS, own_name
 from metrics.common.errors import ConfigError

@@ -279,9 +279,7 @@ def test_a_token_in_a_variable_is_refused_where_the_load_is_longer(
     assert refused == snapshot
 
 
-def test_extensions_go_to_executors_and_into_the_login_of_each_client(
-    server: TokenServer,
-) -> None:
+def test_extensions_go_to_executors_and_into_the_login_of_each_client(server: TokenServer) -> None:
     extensions = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}
     sent = of_executor(ClientCredentials(server.url, "us", SECRET, extensions=extensions))
     assert SaslMechanismOAuth(sasl_oauth_token_provider=sent).auth_bytes() == (

@@ -23,13 +23,7 @@ from metrics.trial.client import (
     TaskReport,
     merge,
 )
-from metrics.trial.consumption import (
-    GroupCounts,
-    GroupShare,
-    ReadRange,
-    join_ranges,
-    lag_slope,
-)
+from metrics.trial.consumption import GroupCounts, GroupShare, ReadRange, join_ranges, lag_slope
 from metrics.trial.evidence import Reason
 from tests.support.evidence import evidence, goal
 

@@ -31,12 +31,7 @@ from jobs.engine.task.control_channel import (
     TaskReady,
 )
 from jobs.trials import control_server
-from jobs.trials.control_server import (
-    UNIDENTIFIED_MAX,
-    ControlServer,
-    TaskChannel,
-    own_certificate,
-)
+from jobs.trials.control_server import UNIDENTIFIED_MAX, ControlServer, TaskChannel, own_certificate
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.trial.client import TaskReport

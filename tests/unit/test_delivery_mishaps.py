@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.producing.delivery import (
-    Action,
-    Produce,
-    Reopen,
-    SendControlRequest,
-)
+from jobs.engine.producing.delivery import Action, Produce, Reopen, SendControlRequest
 from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.protocol import Batch
 from jobs.engine.producing.transactions import (

@@ -14,12 +14,7 @@ import pytest
 from jobs.config.link import Link
 from jobs.testbed import commands
 from jobs.testbed.profile import Profile
-from metrics.tables.schema import (
-    ROWS,
-    SCHEMAS,
-    described_columns,
-    markdown,
-)
+from metrics.tables.schema import ROWS, SCHEMAS, described_columns, markdown
 from tests.support.commands import ROOT, job
 
 # --- README ------------------------------------------------------------------------

@@ -46,16 +46,8 @@ def warnings(
     [
         (CLEAR, "security.protocol=SASL_SSL", "SASL_PLAINTEXT, so the login and all data cross"),
         (JMX, "jmx.tls=true", "jmx has a password and no TLS"),
-        (
-            EXPORTERS,
-            "metrics.prometheus.tls=true",
-            "prometheus has a password and no TLS, so",
-        ),
-        (
-            HOSTS,
-            "metrics.host.prometheus.tls=true",
-            "host.prometheus has a token and no TLS",
-        ),
+        (EXPORTERS, "metrics.prometheus.tls=true", "prometheus has a password and no TLS, so"),
+        (HOSTS, "metrics.host.prometheus.tls=true", "host.prometheus has a token and no TLS"),
         ([], "", ""),
     ],
 )

@@ -397,9 +397,7 @@ def test_a_load_adds_bytes_to_the_disks_of_its_partitions(cluster: Cluster) -> N
 # --- while a load runs ----------------------------------------------------------------
 
 
-def test_a_guard_ends_the_load_while_it_runs_and_an_error_becomes_its_own(
-    cluster: Cluster,
-) -> None:
+def test_a_guard_ends_the_load_while_it_runs_and_an_error_becomes_its_own(cluster: Cluster) -> None:
     watching = guards(cluster)
     with pytest.raises(RedlineError, match="of its own"), watching.required():
         raise RedlineError("of its own")

@@ -17,13 +17,7 @@ from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.source import HostSample
 from metrics.trial.client import QuotaWindow, quota_window
-from metrics.windows.host import (
-    HostWindow,
-    InterfaceWindow,
-    host_use_of,
-    host_window,
-    host_windows,
-)
+from metrics.windows.host import HostWindow, InterfaceWindow, host_use_of, host_window, host_windows
 from metrics.windows.use import Resource
 from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import Exporter, serving

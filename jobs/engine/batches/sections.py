@@ -164,10 +164,7 @@ class Section:
     __slots__ = ("_data", "_ends", "_payload_ends", "following", "full_records", "tail")
 
     def __init__(
-        self,
-        data: bytes,
-        ends: Sequence[int] | Mapping[int, int],
-        payload_ends: Sequence[int],
+        self, data: bytes, ends: Sequence[int] | Mapping[int, int], payload_ends: Sequence[int]
     ) -> None:
         self._data = memoryview(data)
         self._ends = ends

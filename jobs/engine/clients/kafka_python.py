@@ -8,13 +8,7 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
-from jobs.engine.clients.library import (
-    LibraryError,
-    Read,
-    Record,
-    Settled,
-    kafka_options,
-)
+from jobs.engine.clients.library import LibraryError, Read, Record, Settled, kafka_options
 from jobs.engine.consuming.group_member import (
     begin_offsets,
     group_options,

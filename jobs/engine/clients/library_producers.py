@@ -52,10 +52,7 @@ class LibrarySender:
     """
 
     def __init__(
-        self,
-        schedule: Producer,
-        library: LibraryProducer,
-        records: Sequence[Record],
+        self, schedule: Producer, library: LibraryProducer, records: Sequence[Record]
     ) -> None:
         self.schedule = schedule
         self.library = library

@@ -210,9 +210,7 @@ def find_answer(frame: Buffer) -> tuple[int, int, Address]:
 
 
 def request_producer_ids(
-    transports: Mapping[str, Transport],
-    timeout_s: float,
-    client_id_of: Callable[[str], str] = str,
+    transports: Mapping[str, Transport], timeout_s: float, client_id_of: Callable[[str], str] = str
 ) -> dict[str, int]:
     """Request a producer id for each producer's name, over the connection of that producer.
 

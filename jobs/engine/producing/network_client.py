@@ -25,13 +25,7 @@ from jobs.engine.producing.control_requests import (
     leaders_in,
     metadata_request,
 )
-from jobs.engine.producing.delivery import (
-    Action,
-    Delivery,
-    Produce,
-    Reopen,
-    Replace,
-)
+from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen, Replace
 from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 from jobs.engine.producing.transactions import CoordinatorRequest

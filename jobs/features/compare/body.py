@@ -365,12 +365,7 @@ class ComparisonRun(Campaign[int]):
         return min(found)
 
     def _hold(
-        self,
-        run: RunState,
-        message_bytes: int,
-        side: Side,
-        load_per_broker: float,
-        reason: str,
+        self, run: RunState, message_bytes: int, side: Side, load_per_broker: float, reason: str
     ) -> Trial:
         load = load_of_cluster(load_per_broker, run.contexts[_name(side)].brokers)
         done = sum(len(context.history.trials) for context in run.contexts.values())

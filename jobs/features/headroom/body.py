@@ -19,12 +19,7 @@ from jobs.cluster.sources import open_hosts, open_metrics, require_sources
 from jobs.config import Cluster, load_cluster, load_goal
 from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
-from jobs.features.headroom.production import (
-    History,
-    busiest_of_past,
-    past_use,
-    watched,
-)
+from jobs.features.headroom.production import History, busiest_of_past, past_use, watched
 from jobs.runs.context_factory import open_spark
 from jobs.runs.recorded_runs import read_rows
 from metrics.columns import as_document

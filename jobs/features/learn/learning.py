@@ -392,10 +392,7 @@ def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> No
             f"{span_words(today)} of offsets: mean {today.mean:,.4g} messages/s, peak "
             f"{today.peak:,.4g}; the curve covers {span_words(learned.curve)}",
         )
-    note(
-        reporter,
-        f"read {format_volume(survey.bytes_read)} in {format_duration(survey.took_s)}",
-    )
+    note(reporter, f"read {format_volume(survey.bytes_read)} in {format_duration(survey.took_s)}")
     for text in learned.notes[:_NOTES_MAX]:
         note(reporter, text)
     if len(learned.notes) > _NOTES_MAX:

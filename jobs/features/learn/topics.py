@@ -276,10 +276,7 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
 
 
 def with_config(
-    admin: KafkaAdmin,
-    topics: Sequence[TopicFacts],
-    note: Callable[[str], None],
-    pace: ReadingPace,
+    admin: KafkaAdmin, topics: Sequence[TopicFacts], note: Callable[[str], None], pace: ReadingPace
 ) -> list[TopicFacts]:
     """The topics with their properties; without them where this user may not read them.
 

@@ -22,12 +22,7 @@ from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once
 from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
 from jobs.console.events import Level, Notice, Plan, Table
-from jobs.features.nightly.measurement import (
-    CaseMeasurer,
-    default_settings,
-    load_of,
-    plan_of,
-)
+from jobs.features.nightly.measurement import CaseMeasurer, default_settings, load_of, plan_of
 from jobs.features.nightly.suite import LIMIT, Case, Suite
 from jobs.runs.estimate import TimeBudget, starting_s
 from jobs.runs.lifecycle import RunState

@@ -253,11 +253,7 @@ class CaseMeasurer:
             environment=context.environment,
             scale=None if case.mix is None else config.axis.shown(load),
             settings=settings_of(
-                config,
-                case,
-                load,
-                context.source.name,
-                context.environment.get("cluster.id", ""),
+                config, case, load, context.source.name, context.environment.get("cluster.id", "")
             ),
         )
 

@@ -327,10 +327,7 @@ def _table(answer: Provision, demand: Demand) -> Table:
         ("brokers to buy", f"{answer.brokers}"),
         *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("binds first", answer.binds_first),
-        (
-            f"limit of a broker{size}",
-            f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
-        ),
+        (f"limit of a broker{size}", f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s"),
         *([(f"lower end on any day {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
         ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
         ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),

@@ -67,11 +67,7 @@ class ServerApi:
     """
 
     def __init__(
-        self,
-        url: str,
-        access: HttpAccess,
-        timeout_s: float,
-        clock: Callable[[], float] = time.time,
+        self, url: str, access: HttpAccess, timeout_s: float, clock: Callable[[], float] = time.time
     ) -> None:
         parts = urlsplit(url)
         self.url = url.rstrip("/")
