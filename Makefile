@@ -43,9 +43,9 @@ test-fast: $(UNIT_READY) ## Run the unit tests: the daily loop, about a minute a
 test-for: $(UNIT_READY) ## Run the unit tests that import a module; FILE=search/model.py
 	@files=$$($(BIN)/python -m tests.bench.tests_of $(FILE)) && $(BIN)/python -m pytest -q $$files
 
-test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/long-tests.csv; PART=spark (makes, limits, faults, fidelity, rest)
+test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/evidence/long-tests.csv; PART=spark (makes, limits, faults, fidelity, rest)
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -p tests.support.long_parts -m long --timeout 3600 --ledger docs/long-tests.csv $(if $(PART),--part $(PART))
+	$(BIN)/python -m pytest -p tests.support.long_parts -m long --timeout 3600 --ledger docs/evidence/long-tests.csv $(if $(PART),--part $(PART))
 
 flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that keeps a core busy
 	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
@@ -60,9 +60,9 @@ mutants: $(DEV_READY) ## Change code that decides, one place at a time, and list
 	$(BIN)/python -m tests.bench.mutants --only '$(ONLY)*' --count 99999
 
 generate: $(DEV_READY) ## Renew pages, schemas, frozen names and snapshots from the code; read the difference
-	$(BIN)/python -m metrics.tables.schema docs/tables.md
+	$(BIN)/python -m metrics.tables.schema docs/reference/tables.md
 	$(BIN)/python -m tests.support.schemas conf/schemas
-	$(BIN)/python -m metrics.reporting.summary docs/summary.schema.json
+	$(BIN)/python -m metrics.reporting.summary docs/reference/summary.schema.json
 	$(BIN)/python -m tests.bench.experiments --pages
 	$(BIN)/python -m tests.support.frozen
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q --snapshot-update

@@ -12,7 +12,7 @@ request. A test compares the model with the counters of real brokers.
 The CPU time of the engine's producers, from the size of their batches.
 
 A produce request costs about the same whatever it holds, and its bytes cost the time that the
-kernel needs to copy them. Both figures are measured by `make bench` (docs/benchmarks.md).
+kernel needs to copy them. Both figures are measured by `make bench` (docs/evidence/benchmarks.md).
 
 The share of Spark's slots that each part of a load gets, by the CPU time that it costs.
 

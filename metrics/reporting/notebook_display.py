@@ -184,7 +184,7 @@ WINDOW_COLUMNS = (
     "produce.local_ms",
     "produce.remote_ms",
 )
-"""The most informative columns of a broker's window; docs/tables.md lists all columns."""
+"""The most informative columns of a broker's window; docs/reference/tables.md lists all columns."""
 
 
 def window_s(trial: Mapping[str, Any]) -> float:

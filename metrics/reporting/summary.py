@@ -2,7 +2,7 @@
 
 The JSON Schema of summary.json, generated from `RunSummary`.
 
-`python -m metrics.reporting.summary docs/summary.schema.json` updates the file; a test
+`python -m metrics.reporting.summary docs/reference/summary.schema.json` updates the file; a test
 fails while it is out of date.
 
 The measurement of runs of older versions, which did not record it.
@@ -286,7 +286,7 @@ def _without_titles(part: Any) -> Any:
 
 
 def schema_text() -> str:
-    """The content of docs/summary.schema.json."""
+    """The content of docs/reference/summary.schema.json."""
     return json.dumps(summary_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -4,7 +4,7 @@ Sources that keep the readings of the past.
 
 What answers about many partitions cost a broker or the driver, and how much a run may take.
 
-The figures are measured; docs/scale.md states how.
+The figures are measured; docs/evidence/scale.md states how.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Changes of limits and environments from run to run, as functions of DataFrames.
 
-As in `metrics.tables.views`, they work on Spark Connect and use only columns of docs/tables.md.
+As in `metrics.tables.views`, they work on Spark Connect and use only columns of
+docs/reference/tables.md.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ tables accept rows of older and newer versions.
 
 The parts of a mix in each trial, and the row of their table.
 
-The page docs/tables.md, generated from the dataclasses of the tables.
+The page docs/reference/tables.md, generated from the dataclasses of the tables.
 
-`python -m metrics.tables.schema docs/tables.md` updates it; a test fails while it is out of date.
-The docstring of a dataclass describes its columns; the unit stands there in brackets or follows
-from the column's name.
+`python -m metrics.tables.schema docs/reference/tables.md` updates it; a test fails while it is out
+of date. The docstring of a dataclass describes its columns; the unit stands there in brackets or
+follows from the column's name.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ Each column has its meaning as a comment, which `DESCRIBE TABLE` shows. In a cat
 Read the tables with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
 Spark Connect; or without Spark, `deltalake.DeltaTable("out/tables/trials").to_pandas()`.
 
-This page is generated from the code by `python -m metrics.tables.schema docs/tables.md`.
+This page is written by `make generate`.
 """
 
 _SUFFIXES = (

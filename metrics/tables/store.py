@@ -116,7 +116,7 @@ _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
 def _with_comments(table: str, schema: pa.Schema) -> str:
-    """The DDL of a table's columns, with meanings and units of docs/tables.md as comments."""
+    """The DDL of a table's columns, with the meanings and units as comments."""
     described = {column.name: column for column in described_columns(ROWS[table])}
     columns = []
     for field in schema:

@@ -1,7 +1,7 @@
 """Queries for analysts, as functions from DataFrames to DataFrames.
 
 They accept the tables of `TableStore.read` or of any other Spark session, including Spark Connect,
-and use only columns of docs/tables.md.
+and use only columns of docs/reference/tables.md.
 
 SQL views, created beside the tables if these are in a catalog's schema.
 

@@ -5,8 +5,9 @@
     python -m tests.bench.experiments --pages                 # only write the pages from their data
 
 The experiments run one after the other, each as `redline sweep NAME --quick`. A second start with
-the same folder runs the experiments without an answer. Answers are kept in docs/experiments/data,
-and a page follows from its experiment and its data, except the remark, which a person writes.
+the same folder runs the experiments without an answer. Answers are kept in
+docs/evidence/experiments/data, and a page follows from its experiment and its data, except the
+remark, which a person writes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from metrics.reporting.summary import load_summary
 from tests.support.commands import ROOT
 from tests.support.sweeps import load_answer
 
-PAGES = ROOT / "docs" / "experiments"
+PAGES = ROOT / "docs" / "evidence" / "experiments"
 RUN_S = 1_800.0
 """Longest duration of an experiment; a longer one has failed [s]."""
 REMARK = "## Remark"
@@ -114,7 +115,7 @@ def _lines(experiment: Experiment, answer: SweepAnswer) -> Iterator[str]:
     yield ""
     yield experiment.published or "No published study asks this."
     yield ""
-    yield f"The experiment is [{name}.yaml](../../conf/experiments/{name}.yaml)."
+    yield f"The experiment is [{name}.yaml](../../../conf/experiments/{name}.yaml)."
     yield ""
     yield "## Measured"
     yield ""

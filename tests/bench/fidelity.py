@@ -260,7 +260,7 @@ def _lines(found: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
 
 
 def markdown_of(table: Table) -> str:
-    """The table for docs/fidelity.md."""
+    """The table for docs/evidence/fidelity.md."""
     lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
     cells = [[cell.replace(" | ", " / ") for cell in line] for line in lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)

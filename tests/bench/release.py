@@ -197,7 +197,7 @@ def main() -> int:
     plain: tuple[Callable[[], Check], ...] = (
         lambda: changelog(text, __version__),
         committed,
-        partial(long_tests, ROOT / "docs" / "long-tests.csv", _is_this_code),
+        partial(long_tests, ROOT / "docs" / "evidence" / "long-tests.csv", _is_this_code),
         licensed,
         lambda: addressed(HOME),
     )

@@ -50,7 +50,7 @@ from tests.support.simulated_jmx import simulated_jmx
 from tests.support.simulated_trial import PARTITIONS_PER_BROKER, SimulatedTrial
 
 INTERVAL_S = 5.0
-"""Interval between two samples, as docs/scale.md advises for many brokers [s]."""
+"""Interval between two samples, as docs/evidence/scale.md advises for many brokers [s]."""
 PATIENCE_S = 120.0
 """Deadline of a sample; a later one counts as missed. Rounds may exceed `INTERVAL_S` [s]."""
 SETTLE_ROUNDS = 5

@@ -1,7 +1,7 @@
 """The search finds the limit that follows from the write rate of the brokers' disks.
 
 Twelve points: three sizes of messages, with one replica and with two, at two rates. The answers
-are logged as the table of docs/trust.md:
+are logged as the table of docs/evidence/planted-limits.md:
 
     python -m pytest -m long tests/kafka/test_planted_disk_limits_on_brokers.py \
         -o log_cli=true -o log_cli_level=WARNING

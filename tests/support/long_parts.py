@@ -1,6 +1,6 @@
 """The parts of `make test-long`, and the ledger of their results.
 
-    python -m pytest -p tests.support.long_parts -m long --part spark --ledger docs/long-tests.csv
+    python -m pytest -p tests.support.long_parts -m long --part spark --ledger LEDGER
 
 A part is at most 150 minutes on two cores. The ledger has one line for each test: its id, the
 commit, the date, the result and its time [s]. A run replaces the lines of the tests that it ran.

@@ -125,10 +125,10 @@ def test_files_are_named_with_the_folder_that_they_are_in() -> None:
         assert (ROOT / path).is_file(), path
 
 
-# --- docs/tables.md ----------------------------------------------------------------
+# --- docs/reference/tables.md ----------------------------------------------------------------
 
 
-TABLES = Path(__file__).parents[2] / "docs" / "tables.md"
+TABLES = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 
 
 def test_a_column_without_a_meaning_or_a_unit_is_refused() -> None:
@@ -144,6 +144,6 @@ def test_the_page_of_tables_agrees_with_the_code() -> None:
     for table, schema in SCHEMAS.items():
         assert [column.name for column in described_columns(ROWS[table])] == schema.names
     assert TABLES.read_text(encoding="utf-8") == markdown(), (
-        "docs/tables.md is older than the tables; renew it with "
-        "`python -m metrics.tables.schema docs/tables.md`"
+        "docs/reference/tables.md is older than the tables; renew it with "
+        "`python -m metrics.tables.schema docs/reference/tables.md`"
     )

@@ -47,12 +47,12 @@ def test_the_experiments_of_the_project_are_valid_and_in_the_docs_with_their_que
             assert len({case.name for case in loaded.cases}) == len(loaded.cases), name
         found = loaded.experiment
         assert found.description, name
-        row = f"| [{name}](experiments/{name}.md) | {found.description} |"
+        row = f"| [{name}](evidence/experiments/{name}.md) | {found.description} |"
         assert f"{row} {found.published or '–'} |" in text, name
 
 
 def test_each_page_of_an_experiment_follows_from_its_data() -> None:
-    pages = ROOT / "docs" / "experiments"
+    pages = ROOT / "docs" / "evidence" / "experiments"
     for name in names_in("experiments"):
         text = (pages / f"{name}.md").read_text(encoding="utf-8")
         remark = remark_in(text)

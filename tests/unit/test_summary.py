@@ -124,8 +124,8 @@ def test_a_written_summary_follows_the_schema_and_is_read_back(tmp_path: Path) -
     assert load_summary(path) == whole
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.validate(document, schema)
-    kept = (ROOT / "docs" / "summary.schema.json").read_text(encoding="utf-8")
-    due = "renew it: python -m metrics.reporting.summary docs/summary.schema.json"
+    kept = (ROOT / "docs" / "reference" / "summary.schema.json").read_text(encoding="utf-8")
+    due = "renew it: python -m metrics.reporting.summary docs/reference/summary.schema.json"
     assert kept == schema_text(), due
     first, *_, last = document["boundaries"]
     assert (first["bpm"], first["np_low"], first["mps"]) == (1000, None, 23750.0)
