@@ -253,13 +253,13 @@ def boundary_of(
         state: the state of the cluster during the search.
     """
     bracket = point.result.bracket
-    own = [
+    ever = [
         each
         for each in trials
         if each.point_message_bytes == point.message_bytes and each.state == state
     ]
-    changed, count = change_words(point, own, config), len(own)
-    own = present_trials(point, own)
+    changed = change_words(point, ever, config)
+    own = present_trials(point, ever)
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
     last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
@@ -270,7 +270,7 @@ def boundary_of(
         bracket,
         config.axis,
         config.workload.pattern(point.message_bytes, brokers),
-        trials=count,
+        trials=len(ever),
         reasons=last.reasons if last else (),
         limited_by=bound.resource if bound else None,
         gave_up=gave_up,
@@ -289,7 +289,7 @@ def boundary_of(
             (
                 _nothing_sustained(point.result, config),
                 contradiction(votes),
-                *_held(point, holds, own, config, goal),
+                *_held(point, holds, ever, config, goal),
                 _other_traffic(own),
                 *(impact := impact_of(own)).waits,
                 *impact.load,

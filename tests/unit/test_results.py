@@ -45,7 +45,7 @@ from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
 from metrics.units import format_duration
 from search.line import FinishedPoint
-from search.model import Bracket, Done, GaveUp, Interval
+from search.model import Bracket, Change, Done, GaveUp, Interval
 from tests.support.evidence import client
 from tests.support.report_rows import (
     overloaded,
@@ -313,6 +313,10 @@ def test_an_answer_states_the_time_of_its_hold_and_the_loads_that_did_not_last()
         "held for 30 s of load in 3 windows, 1 of them overloaded",
     )
     assert ", held for 30 s" in answer_of(boundary).why[0]
+    change = Change(2, 6, 0.97, Interval(57.0, 62.0, 58.0), Interval(54.0, 57.0, 55.0))
+    halved = FinishedPoint(1000, replace(done, changed=(change,)), history)
+    later = boundary_of(halved, trials, config, "default", 3)
+    assert boundary.notes[1] in later.notes, "its cause is of a trial before the change"
     cut = GaveUp(Bracket(0, 58), "the budget is used up")
     left = boundary_of(FinishedPoint(1000, cut, history[:6]), trials[:6], config, "default", 3)
     assert left.confirmed_s is None
