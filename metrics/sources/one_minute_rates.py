@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import HANDLER_IDLE_NS, TICK_EDGE_ERROR, TICK_ERROR, TICKED_S, UPTIME_MS
@@ -64,14 +64,14 @@ def rounding_of(text: str) -> float:
     return 0.5 * 10.0 ** min(99, int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
-@dataclass(frozen=True)
 class TickedCount:
     """The events of a meter up to its last tick, since the first look.
 
     Attributes:
         at_s: time of the last look [s since the epoch].
         rate: the rate that it showed [unit of the count / s].
-        rounding: smallest rounding that the rate has shown.
+        rounding: smallest rounding that the rate has shown; a number that ends in zeros seems
+            rounded.
         earliest_s, latest_s: bounds of the moment of the last tick [s since the epoch].
         count: events [unit of the count].
         ticked_s: time of the counted ticks [s].
@@ -81,124 +81,103 @@ class TickedCount:
             count nothing.
     """
 
-    at_s: float
-    rate: float
-    rounding: float
-    earliest_s: float
-    latest_s: float
-    count: float = 0.0
-    ticked_s: float = 0.0
-    error: float = 0.0
-    edge_error: float = 0.0
-    has_moved: bool = False
-
-    @classmethod
-    def first(cls, at_s: float, rate: float, rounding: float) -> TickedCount:
-        """The count at the first look; the last tick was less than 5 s ago."""
+    def __init__(self, at_s: float, rate: float, rounding: float) -> None:
+        self.at_s, self.rate, self.rounding = at_s, rate, rounding
+        self.earliest_s, self.latest_s = at_s - TICK_S, at_s
+        self.count = self.ticked_s = self.error = 0.0
         is_known = rate == 0 or is_exact(rate, rounding)
-        edge = 0.0 if is_known else _edge_error(rate, rounding)
-        return cls(at_s, rate, rounding, at_s - TICK_S, at_s, edge_error=edge, has_moved=rate > 0)
+        self.edge_error = 0.0 if is_known else _edge_error(rate, rounding)
+        self.has_moved = rate > 0
 
-    def look(self, at_s: float, rate: float, rounding: float, most: float) -> TickedCount | None:
-        """The count at a later look; None where it cannot be the same meter, as after a restart.
+    def look(self, at_s: float, rate: float, rounding: float, most: float) -> bool:
+        """Take a later look; returns False where it cannot be the same meter, as after a restart.
 
         Args:
             at_s: time of the look [s since the epoch].
             rate: the rate that it shows.
-            rounding: the rounding of its digits; a number that ends in zeros seems rounded.
+            rounding: the rounding of its digits.
             most: highest possible rate in a tick.
         """
-        known = replace(self, rounding=min(self.rounding, rounding))
-        is_whole = is_exact(max(rate, self.rate), known.rounding)
-        if is_whole and self.edge_error:
-            known = replace(known, error=self.error + self.edge_error, edge_error=0.0)
-        sure, maybe = self._scheduled(at_s)
-        if rate == self.rate:
-            is_hidden = rate == 0 or not is_whole
-            return known._unchanged(at_s, sure if is_hidden else 0, is_hidden, is_whole)
+        before, passed_s = self.rate, at_s - self.at_s
+        self.rounding = min(self.rounding, rounding)
+        is_whole = is_exact(max(rate, before), self.rounding)
+        if is_whole:
+            self.error, self.edge_error = self.error + self.edge_error, 0.0
+        slack_s = _SLACK_S + _DRIFT * passed_s
+        sure = max(0, math.floor((at_s - self.latest_s - slack_s) / TICK_S))
+        maybe = max(0, math.floor((at_s - self.earliest_s + slack_s) / TICK_S))
+        if rate == before:
+            self._stay(at_s, sure, is_shown=is_whole and rate != 0)
+            return True
         least = max(1, sure)
         most_ticks = max(least, maybe)
         if is_whole and least <= 1:
-            if is_whole_tick(self.rate, rate, known.rounding):
+            if is_whole_tick(before, rate, self.rounding):
                 least = most_ticks = 1
-            elif at_s - self.at_s < TICK_S - _SLACK_S:
-                return None
+            elif passed_s < TICK_S - _SLACK_S:
+                return False
             else:
                 least, most_ticks = 2, max(2, most_ticks)
-        ranges = [
-            found
-            for ticks in range(least, most_ticks + 1)
-            if (found := _range(self.rate, rate, ticks, most, known.rounding)) is not None
-        ]
-        if not ranges:
-            return None
-        lowest = min(events - error for events, error in ranges)
-        highest = max(events + error for events, error in ranges)
+        tried = range(least, most_ticks + 1)
+        ranges = (_range(before, rate, ticks, most, self.rounding) for ticks in tried)
+        possible = [each for each in ranges if each is not None]
+        if not possible:
+            return False
+        lowest, highest = min(low for low, _ in possible), max(high for _, high in possible)
         # A tick that may or may not have been makes the time of the ticks uncertain, too.
-        fastest = 2 * max(rate, self.rate) if math.isinf(most) else most
+        fastest = 2 * max(rate, before) if math.isinf(most) else most
         doubtful = (most_ticks - least) * TICK_S * fastest
         likely = math.floor((at_s - (self.earliest_s + self.latest_s) / 2) / TICK_S)
-        ticks = min(max(least, likely), most_ticks)
-        known = known._ticked(at_s, rate, ticks, is_certain=least == most_ticks)
-        middle, half = (lowest + highest) / 2, (highest - lowest) / 2
-        return known._with_events(middle, half + doubtful, is_whole)
+        self._tick(at_s, min(max(least, likely), most_ticks), is_certain=least == most_ticks)
+        self.rate, self.has_moved = rate, True
+        self.error += (highest - lowest) / 2 + doubtful
+        if is_whole:
+            self.count += max(0, round((lowest + highest) / 2))
+        else:
+            self._add_rounded((lowest + highest) / 2)
+        return True
 
-    def _scheduled(self, at_s: float) -> tuple[int, int]:
-        """The ticks since the last counted one: those that are certain, and those that may be."""
-        slack_s = _SLACK_S + _DRIFT * (at_s - self.at_s)
-        sure = math.floor((at_s - self.latest_s - slack_s) / TICK_S)
-        maybe = math.floor((at_s - self.earliest_s + slack_s) / TICK_S)
-        return max(0, sure), max(0, maybe)
+    def readings(self, name: str) -> dict[str, float]:
+        """The count as readings of a sample."""
+        found = {name: self.count}
+        if self.has_moved:
+            found[f"{TICKED_S}:{name}"] = self.ticked_s
+        if self.error or self.edge_error:
+            found[f"{TICK_ERROR}:{name}"] = self.error
+            found[f"{TICK_EDGE_ERROR}:{name}"] = self.edge_error
+        return found
 
-    def _unchanged(self, at_s: float, ticks: int, is_hidden: bool, is_whole: bool) -> TickedCount:
-        """The count where the rate is the same, after so many ticks that do not show."""
+    def _stay(self, at_s: float, ticks: int, *, is_shown: bool) -> None:
+        """Take a look at the same rate, after ticks that do not show, or after none."""
+        self.at_s = at_s
+        if is_shown:  # there was no tick since the last one
+            self.earliest_s = max(self.earliest_s, at_s - TICK_S - _SLACK_S)
+            self.latest_s = max(self.latest_s, self.earliest_s)
+            return
         moved_s = ticks * TICK_S
-        earliest_s, latest_s = self.earliest_s + moved_s, self.latest_s + moved_s
-        if not is_hidden:  # there was no tick since the last one
-            earliest_s = max(earliest_s, at_s - TICK_S - _SLACK_S)
-            latest_s = max(latest_s, earliest_s)
-        known = replace(
-            self,
-            at_s=at_s,
-            earliest_s=earliest_s,
-            latest_s=latest_s,
-            ticked_s=self.ticked_s + moved_s,
-        )
-        if self.rate == 0 or not ticks:
-            return known
-        return known._with_events(moved_s * self.rate, 0.0, is_whole, ticks)
+        self.earliest_s, self.latest_s = self.earliest_s + moved_s, self.latest_s + moved_s
+        self.ticked_s += moved_s
+        if self.rate and ticks:
+            self._add_rounded(moved_s * self.rate, ticks)
 
-    def _ticked(self, at_s: float, rate: float, ticks: int, is_certain: bool) -> TickedCount:
-        """The clock of the meter after so many ticks."""
-        drift_s = _DRIFT * (at_s - self.at_s)
+    def _tick(self, at_s: float, ticks: int, is_certain: bool) -> None:
+        """Advance the clock of the meter by so many ticks."""
+        drift_s, is_narrow = _DRIFT * (at_s - self.at_s), at_s - self.at_s < TICK_S
         earliest_s = self.earliest_s + ticks * TICK_S - drift_s
         latest_s = self.latest_s + ticks * TICK_S + drift_s
-        is_narrow = at_s - self.at_s < TICK_S
         if is_certain or is_narrow:
             before_s = self.at_s if is_narrow else at_s - TICK_S
             earliest_s, latest_s = max(earliest_s, before_s - _SLACK_S), min(latest_s, at_s)
             if earliest_s > latest_s:  # a tick was late, a clock was set, or ticks were hidden
                 earliest_s, latest_s = before_s, at_s
-        return replace(
-            self,
-            at_s=at_s,
-            rate=rate,
-            earliest_s=earliest_s,
-            latest_s=latest_s,
-            ticked_s=self.ticked_s + ticks * TICK_S,
-            has_moved=True,
-        )
+        self.at_s, self.earliest_s, self.latest_s = at_s, earliest_s, latest_s
+        self.ticked_s += ticks * TICK_S
 
-    def _with_events(
-        self, events: float, unknown: float, is_whole: bool, ticks: int = 1
-    ) -> TickedCount:
-        """The count with more events, of which so many may be wrong."""
-        error = self.error + unknown
-        if is_whole:
-            return replace(self, count=self.count + max(0, round(events)), error=error)
-        error += ticks * TICK_S * self.rounding
-        edge = _edge_error(self.rate, self.rounding)
-        return replace(self, count=self.count + max(0.0, events), error=error, edge_error=edge)
+    def _add_rounded(self, events: float, ticks: int = 1) -> None:
+        """Count events that follow from rounded rates."""
+        self.count += max(0.0, events)
+        self.error += ticks * TICK_S * self.rounding
+        self.edge_error = _edge_error(self.rate, self.rounding)
 
 
 def _edge_error(rate: float, rounding: float) -> float:
@@ -225,7 +204,7 @@ def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
 def _range(
     before: float, after: float, ticks: int, most: float, rounding: float
 ) -> tuple[float, float] | None:
-    """The events of some ticks in a row and their largest error; None where they are impossible.
+    """The least and the most events of some ticks in a row; None where they are impossible.
 
     Args:
         before: the rate before these ticks.
@@ -237,17 +216,18 @@ def _range(
     spare = 2 * _edge_error(max(before, after), rounding)
     if ticks == 1:
         is_possible = -spare - _WHOLE <= events <= _LATE * most * TICK_S + spare
-        return (events, 0.0) if is_possible else None
-    error = 0.0
+        return (events, events) if is_possible else None
+    lowest = highest = events
     for passed in range(1, ticks):
         first, last = (1 - ALPHA) ** passed, (1 - ALPHA) ** (ticks - passed)
         least = max(first * before, (after - (1 - last) * most) / last if most < math.inf else 0.0)
-        highest = min(first * before + (1 - first) * most, after / last)
-        if highest < least - spare:
+        largest = min(first * before + (1 - first) * most, after / last)
+        if largest < least - spare:
             return None
-        events += TICK_S * (least + highest) / 2
-        error += TICK_S * max(0.0, highest - least) / 2
-    return events, error
+        middle = TICK_S * (least + largest) / 2
+        half = TICK_S * max(0.0, largest - least) / 2
+        lowest, highest = lowest + middle - half, highest + middle + half
+    return lowest, highest
 
 
 class RateCounts:
@@ -280,41 +260,14 @@ class RateCounts:
         uptime_ms = found.get(UPTIME_MS, math.inf)
         is_same = uptime_ms >= self._uptime_ms
         self._uptime_ms = 0.0 if math.isinf(uptime_ms) else uptime_ms
-        later = self._looked(rates, at_s, idle_most) if is_same else None
-        if later is None:
-            later = {name: TickedCount.first(at_s, *each) for name, each in rates.items()}
-        self._counts = later
-        for name in rates:
-            found |= _readings(name, later[name])
-        return found
-
-    def _looked(
-        self, rates: Mapping[str, tuple[float, float]], at_s: float, idle_most: float
-    ) -> dict[str, TickedCount] | None:
-        """The counts of all meters; None where one of them is not the same meter as before."""
-        later: dict[str, TickedCount] = {}
-        for name, (rate, rounding) in rates.items():
-            before = self._counts.get(name)
-            if before is None:
-                later[name] = TickedCount.first(at_s, rate, rounding)
-                continue
+        for name, count in self._counts.items():
             most = idle_most * 1e9 if name in IDLE_METERS else math.inf
-            after = before.look(at_s, rate, rounding, most)
-            if after is None:
-                return None
-            later[name] = after
-        missing = self._counts.keys() - later.keys()
-        return later | {name: self._counts[name] for name in missing}
-
-
-def _readings(name: str, count: TickedCount) -> dict[str, float]:
-    found = {name: count.count}
-    if count.has_moved:
-        found[f"{TICKED_S}:{name}"] = count.ticked_s
-    if count.error or count.edge_error:
-        found[f"{TICK_ERROR}:{name}"] = count.error
-        found[f"{TICK_EDGE_ERROR}:{name}"] = count.edge_error
-    return found
+            is_same = is_same and (name not in rates or count.look(at_s, *rates[name], most))
+        if not is_same:
+            self._counts = {}
+        for name, shown in rates.items():
+            found |= self._counts.setdefault(name, TickedCount(at_s, *shown)).readings(name)
+        return found
 
 
 @dataclass(frozen=True)

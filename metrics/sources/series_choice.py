@@ -1,15 +1,19 @@
-"""The choice of a series for each reading, from one or two polls of a page.
+"""The choice of a series for each reading, from some polls of a page.
 
 A name alone does not always say what a number is: of the meter of the request handlers, Confluent's
 rules show the count as `…avgidlepercent` and the one-minute rate as `…avgidlepercent_total`. So
-where the name leaves the meaning uncertain, the numbers of two polls tell:
+where the name leaves the meaning uncertain, the numbers of successive polls tell:
 
 - the count of a meter is a whole number that never falls; a rate has a fraction;
 - the count of the handlers' idle time grows by at most `IDLE_GROWTH_MAX` ns each ns, and is large;
-  its rate is at most `IDLE_GROWTH_MAX`.
+  its rate is at most `IDLE_GROWTH_MAX`;
+- a one-minute rate stays the same for 5 s, and its next value gives a whole number of events
+  (`metrics.sources.one_minute_rates`), which no other average does. It is read where a page shows
+  no count.
 
 Series that one rule made mean the same, so one of them that shows what it is tells of all.
-What stays uncertain is chosen only where there is one series, and is refused where there are two.
+What stays uncertain is chosen only where there is one series, and is refused where there are two;
+the load of the warm-up proves it.
 """
 
 from __future__ import annotations
@@ -19,17 +23,31 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 
 from metrics.sources.bean_series import Candidate, Meaning, candidates_of, may_be_reading, squeezed
-from metrics.sources.beans import FROM_FIRST_USE, HANDLER_IDLE_NS, REQUESTS
+from metrics.sources.beans import FROM_FIRST_USE, REQUESTS
 from metrics.sources.exposition import Poll, number_of, parse_series, series_of
-from metrics.sources.rules import BROKER_HANDLER_IDLE_NS, JAVA, RuleSet, Selector, selectors_of
+from metrics.sources.one_minute_rates import TICK_S, is_exact, is_whole_tick, rounding_of
+from metrics.sources.rules import (
+    IDLE_METERS,
+    JAVA,
+    METERS,
+    RuleSet,
+    Selector,
+    as_rate,
+    selectors_of,
+)
 
 AUTO = "auto"
 """The name of the rules that are found on the page."""
 SECOND_POLL_S = 1.0
 """Time between two polls, where the numbers of one do not tell what a series is [s]."""
+TICKS_SEEN_S = 3 * TICK_S + 2.0
+"""Time after which a meter has ticked twice between polls, and once before that in a broker that
+has just started [s]."""
+POLLS_MAX = 20
 IDLE_GROWTH_MAX = 2.5
 """Largest one-minute rate of the idle time; 2 at rest, where a controller shares the meter."""
 _PHASES_APART = 0.05
@@ -37,8 +55,11 @@ _PHASES_APART = 0.05
 [ratio]."""
 _POLL_EDGE_S = 0.6
 """Longest idle time that both edges of an interval add, as handlers wait up to 0.3 s [s]."""
+_POLLS_APART_S = TICK_S - 0.5
+"""Longest time between two polls with at most one tick between them [s]."""
+_NAMED_RATES = ("oneminuterate", "oneminuteratetotal")
+_PERCENT = 0.01
 
-_IDLE = frozenset({HANDLER_IDLE_NS, BROKER_HANDLER_IDLE_NS})
 _NO_TOTAL = frozenset(
     {"topic", "partition", "clientid", "client", "user", "listener", "networkprocessor", "request"}
     | {"name", "type", "id", "quantile", "version", "error", "delayedoperation", "processor"}
@@ -82,10 +103,19 @@ program of its own."""
 
 
 class Behavior(str, Enum):
-    """What the numbers of a series show."""
+    """What the numbers of a series show of a count."""
 
     COUNT = "count"
     NO_COUNT = "no count"
+    UNKNOWN = "unknown"
+
+
+class _Evidence(str, Enum):
+    """What a series is that may be a one-minute rate, by its name or by its numbers."""
+
+    RATE = "one-minute rate"
+    OTHER = "another number"
+    ZERO = "0 until now"
     UNKNOWN = "unknown"
 
 
@@ -118,7 +148,7 @@ class Choices:
         preferred: a clause for each choice between several series.
         refused: readings without a series for which the page shows some.
         unproven: readings whose series are uncertain by name, and were 0.
-        needs_poll: whether a second poll can tell more.
+        needs_poll: whether a further poll can tell more.
     """
 
     selectors: Mapping[str, tuple[Selector, ...]] = field(default_factory=dict)
@@ -164,33 +194,91 @@ class _Group:
 
     Attributes:
         candidate: what its name says.
-        numbers: series → its numbers, one for each poll.
+        times_s: time of each poll [s].
+        printed: the number of each poll as text, for each series.
         is_doubled: whether the page shows a series twice, with different numbers.
+        shows: what the numbers show, with those of the other series of the same rule.
     """
 
     candidate: Candidate
-    numbers: dict[str, list[float]] = field(default_factory=dict)
+    times_s: Sequence[float]
+    printed: list[list[str]] = field(default_factory=list)
     is_doubled: bool = False
+    shows: Behavior = Behavior.UNKNOWN
+
+    @property
+    def reading(self) -> str:
+        """The reading that it may be."""
+        return self.candidate.reading
 
     @property
     def text(self) -> str:
         """The series as text."""
         return self.candidate.selector.text
 
+    @cached_property
+    def numbers(self) -> list[list[float]]:
+        """The numbers of each series, one for each poll."""
+        return [[*map(number_of, each)] for each in self.printed]
+
     @property
     def has_number(self) -> bool:
         """Whether a series has a number in each poll."""
-        return any(all(map(math.isfinite, each)) for each in self.numbers.values())
+        return any(all(map(math.isfinite, each)) for each in self.numbers)
 
-    def behavior(self, seconds: float) -> Behavior:
-        """What the numbers show: a count, none, or nothing."""
-        of_idle = self.candidate.reading in _IDLE
-        each = [
-            idle_behavior(known, seconds) if of_idle else count_behavior(known)
-            for numbers in self.numbers.values()
-            if (known := [number for number in numbers if math.isfinite(number)])
-        ]
-        return _joint(each)
+    def behavior(self) -> Behavior:
+        """What the group's own numbers show: a count, none, or nothing."""
+        seconds = self.times_s[-1] - self.times_s[0]
+        return _joint(
+            idle_behavior(known, seconds) if self.reading in IDLE_METERS else count_behavior(known)
+            for numbers in self.numbers
+            if (known := [*filter(math.isfinite, numbers)])
+        )
+
+    # --- one-minute rates: a meter has one series -----------------------------
+
+    @property
+    def end(self) -> str:
+        """The end of its name."""
+        return self.candidate.family[-1]
+
+    @property
+    def rate(self) -> Selector:
+        """The selector for the rate; the idle share may be a percentage."""
+        is_percent = self.reading in IDLE_METERS and max(self.numbers[0]) > IDLE_GROWTH_MAX
+        factor = _PERCENT if is_percent else 1.0
+        return as_rate(replace(self.candidate.selector, factor=factor), self.reading)
+
+    def evidence(self) -> _Evidence:
+        """Whether it is a one-minute rate."""
+        numbers, is_idle = self.numbers[0], self.reading in IDLE_METERS
+        if min(numbers) < 0 or (is_idle and max(numbers) * _PERCENT > IDLE_GROWTH_MAX):
+            return _Evidence.OTHER
+        if self.end in _NAMED_RATES:
+            return _Evidence.RATE
+        if self.candidate.meaning is not Meaning.UNCERTAIN:
+            return _Evidence.OTHER
+        if max(numbers) == 0:
+            # Only in the first seconds of a broker its handlers have not been idle.
+            return _Evidence.UNKNOWN if is_idle else _Evidence.ZERO
+        whole = list(self._whole_ticks())
+        if all(number.is_integer() for number in numbers) or not all(whole):
+            return _Evidence.OTHER
+        return _Evidence.RATE if len(whole) > is_idle else _Evidence.UNKNOWN
+
+    def _whole_ticks(self) -> Iterator[bool]:
+        """For each change of the number, whether it is that of a one-minute rate. The first rate
+        after 0 may be that of the meter's first tick, which sets it.
+
+        A number without all digits of a double, which has been rounded, shows nothing.
+        """
+        numbers, unit = self.numbers[0], self.rate.factor
+        rounding = min(map(rounding_of, self.printed[0])) * unit
+        if not is_exact(max(numbers) * unit, rounding):
+            return
+        for (before_s, before), (at_s, number) in pairwise(zip(self.times_s, numbers, strict=True)):
+            if number != before != 0 and at_s - before_s <= _POLLS_APART_S:
+                yield is_whole_tick(before * unit, number * unit, rounding)
 
 
 def count_behavior(numbers: Sequence[float]) -> Behavior:
@@ -222,107 +310,120 @@ def choose(polls: Sequence[Poll]) -> Choices:
     """Choose the series of each reading.
 
     Args:
-        polls: one poll of a page or two, the earlier first.
+        polls: polls of a page, the earliest first.
     """
     groups = _groups(polls)
-    seconds = polls[-1].at_s - polls[0].at_s
-    behaviors = {id(group): group.behavior(seconds) for group in groups}
-    families = _families(groups, behaviors)
     by_reading: dict[str, list[_Group]] = {}
     for group in groups:
-        by_reading.setdefault(group.candidate.reading, []).append(group)
+        by_reading.setdefault(group.reading, []).append(group)
     chosen: dict[str, tuple[Selector, ...]] = {}
-    refused: list[Refusal] = []
+    refused: dict[str, Refusal] = {}
     preferred: list[str] = []
-    unproven: list[str] = []
+    unproven: set[str] = set()
     for reading, all_shown in by_reading.items():
         shown = [group for group in all_shown if group.has_number]
-        if not shown:
-            if reading in _IDLE:
-                names = tuple(each.text for each in all_shown)
-                refused.append(Refusal(reading, names, "as it has no number"))
+        if not shown and reading not in IDLE_METERS:
             continue
-        choice = _Choice(reading, shown, behaviors, families)
-        taken, why = choice.make()
+        taken, why = _choice(shown) if shown else (None, "as it has no number")
         if taken is None:
-            refused.append(Refusal(reading, tuple(sorted(each.text for each in shown)), why))
+            series = tuple(sorted(each.text for each in shown or all_shown))
+            refused[reading] = Refusal(reading, series, why)
             continue
         chosen[reading] = (taken.candidate.selector,)
-        if choice.is_unproven(taken):
-            unproven.append(reading)
+        if _is_uncertain(taken) and taken.shows is Behavior.UNKNOWN:
+            unproven.add(reading)
         if why:
             preferred.append(why)
+    is_early = len(polls) < 2 and (bool(refused) or any(map(_is_uncertain, groups)))
+    uncounted = METERS - (chosen.keys() - unproven)
+    rates, is_open = _rates([each for each in groups if each.reading in uncounted])
+    chosen |= rates
     _drop_needless_sums(chosen)
     for reading in FROM_FIRST_USE:
         chosen.update(_of_first_use(reading, chosen))
     for reading, selectors in _agent_selectors(polls[0].text).items():
         chosen.setdefault(reading, selectors)
-    uncertain = any(group.candidate.meaning is Meaning.UNCERTAIN for group in groups)
-    needs_poll = len(polls) < 2 and (uncertain or bool(refused))
-    return Choices(chosen, tuple(preferred), tuple(refused), tuple(unproven), needs_poll)
+    is_soon = polls[-1].at_s - polls[0].at_s < TICKS_SEEN_S and len(polls) < POLLS_MAX
+    return Choices(
+        chosen,
+        tuple(preferred),
+        tuple(each for reading, each in refused.items() if reading not in rates),
+        tuple(each for each in by_reading if each in unproven - rates.keys()),
+        is_early or (is_open and is_soon),
+    )
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The choice among the series of one reading."""
+def _is_uncertain(group: _Group) -> bool:
+    return group.candidate.meaning is Meaning.UNCERTAIN
 
-    reading: str
-    shown: Sequence[_Group]
-    behaviors: Mapping[int, Behavior]
-    families: Mapping[tuple[str, ...], Behavior]
 
-    def make(self) -> tuple[_Group | None, str]:
-        """The chosen series and why it is preferred to others, or None and why there is none."""
-        if any(group.is_doubled for group in self.shown):
-            return None, "as the page shows the series twice, with different numbers"
-        certain = [each for each in self.shown if self._is_certain(each)]
-        if certain:
-            best = min(each.candidate.rank for each in certain)
-            preferred = [each for each in certain if each.candidate.rank == best]
-            return self._only(preferred, "its name says what it is")
-        uncertain = [each for each in self.shown if each.candidate.meaning is Meaning.UNCERTAIN]
-        counts = [each for each in uncertain if self._behavior(each) is Behavior.COUNT]
-        unknown = [each for each in uncertain if self._behavior(each) is Behavior.UNKNOWN]
-        if counts:
-            return self._only(counts, "by its numbers it is the count")
-        if unknown:
-            return self._only(unknown, "the other is no count")
-        if all(each.candidate.meaning is Meaning.RATE for each in self.shown):
-            return None, "which averages over a time before the window, as it is no count"
-        return None, "whose numbers are no count: a count is a whole number that grows"
+def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
+    """Of the series of a reading the chosen one, and why it is preferred to others; or None, and
+    why there is none.
+    """
+    if any(group.is_doubled for group in shown):
+        return None, "as the page shows the series twice, with different numbers"
+    meanings = {Meaning.VALUE, Meaning.MEAN, Meaning.SUM}
+    certain = [
+        each
+        for each in shown
+        if each.candidate.meaning in meanings
+        or (each.candidate.meaning is Meaning.COUNT and each.shows is not Behavior.NO_COUNT)
+    ]
+    if certain:
+        best = min(each.candidate.rank for each in certain)
+        preferred = [each for each in certain if each.candidate.rank == best]
+        return _only(shown, preferred, "its name says what it is")
+    for behavior, reason in (
+        (Behavior.COUNT, "by its numbers it is the count"),
+        (Behavior.UNKNOWN, "the other is no count"),
+    ):
+        if alike := [each for each in shown if _is_uncertain(each) and each.shows is behavior]:
+            return _only(shown, alike, reason)
+    if all(each.candidate.meaning is Meaning.RATE for each in shown):
+        return None, "which averages over a time before the window, as it is no count"
+    return None, "whose numbers are no count: a count is a whole number that grows"
 
-    def is_unproven(self, group: _Group) -> bool:
-        """Whether neither name nor numbers show what the series is."""
-        is_uncertain = group.candidate.meaning is Meaning.UNCERTAIN
-        return is_uncertain and self._behavior(group) is Behavior.UNKNOWN
 
-    def _behavior(self, group: _Group) -> Behavior:
-        """What the group is, by its own numbers and those of the same rule's other series."""
-        own = self.behaviors[id(group)]
-        return _joint([own, self.families.get(group.candidate.family, Behavior.UNKNOWN)])
+def _only(
+    shown: Sequence[_Group], equal: Sequence[_Group], reason: str
+) -> tuple[_Group | None, str]:
+    """One of some series that are the reading if their numbers are the same."""
+    first = min(equal, key=lambda each: each.text)
+    numbers = sorted(first.numbers)
+    if any(sorted(other.numbers) != numbers for other in equal):
+        names = ", ".join(sorted(each.text for each in equal))
+        return None, f"as nothing shows which of {names} is the reading"
+    others = sorted(
+        each.text
+        for each in shown
+        if each is not first
+        and each.candidate.meaning is not Meaning.RATE
+        and each.candidate.rank == first.candidate.rank
+    )
+    if not others:
+        return first, ""
+    return first, f"{first.reading} is {first.text} and not {', '.join(others)}: {reason}"
 
-    def _is_certain(self, group: _Group) -> bool:
-        meaning = group.candidate.meaning
-        if meaning is Meaning.COUNT:
-            return self.behaviors[id(group)] is not Behavior.NO_COUNT
-        return meaning in {Meaning.VALUE, Meaning.MEAN, Meaning.SUM}
 
-    def _only(self, equal: Sequence[_Group], reason: str) -> tuple[_Group | None, str]:
-        first = min(equal, key=lambda each: each.text)
-        numbers = sorted(first.numbers.values())
-        if any(sorted(other.numbers.values()) != numbers for other in equal):
-            names = ", ".join(sorted(each.text for each in equal))
-            return None, f"as nothing shows which of {names} is the reading"
-        others = sorted(
-            each.text
-            for each in self.shown
-            if each is not first
-            and each.candidate.meaning is not Meaning.RATE
-            and each.candidate.rank == first.candidate.rank
-        )
-        if not others:
-            return first, ""
-        return first, f"{self.reading} is {first.text} and not {', '.join(others)}: {reason}"
+def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], bool]:
+    """Meter → its one-minute rate, and whether a further poll can tell of more of them.
+
+    A rate that is 0 means what the page's other series with the same end of the name mean.
+    """
+    shown = [(each, each.evidence()) for each in groups if each.has_number and not each.is_doubled]
+    ends = {each.end for each, found in shown if found is _Evidence.RATE}
+    ends -= {each.end for each, found in shown if found is _Evidence.OTHER}
+    rates: dict[str, list[_Group]] = {}
+    for each, found in shown:
+        if found is _Evidence.RATE or (found is _Evidence.ZERO and each.end in ends):
+            rates.setdefault(each.reading, []).append(each)
+    chosen: dict[str, tuple[Selector, ...]] = {
+        meter: (alike[0].rate,)
+        for meter, alike in rates.items()
+        if all(each.numbers == alike[0].numbers for each in alike)
+    }
+    return chosen, any(found is _Evidence.UNKNOWN for _, found in shown)
 
 
 def _joint(behaviors: Iterable[Behavior]) -> Behavior:
@@ -331,19 +432,6 @@ def _joint(behaviors: Iterable[Behavior]) -> Behavior:
     if Behavior.NO_COUNT in found:
         return Behavior.NO_COUNT
     return Behavior.COUNT if Behavior.COUNT in found else Behavior.UNKNOWN
-
-
-def _families(
-    groups: Iterable[_Group], behaviors: Mapping[int, Behavior]
-) -> dict[tuple[str, ...], Behavior]:
-    found: dict[tuple[str, ...], list[_Group]] = {}
-    for group in groups:
-        if group.candidate.reading not in _IDLE and group.candidate.meaning is Meaning.UNCERTAIN:
-            found.setdefault(group.candidate.family, []).append(group)
-    return {
-        family: _joint([*(behaviors[id(each)] for each in same), *_behaviors_of_phases(same)])
-        for family, same in found.items()
-    }
 
 
 def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
@@ -356,8 +444,8 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
         return
     requests: dict[str, list[float]] = {}
     for group in groups:
-        request = next((each for each in REQUESTS if group.candidate.reading.startswith(each)), "")
-        last = [numbers[-1] for numbers in group.numbers.values()]
+        request = next((each for each in REQUESTS if group.reading.startswith(each)), "")
+        last = [numbers[-1] for numbers in group.numbers]
         requests.setdefault(request, []).extend(filter(math.isfinite, last))
     compared = [counts for request, counts in requests.items() if request and len(counts) > 1]
     if any(max(each) - min(each) > _PHASES_APART * max(each) for each in compared):
@@ -367,22 +455,30 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
 
 
 def _groups(polls: Sequence[Poll]) -> list[_Group]:
-    """The groups of series that may be readings, with their numbers."""
-    pages = [printed_numbers(poll.text) for poll in polls]
-    constant = constant_labels(pages[0])
+    """The groups of series that may be readings, with their numbers and what these show."""
+    pages = [_printed_numbers(poll.text) for poll in polls]
+    constant, times_s = _constant_labels(pages[0]), [poll.at_s for poll in polls]
     found: dict[tuple[str, str], _Group] = {}
     for series in pages[0]:
         for candidate in candidates_of(series, constant):
-            group = found.setdefault(
-                (candidate.reading, candidate.selector.text), _Group(candidate)
-            )
-            each = [[*map(number_of, page.get(series, [""]))] for page in pages]
-            group.numbers[series] = [numbers[0] for numbers in each]
-            group.is_doubled |= any(len(set(numbers)) > 1 for numbers in each)
+            key = (candidate.reading, candidate.selector.text)
+            group = found.setdefault(key, _Group(candidate, times_s))
+            printed = [page.get(series, [""]) for page in pages]
+            group.printed.append([texts[0] for texts in printed])
+            group.is_doubled |= any(len({*map(number_of, texts)}) > 1 for texts in printed)
+    families: dict[tuple[str, ...], list[_Group]] = {}
+    for group in found.values():
+        group.shows = group.behavior()
+        if group.reading not in IDLE_METERS and _is_uncertain(group):
+            families.setdefault(group.candidate.family, []).append(group)
+    for same in families.values():
+        together = _joint([*(each.shows for each in same), *_behaviors_of_phases(same)])
+        for group in same:
+            group.shows = together
     return list(found.values())
 
 
-def printed_numbers(text: str) -> dict[str, list[str]]:
+def _printed_numbers(text: str) -> dict[str, list[str]]:
     """Series that may be readings → their numbers as text, in the order of the page."""
     found: dict[str, list[str]] = {}
     for line in text.split("\n"):
@@ -392,17 +488,11 @@ def printed_numbers(text: str) -> dict[str, list[str]]:
     return found
 
 
-def constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
+def _constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
     """The labels that all series have with the same value, such as one for the environment."""
-    common: set[tuple[str, str]] | None = None
-    for each in series:
-        parsed = parse_series(each)
-        if parsed is not None:
-            labels = set(parsed[1].items())
-            common = labels if common is None else common & labels
-            if not common:
-                break
-    return frozenset(each for each in common or () if squeezed(each[0]) not in _NO_TOTAL)
+    labels = [{*parsed[1].items()} for each in series if (parsed := parse_series(each)) is not None]
+    common = set.intersection(*labels) if labels else set()
+    return frozenset(each for each in common if squeezed(each[0]) not in _NO_TOTAL)
 
 
 def _of_first_use(

@@ -41,7 +41,7 @@ def lines(numbers: Mapping[str, object]) -> str:
 
 def shown(numbers: Mapping[str, object]) -> Choices:
     """The choices on two equal pages."""
-    return chosen(lines(numbers), lines(numbers))
+    return chosen(*[lines(numbers)] * 2)
 
 
 def recorded(name: str) -> Choices:
@@ -144,9 +144,9 @@ def test_a_series_that_the_page_shows_twice_is_refused() -> None:
 
 
 def test_a_rate_alone_is_refused_by_name_and_by_its_numbers() -> None:
-    by_name = chosen(lines({f"{POOL}_oneminuterate": 0.98, f"{POOL}_fiveminuterate": 0.97}))
+    by_name = chosen(lines({f"{POOL}_meanrate": 0.98, f"{POOL}_fiveminuterate": 0.97}))
     assert IDLE not in by_name.selectors
-    assert by_name.refused[0].series == (f"{POOL}_fiveminuterate", f"{POOL}_oneminuterate")
+    assert by_name.refused[0].series == (f"{POOL}_fiveminuterate", f"{POOL}_meanrate")
     by_numbers = by_rules("one-minute rates")
     assert {each.reading for each in by_numbers.refused} >= {IDLE, "bytes_in", "isr_shrinks"}
     (sentence,) = by_numbers.refusals

@@ -122,7 +122,43 @@ _REMEDY = (
 )
 
 
-class NodeExporters:
+class _Exporters:
+    """The hosts behind exporters, with the names and the disks that all of their samples have.
+
+    Args:
+        log_disks: names of the disks that have log dirs; empty where they are not known.
+    """
+
+    def __init__(self, log_disks: Collection[str]) -> None:
+        self._log_disks = frozenset(log_disks)
+        self._hosts: list[str] = []
+        self.brokers: Mapping[str, tuple[int, ...]] = {}
+        self.machines: frozenset[str] = frozenset()
+
+    def _name(self, places: Sequence[tuple[str, str, tuple[int, ...]]]) -> None:
+        """Name the hosts by (host, whole address, brokers) of each exporter."""
+        hosts = [host for host, _, _ in places]
+        # Several hosts of one name have their whole addresses instead.
+        names = [host if hosts.count(host) == 1 else address for host, address, _ in places]
+        self._hosts = names
+        self.brokers = {name: brokers for name, (_, _, brokers) in zip(names, places, strict=True)}
+
+    def _sample(self, host: str, scrape: Scrape) -> HostSample:
+        values = host_values(scrape.values, self._log_disks)
+        return HostSample(host, scrape.at_s, values, scrape.error)
+
+    def _require_log_disks(self, values: Mapping[str, float], where: str) -> None:
+        shown = sorted(parts_of(values, readings.DISK_WRITTEN_BYTES))
+        if not self._log_disks or self._log_disks.intersection(shown):
+            return
+        raise ConfigError(
+            f"node_exporter {where} shows the disks {', '.join(shown) or 'none'}, and "
+            f"metrics.host.prometheus.log_disks is {', '.join(sorted(self._log_disks))}; expected "
+            "a disk of this host; correct it"
+        )
+
+
+class NodeExporters(_Exporters):
     """Scrapes the exporters of all brokers' hosts.
 
     Args:
@@ -145,22 +181,18 @@ class NodeExporters:
         access: HttpAccess = _OPEN,
         log_disks: Collection[str] = (),
     ) -> None:
-        self._log_disks = frozenset(log_disks)
-        first = {address: broker for broker, address in sorted(addresses.items(), reverse=True)}
-        scrapers = [
-            Scraper(Endpoint.parse(broker, address), access, RULES, clock)
-            for address, broker in sorted(first.items(), key=lambda each: each[1])
-        ]
+        super().__init__(log_disks)
+        at: dict[str, tuple[int, ...]] = {}
+        for broker, address in sorted(addresses.items()):
+            at[address] = (*at.get(address, ()), broker)
+        endpoints = [Endpoint.parse(brokers[0], address) for address, brokers in at.items()]
+        scrapers = [Scraper(each, access, RULES, clock) for each in endpoints]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-hosts", clock)
-        self._addresses = [scraper.endpoint.address for scraper in scrapers]
-        names = [scraper.endpoint.host for scraper in scrapers]
-        self._hosts = readings.host_names(names, self._addresses)
+        self._addresses = [*at]
         self._machines: dict[str, Machine] = {}
-        self.brokers: Mapping[str, tuple[int, ...]] = {
-            host: tuple(sorted(b for b, a in addresses.items() if a == address))
-            for host, address in zip(self._hosts, self._addresses, strict=True)
-        }
-        self.machines = frozenset(names)
+        hosts = [each.host for each in endpoints]
+        self._name([*zip(hosts, at, at.values(), strict=True)])
+        self.machines = frozenset(hosts)
 
     def open(self) -> NodeExporters:
         """Scrape each exporter twice, over two connections.
@@ -215,21 +247,19 @@ class NodeExporters:
                 f"the host of broker {endpoint.node_id} shows no metrics at {scraper.url}: "
                 f"{problem}"
             )
-        if not_shown := log_disks_problem(found, self._log_disks):
-            raise ConfigError(f"node_exporter at {endpoint.address} {not_shown}")
+        self._require_log_disks(found, f"at {endpoint.address}")
 
     def sample_all(self) -> Sequence[HostSample]:
         """See `HostSource.sample_all`."""
         scrapes = zip(self._hosts, self._addresses, self._scrapers.scrape_all(), strict=True)
-        return [self._sample(*each) for each in scrapes]
+        return [self._sample_of_same(*each) for each in scrapes]
 
-    def _sample(self, host: str, address: str, scrape: Scrape) -> HostSample:
+    def _sample_of_same(self, host: str, address: str, scrape: Scrape) -> HostSample:
         try:
             self._require_same(address, scrape.values)
         except ScrapeError as error:
             return HostSample(host, scrape.at_s, error=str(error))
-        values = host_values(scrape.values, self._log_disks)
-        return HostSample(host, scrape.at_s, values, scrape.error)
+        return self._sample(host, scrape)
 
     def _require_same(self, address: str, values: Mapping[str, float]) -> None:
         """Keep the machine at an address.
@@ -254,7 +284,7 @@ class NodeExporters:
         self._scrapers.close()
 
 
-class ServedHosts:
+class ServedHosts(_Exporters):
     """Reads all hosts from one Prometheus server; a sample is one scrape that the server made.
 
     Args:
@@ -273,11 +303,8 @@ class ServedHosts:
         pause: Callable[[float], object] | None = None,
         log_disks: Collection[str] = (),
     ) -> None:
-        self._log_disks = frozenset(log_disks)
+        super().__init__(log_disks)
         self._feed = ServerFeed(api, spec, clock, pause)
-        self._hosts: list[str] = []
-        self.brokers: Mapping[str, tuple[int, ...]] = {}
-        self.machines: frozenset[str] = frozenset()
 
     def open(self) -> ServedHosts:
         """Find the hosts.
@@ -294,12 +321,7 @@ class ServedHosts:
             self.close()
             raise
         self._feed.read_known_series()
-        names = [host_of(target.value) for target in self._feed.targets]
-        self._hosts = readings.host_names(names, [target.value for target in self._feed.targets])
-        self.brokers = {
-            host: target.brokers
-            for host, target in zip(self._hosts, self._feed.targets, strict=True)
-        }
+        self._name([(host_of(t.value), t.value, t.brokers) for t in self._feed.targets])
         self.machines = frozenset(self.brokers)
         return self
 
@@ -311,13 +333,12 @@ class ServedHosts:
                 f"expected those of the host of broker {target.brokers[0]}; correct "
                 f"{label.section}.selector"
             )
-        if not_shown := log_disks_problem(values, self._log_disks):
-            raise ConfigError(f"node_exporter with {label.name}={target.value!r} {not_shown}")
+        self._require_log_disks(values, f"with {label.name}={target.value!r}")
 
     def sample_all(self) -> Sequence[HostSample]:
         """The scrapes of each host since the last call; see `ServerFeed.deliver`."""
         return [
-            HostSample(host, each.at_s, host_values(each.values, self._log_disks), each.error)
+            self._sample(host, each)
             for host, scrapes in zip(self._hosts, self._feed.deliver(), strict=True)
             for each in scrapes
         ]
@@ -348,17 +369,6 @@ def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) ->
         if reading == readings.DISK_WRITTEN_BYTES and part in log_disks:
             found[f"{readings.LOG_DISK}:{part}"] = 1.0
     return {**found, readings.CORES: float(len(cores))} if cores else found
-
-
-def log_disks_problem(values: Mapping[str, float], log_disks: Collection[str]) -> str | None:
-    """What a host shows in the place of these disks; None where it shows one of them."""
-    shown = sorted(parts_of(values, readings.DISK_WRITTEN_BYTES))
-    if not log_disks or set(shown) & set(log_disks):
-        return None
-    return (
-        f"shows the disks {', '.join(shown) or 'none'}, and metrics.host.prometheus.log_disks is "
-        f"{', '.join(sorted(log_disks))}; expected a disk of this host; correct it"
-    )
 
 
 def _is_kept(reading: str, part: str, value: float, log_disks: Collection[str]) -> bool:

@@ -169,12 +169,6 @@ _NO_DISK = re.compile(r"(z?ram|loop|fd|(h|s|v|xv)d[a-z]+|nvme\d+n\d+p|mmcblk\d+p
 _NO_INTERFACE = re.compile(r"(ifb|sit|tunl|gre|gretap|erspan|ip_vti|ip6_vti|ip6tnl|ip6gre)\d*")
 
 
-def host_names(hosts: Sequence[str], addresses: Sequence[str]) -> list[str]:
-    """The names of hosts: the whole address where several have one name."""
-    pairs = zip(hosts, addresses, strict=True)
-    return [host if hosts.count(host) == 1 else address for host, address in pairs]
-
-
 def is_disk(device: str) -> bool:
     """Whether a block device counts: partitions (part of a disk) and devices in memory do not."""
     return _NO_DISK.fullmatch(device) is None

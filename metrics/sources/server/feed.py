@@ -295,7 +295,6 @@ class ServerFeed:
         for target in self.targets:
             series = self._current(shown[target.value])
             target.interval_s = self._interval(target, [at_s for at_s, _ in series[0].samples])
-            target.added = added_labels(series)
 
     def _no_label(self) -> ConfigError:
         label = self.spec.label
@@ -330,15 +329,16 @@ class ServerFeed:
             if each.samples[-1][0] == newest_s or (len(each.samples) > 1 and is_current(each))
         ]
 
-    def _several(
-        self, target: FeedTarget, series: Iterable[ServerSeries], added: frozenset[str]
-    ) -> str:
-        apart = differing(series, added)
+    def _several(self, target: FeedTarget, series: Iterable[ServerSeries]) -> str:
+        """The sentence for several targets that show themselves as one; empty for a single one."""
+        apart = differing(series, target.added)
+        if not apart:
+            return ""
         named = "; ".join(f"{label} is {' and '.join(found)}" for label, found in apart.items())
         label, key = self.spec.label, self.spec.label.section
         return (
             f"{self._selected} selects several targets with {label.name}={target.value!r} on "
-            f"{self._api.url} ({named or 'with the same labels'}); expected one exporter for each "
+            f"{self._api.url} ({named}); expected one exporter for each "
             f"broker of one cluster; add a label that tells them apart to {key}.selector, or name "
             f"another one in {key}.broker_label"
         )
@@ -366,11 +366,9 @@ class ServerFeed:
         shown = self._query(max(_OPEN_S, _OPEN_SCRAPES * self.interval_s))
         for target in self.targets:
             series = shown.get(target.value, [])
-            if not any(each.labels.get(NAME) == UP for each in series):
-                target.added = added_labels(series)
-            several = differing(series, target.added)
-            if several:
-                raise ConfigError(self._several(target, series, target.added))
+            target.added = added_labels(series)
+            if several := self._several(target, series):
+                raise ConfigError(several)
             target.pages = [
                 page for page in pages_of(series, target.added) if page.is_up and page.lines
             ]
@@ -445,8 +443,8 @@ class ServerFeed:
             shown = self._query(back_s + retry_s)
             for target in self.targets:
                 series = shown.get(target.value, [])
-                if differing(series, target.added):
-                    several[target.value] = self._several(target, series, target.added)
+                if found := self._several(target, series):
+                    several[target.value] = found
                 for page in pages_of(series, target.added):
                     if page.at_s > target.last_s:
                         new[target.value][page.at_s] = page
