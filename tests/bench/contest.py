@@ -73,7 +73,6 @@ class Entry:
     commit: str = ""
 
     def key(self, message_bytes: int) -> Key:
-        """The entry's row at a size of messages [B]."""
         name = of_commit(self.commit) if self.commit else self.client
         return (self.role, name, self.variant, message_bytes)
 

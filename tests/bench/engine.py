@@ -60,11 +60,9 @@ class Alone:
     """The barrier of a stage of one task."""
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        """Index of the only task."""
         return 0
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        """The message of the only task."""
         return [message]
 
 

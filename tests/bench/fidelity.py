@@ -80,7 +80,6 @@ class Case:
     is_overload: bool = False
 
     def producer(self, client: str) -> ProducerPattern:
-        """The producer's pattern with this client."""
         return producer_pattern(
             self.message_bytes,
             self.rate_bytes_per_s / self.message_bytes,
@@ -106,12 +105,10 @@ class Compared:
 
     @property
     def wire(self) -> BrokerLoad:
-        """Median of the windows of `wire`."""
         return median_of([wire for wire, _ in self.pairs])
 
     @property
     def librdkafka(self) -> BrokerLoad:
-        """Median of the windows of librdkafka."""
         return median_of([librdkafka for _, librdkafka in self.pairs])
 
     @property

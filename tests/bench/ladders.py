@@ -168,7 +168,6 @@ class LadderRun(Body):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """The configuration of the run."""
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:

@@ -59,7 +59,6 @@ class Trials:
         settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a failed test."""
         if report.failed:
             self.failed.append(report.nodeid)
             click.echo(f"\n{report.nodeid}\n{report.longreprtext}")

@@ -149,7 +149,6 @@ class Point:
 
 
 def points_of(summary: Mapping[str, Any], kind: str, value: str, repeat: int = 1) -> list[Point]:
-    """The points of a finished run."""
     return [
         Point(
             kind,

@@ -66,7 +66,6 @@ def changelog(text: str, version: str) -> Check:
 
 
 def committed() -> Check:
-    """Check that all files are committed."""
     done = _run(["git", "status", "--porcelain"], ROOT)
     changed = [line[3:] for line in done.stdout.splitlines()]
     return Check("all is committed", f"changed: {', '.join(changed)}" if changed else "")
@@ -167,7 +166,6 @@ def wheels(folder: Path) -> Iterator[Check]:
 
 
 def ready_files(folder: Path, schema: str) -> Iterator[Check]:
-    """Check the ready files that the tests cannot check."""
     yield Check(f"{AIRFLOW[0]} loads the DAG", airflow_trouble(folder))
     what = f"the application is one of Kubeflow's Spark operator {OPERATOR}"
     yield Check(what, operator_trouble(schema))

@@ -62,7 +62,6 @@ class Row:
     late_p99_ms: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The row for JSON."""
         return as_document(self)
 
 
@@ -138,7 +137,6 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def table_of(rows: Iterable[Row]) -> Table:
-    """The rows for people."""
     columns = (
         "role",
         "client",
@@ -199,12 +197,10 @@ class Aim:
 
     @property
     def ours(self) -> Key:
-        """The key of the engine's row."""
         return (self.role, OURS, "", self.message_bytes)
 
     @property
     def theirs(self) -> Key:
-        """The key of the other client's row."""
         return (self.role, self.other, "", self.message_bytes)
 
     def ratio(self, found: Found) -> Effect | None:

@@ -24,7 +24,6 @@ _CHANGING_HEAD = (
 
 
 def line_of(row: Row) -> str:
-    """One row of the table."""
     stated = "" if row.stated is None else f"{row.stated:.0%}"
     interval = (
         ""
@@ -39,7 +38,6 @@ def line_of(row: Row) -> str:
 
 
 def changing_line(row: Found) -> str:
-    """One row of the table of clusters whose limit changes."""
     return (
         f"  {row.name:44}{row.searches:9}{row.trials:8.2f}{row.changed:9.1%}{row.off_10:10.1%}"
         f"{row.unnamed:9.1%}{row.silent:9.1%}"

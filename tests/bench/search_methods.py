@@ -117,7 +117,6 @@ class Case:
     ends: Callable[[], list[SimulatedEnd]]
 
     def row(self) -> Row:
-        """Measure the case."""
         ends = self.ends()
         count = len(ends)
         trials = sorted(end.trials for end in ends)
@@ -222,7 +221,6 @@ OURS = (Contestant("plain bisection", _bisect), Contestant("redline", _guided))
 def line_cases(
     contestants: Iterable[Contestant] = OURS, of: Iterable[Scenario] | None = None
 ) -> list[Case]:
-    """Each method in each scenario."""
     return [
         Case(each.name, method.name, each.name not in _CHOSEN_ON, partial(_ends, method, each))
         for each in (scenarios() if of is None else of)

@@ -71,7 +71,6 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """The name in tables."""
         return f"{STARTS[self.start]}, {self.delivers:g} times"
 
     @property
@@ -122,7 +121,6 @@ def _bisect(condition: Condition) -> list[SimulatedEnd]:
 
 
 def _guided_ends(condition: Condition, guide: Guide) -> list[SimulatedEnd]:
-    """The ends of the search for all points of a condition."""
     if condition.start != "line":
         return _points(condition, lambda limits: Guided(limits, guide))
     ends = []

@@ -62,7 +62,6 @@ class Task:
 
     @classmethod
     def from_text(cls, text: str) -> Task:
-        """Read a task from the text of `to_text`."""
         fields = json.loads(text)
         lists = {name: tuple(fields[name]) for name in ("bootstrap", "jars")}
         return cls(**{**fields, **lists})

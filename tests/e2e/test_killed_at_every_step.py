@@ -124,7 +124,6 @@ class Killed:
                 return code, command.text
 
     def numbers(self) -> list[int]:
-        """Numbers of the trials in the tables."""
         return [row.trial for row in self.store.trials(self.run_id).collect()]
 
     def _note(self, command: RunningCommand) -> None:

@@ -7,7 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from jobs.cluster.connect import connect
 from jobs.config.loading import load_workload
 from tests.support.commands import RunningCommand, finished
 from tests.support.kfake import Kfake
+from tests.support.processes import beside
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -32,7 +34,7 @@ COMMAND_S = 90.0
 
 
 @contextmanager
-def beside(servers: list[str]) -> Iterator[list[int]]:
+def production(servers: list[str]) -> Iterator[list[int]]:
     """Producers at an even rate and a group that reads, within this context.
 
     Yields:
@@ -61,16 +63,11 @@ def beside(servers: list[str]) -> Iterator[list[int]]:
             consumer.poll(timeout_ms=100)
         consumer.close()
 
-    threads = [threading.Thread(target=send, args=(n,)) for n in range(PRODUCERS)]
-    threads.append(threading.Thread(target=read))
-    for each in threads:
-        each.start()
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(beside(read, over))
+        for number in range(PRODUCERS):
+            stack.enter_context(beside(partial(send, number), over))
         yield sent
-    finally:
-        over.set()
-        for each in threads:
-            each.join()
 
 
 @pytest.fixture
@@ -94,7 +91,7 @@ def groups_of(servers: list[str]) -> set[str]:
 
 def test_a_topic_is_learnt_over_real_connections(brokers: list[str], tmp_path: Path) -> None:
     command = ("learn", "--cluster=prod.yaml", "--topics=ord.*", "--decode", "--scale-1=now")
-    with beside(brokers):
+    with production(brokers):
         time.sleep(SENDING_S)
         shown = finished(*command, "--out=mine.yaml", folder=tmp_path, deadline_s=COMMAND_S)
         assert groups_of(brokers) == {GROUP}, "it joins no group"
@@ -118,7 +115,7 @@ def test_a_topic_is_learnt_over_real_connections(brokers: list[str], tmp_path: P
 
 def test_ctrl_c_ends_the_reading(brokers: list[str], tmp_path: Path) -> None:
     command = ("learn", "--cluster=prod.yaml", "--topics=ord.*", "--read-mb-per-s=0.005")
-    with beside(brokers):
+    with production(brokers):
         time.sleep(SENDING_S)
         with RunningCommand(*command, "--out=mine.yaml", folder=tmp_path) as running:
             running.await_line("phase doing", COMMAND_S)

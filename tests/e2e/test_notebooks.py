@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("spark")]
 
 @pytest.fixture(scope="module")
 def with_sweep(run: Run, spark_for_all: SparkSession) -> Run:
-    """A run with a sweep in its tables."""
     add_sweep(spark_for_all, str(run.tables))
     return run
 

@@ -71,7 +71,6 @@ def runs_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def environment(row: dict[str, Any]) -> dict[str, str]:
-    """The environment of a row of `runs`."""
     return dict(row["environment"] or {})
 
 

@@ -89,13 +89,11 @@ class Installed:
 
     @property
     def spark_home(self) -> Path:
-        """The folder of its pyspark."""
         (found,) = self.python.parents[1].glob("lib/python*/site-packages/pyspark")
         return found
 
     @property
     def redline(self) -> str:
-        """The console command."""
         return str(self.python.with_name("redline"))
 
     def run(self, *words: str, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -106,7 +104,6 @@ class Installed:
         return ended(*arguments, folder=self.folder, deadline_s=JOB_S, **place)
 
     def packages(self) -> dict[str, str]:
-        """Package → installed version."""
         listed = subprocess.run(
             [self.python, "-m", "pip", "list", "--format=json", "--disable-pip-version-check"],
             capture_output=True,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from tests.support.loaded_brokers import (
     loaded_testbed,
 )
 from tests.support.patterns import producer_pattern
+from tests.support.processes import beside
 from tests.support.rate_limited_link import rate_limited_link
 
 if TYPE_CHECKING:
@@ -106,17 +108,6 @@ SOURCE = (Path(__file__).parents[1] / "support" / "PlantedPrincipals.java").read
 )
 
 
-def planted_jars(kafka_version: str) -> list[Path]:
-    """The class path of brokers with the planted class."""
-    own = kafka_jars(kafka_version)
-    return [*own, java_jar(PRINCIPALS, SOURCE, own)]
-
-
-def planted_properties(folder: Path) -> dict[str, str]:
-    """The broker properties that activate the planted class."""
-    return {"principal.builder.class": PRINCIPALS, FOLDER_PROPERTY: str(folder)}
-
-
 @dataclass(frozen=True)
 class Bench:
     """Running brokers in which every bottleneck can be planted."""
@@ -177,16 +168,11 @@ def collections(run_share: float, *ids: int) -> Plant:
     @contextmanager
     def plant(bench: Bench) -> Iterator[Route | None]:
         ended = threading.Event()
-        with ExitStack() as threads:
-            threads.callback(ended.set)
+        with ExitStack() as stack:
             for each in ids:
                 address = bench.brokers.testbed.jmx_endpoints[each]
-                thread = threading.Thread(
-                    target=_collect, args=(bench.jvm, address, run_share, ended)
-                )
-                thread.start()
-                threads.callback(thread.join)
-            threads.callback(ended.set)
+                collect = partial(_collect, bench.jvm, address, run_share, ended)
+                stack.enter_context(beside(collect, ended))
             yield None
 
     return plant
@@ -227,11 +213,8 @@ def slow_followers(*ids: int) -> Plant:
     @contextmanager
     def plant(bench: Bench) -> Iterator[Route | None]:
         def paused(work: Load) -> list[TaskReport]:
-            thread = threading.Thread(target=_pause, args=(bench.brokers.testbed, ids))
-            thread.start()
-            rows = work()
-            thread.join()
-            return rows
+            with beside(lambda: _pause(bench.brokers.testbed, ids)):
+                return work()
 
         with altered(bench, ids, {"follower.replication.throttled.rate": "100000"}):
             yield Route(bench.brokers.addresses, paused)
@@ -306,159 +289,74 @@ CASES = {
         Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY), small(), 60, groups=1
     ),
     "few-handlers": Case(
-        Resource.REQUEST_HANDLERS,
-        "broker 1",
-        "`num.io.threads=1`, and batches are compressed again",
-        handlers(1, 1),
-        led_by(ON_ONE),
-        large(),
-        50,
-        topic=SLOW_APPENDS,
+        Resource.REQUEST_HANDLERS, "broker 1",
+        "`num.io.threads=1`, and batches are compressed again", handlers(1, 1),
+        led_by(ON_ONE), large(), 50, topic=SLOW_APPENDS,
     ),
     "network-threads-one": Case(
-        Resource.NETWORK_THREADS,
-        "broker 1",
-        PRINCIPAL,
-        network_waits(20, 1),
-        led_by(EVENLY),
-        messages(),
-        24,
+        Resource.NETWORK_THREADS, "broker 1", PRINCIPAL, network_waits(20, 1), led_by(EVENLY),
+        messages(), 24,
     ),
     "network-threads-all": Case(
-        Resource.NETWORK_THREADS,
-        ON_ALL,
-        PRINCIPAL,
-        network_waits(20, *ALL),
-        led_by(EVENLY, 3),
-        messages("all"),
-        24,
-        groups=1,
+        Resource.NETWORK_THREADS, ON_ALL, PRINCIPAL, network_waits(20, *ALL), led_by(EVENLY, 3),
+        messages("all"), 24, groups=1,
     ),
     "cpu-one": Case(
-        Resource.CPU,
-        "broker 1",
-        GZIP,
-        handlers(4, 1),
-        led_by(ON_ONE),
-        large(),
-        80,
+        Resource.CPU, "broker 1", GZIP, handlers(4, 1), led_by(ON_ONE), large(), 80,
         topic=SLOW_APPENDS,
     ),
     "cpu-all": Case(
-        Resource.CPU,
-        ON_ALL,
-        GZIP,
-        handlers(4, *ALL),
-        led_by(EVENLY, 3),
-        large("all"),
-        60,
-        groups=1,
-        topic=SLOW_APPENDS,
+        Resource.CPU, ON_ALL, GZIP, handlers(4, *ALL), led_by(EVENLY, 3), large("all"), 60,
+        groups=1, topic=SLOW_APPENDS,
     ),
     "heap-one": Case(
-        Resource.HEAP,
-        "broker 1",
-        FULL_GC,
-        collections(RUN_SHARE_ONE, 1),
-        led_by(ON_ONE),
-        messages(),
-        75,
+        Resource.HEAP, "broker 1", FULL_GC, collections(RUN_SHARE_ONE, 1), led_by(ON_ONE),
+        messages(), 75,
     ),
     "heap-all": Case(
-        Resource.HEAP,
-        ON_ALL,
-        FULL_GC,
-        collections(RUN_SHARE_ALL, *ALL),
-        led_by(EVENLY, 3),
-        messages("all"),
-        30,
+        Resource.HEAP, ON_ALL, FULL_GC, collections(RUN_SHARE_ALL, *ALL), led_by(EVENLY, 3),
+        messages("all"), 30,
     ),
     "network": Case(
-        Resource.NETWORK,
-        "broker 1",
+        Resource.NETWORK, "broker 1",
         "a token bucket of 40 Mbit/s (`tc … tbf`); needs root and iproute2",
-        slow_link(True),
-        led_by(ON_ONE),
-        messages(),
-        8,
+        slow_link(True), led_by(ON_ONE), messages(), 8,
     ),
     "network-unstated": Case(
-        Resource.UNKNOWN,
-        "broker 1",
-        "the same, and `link_mbit_per_s` is not stated",
-        slow_link(False),
-        led_by(ON_ONE),
-        messages("all"),
-        8,
+        Resource.UNKNOWN, "broker 1", "the same, and `link_mbit_per_s` is not stated",
+        slow_link(False), led_by(ON_ONE), messages("all"), 8,
         expected_text="the speed of the network interface is not stated (link_mbit_per_s)",
     ),
     "follower-one": Case(
-        Resource.REPLICATION,
-        "broker 2",
-        "a follower that left the ISR may fetch only 100 kB/s",
-        slow_followers(2),
-        led_by(ON_ONE, 2),
-        messages(),
-        4,
-        topic=THROTTLED,
-        warmup_s=10.0,
+        Resource.REPLICATION, "broker 2", "a follower that left the ISR may fetch only 100 kB/s",
+        slow_followers(2), led_by(ON_ONE, 2), messages(), 4, topic=THROTTLED, warmup_s=10.0,
         expected_text="the replicas on broker 2 by up to",
     ),
     "followers-all": Case(
-        Resource.REPLICATION,
-        "brokers 2 and 3",
-        "the same of all followers",
-        slow_followers(2, 3),
-        led_by(ON_ONE, 3),
-        messages("all"),
-        4,
-        topic=THROTTLED,
-        warmup_s=10.0,
+        Resource.REPLICATION, "brokers 2 and 3", "the same of all followers",
+        slow_followers(2, 3), led_by(ON_ONE, 3), messages("all"), 4, topic=THROTTLED, warmup_s=10.0,
     ),
     "quota": Case(
-        Resource.QUOTA,
-        ON_ALL,
-        "200 kB/s for each client id",
-        quota,
-        led_by(EVENLY, 3),
-        messages("all"),
-        8,
-        groups=1,
+        Resource.QUOTA, ON_ALL, "200 kB/s for each client id", quota, led_by(EVENLY, 3),
+        messages("all"), 8, groups=1,
     ),
-}
+}  # fmt: skip
 # Broker 3's handlers wait three times as long, so a third of the partitions keeps them as busy.
 WAITS_MS = {1: 5.0, 2: 5.0, 3: 15.0}
+WAITED = partial(
+    Case, Resource.REQUEST_HANDLERS, how=SLEEP, plant=nothing,
+    expected_text="waiting without CPU for at least",
+)  # fmt: skip
+MOSTLY_ON_TWO = (1, 2, 1, 2, 1, 2, 3)
 WAITING = {
-    "waiting-handlers-one": Case(
-        Resource.REQUEST_HANDLERS,
-        "broker 3",
-        SLEEP,
-        nothing,
-        led_by(EVENLY),
-        full(),
-        92,
-        expected_text="waiting without CPU for at least",
+    "waiting-handlers-one": WAITED(
+        "broker 3", replicas=led_by(EVENLY), producer=full(), producers=92
     ),
-    "waiting-handlers-all": Case(
-        Resource.REQUEST_HANDLERS,
-        ON_ALL,
-        SLEEP,
-        nothing,
-        led_by((1, 2, 1, 2, 1, 2, 3)),
-        full(),
-        190,
-        groups=1,
-        expected_text="waiting without CPU for at least",
+    "waiting-handlers-all": WAITED(
+        ON_ALL, replicas=led_by(MOSTLY_ON_TWO), producer=full(), producers=190, groups=1
     ),
-    "waiting-handlers-followed": Case(
-        Resource.REQUEST_HANDLERS,
-        ON_ALL,
-        SLEEP,
-        nothing,
-        led_by((1, 2, 1, 2, 1, 2, 3), 3),
-        full("all"),
-        190,
-        expected_text="waiting without CPU for at least",
+    "waiting-handlers-followed": WAITED(
+        ON_ALL, replicas=led_by(MOSTLY_ON_TWO, 3), producer=full("all"), producers=190
     ),
 }
 
@@ -472,9 +370,11 @@ def bench(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         "num.io.threads": "2",
         "heap_mb": 512,
         "jvm_options": "-XX:TieredStopAtLevel=1 -XX:-ExplicitGCInvokesConcurrent",
-        **planted_properties(folder),
+        "principal.builder.class": PRINCIPALS,
+        FOLDER_PROPERTY: str(folder),
     }
-    jars = planted_jars(load_profile("default").kafka_version)
+    of_kafka = kafka_jars(load_profile("default").kafka_version)
+    jars = [*of_kafka, java_jar(PRINCIPALS, SOURCE, of_kafka)]  # with the planted class
     options: dict[str, Any] = {"overrides": overrides, "name": "bound", "jars": jars}
     with loaded_testbed("default", spark_for_all._jvm, brokers=len(ALL), **options) as brokers:
         yield Bench(brokers, spark_for_all._jvm, folder)
@@ -523,23 +423,19 @@ def is_disturbed(seen: TrialOutcome) -> bool:
     return bool(full) and sum(each.cpu_process_share or 0.0 for each in full) < 0.45
 
 
-def measure_case(bench: Bench, case: Case) -> TrialOutcome:
-    with bench.brokers.topic(case.replicas, case.topic) as topic, case.plant(bench) as route:
-        return bench.brokers.trial(
-            topic,
-            case.replicas,
-            case.producer,
-            case.producers,
-            measure_s=6.0,
-            warmup_s=case.warmup_s,
-            route=replace(route or Route(bench.brokers.addresses), groups=case.groups),
-        )
-
-
 def check(bench: Bench, case: Case) -> TrialOutcome:
     """Measure a case, and check that the answer names the planted resource or none."""
     for _ in range(INVALID_AT_MOST):
-        seen = measure_case(bench, case)
+        with bench.brokers.topic(case.replicas, case.topic) as topic, case.plant(bench) as route:
+            seen = bench.brokers.trial(
+                topic,
+                case.replicas,
+                case.producer,
+                case.producers,
+                measure_s=6.0,
+                warmup_s=case.warmup_s,
+                route=replace(route or Route(bench.brokers.addresses), groups=case.groups),
+            )
         log_case(seen)
         if seen.judgement.verdict is not Verdict.INVALID or case.planted is Resource.QUOTA:
             break

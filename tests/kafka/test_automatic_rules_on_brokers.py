@@ -79,7 +79,6 @@ WAYS = (*AGENTS, *BESIDE, REPORTER)
 
 @pytest.fixture(scope="module")
 def exporters() -> dict[str, Exporter]:
-    """Way → its exporter."""
     ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
     made = {
         way: Exporter(rules, ports[way], RULES[rules], VERSIONS[release])
@@ -183,7 +182,6 @@ def test_the_table_of_the_docs_is_what_is_read_of_a_real_page(
 
 
 def row_of_way(way: str) -> str:
-    """The row of a way in the table of the docs."""
     if way == REPORTER:
         return ROWS[REPORTER]
     rules, _, more = way.partition(", ")

@@ -62,7 +62,6 @@ class Measurer:
         self.trials: list[Observation] = []
 
     def measure(self, load: int) -> Observation:
-        """See `search.lines.Measurer`."""
         if len(self.trials) == CHANGES_AFTER:
             self._change()
         seen = self.offer(load)
@@ -71,7 +70,6 @@ class Measurer:
         return seen
 
     def offer(self, load: int) -> Observation:
-        """The observation of one trial."""
         with self._brokers.topic(LEADERS, {}) as topic:
             found = self._brokers.trial(
                 topic, LEADERS, self._producer, load, measure_s=6.0, warmup_s=1.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,18 +11,15 @@ import pytest
 from kafka.admin import ConfigResourceType
 
 from jobs.config import Configuration, load
-from jobs.console.events import Event, RecordingReporter, TrialFinished, TrialStarted
-from jobs.runs.context_factory import RunOrder
+from jobs.console.events import Event, TrialStarted
 from jobs.runs.estimate import line_of
-from jobs.runs.lifecycle import execute
-from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.runs.resumption import replay
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.runs import LoggingReporter, limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +73,7 @@ def config(testbed: Testbed) -> Configuration:
     return load(str(cluster_file(testbed.folder)), "calibrated", "default", short)
 
 
-class InterveningReporter(RecordingReporter):
+class InterveningReporter(LoggingReporter):
     """A reporter that calls an action before the load of the trial whose reason has these words."""
 
     def __init__(self, words: str, action: Callable[[], None]) -> None:
@@ -93,22 +89,13 @@ class InterveningReporter(RecordingReporter):
             if self._words in event.reason:
                 self._words = "\0"
                 self._action()
-        if isinstance(event, TrialFinished):
-            trial = event.trial
-            idle = trial.evidence.handler_idle_min
-            log.warning(
-                "%d producers, idle %s: %s, held %s", trial.load, idle, trial.verdict, trial.held
-            )
 
 
 def measured(config: Configuration, reporter: InterveningReporter, folder: Path) -> dict[str, Any]:
-    """Make a run, and return its only boundary from summary.json."""
-    order = RunOrder(reporter, RunOptions(folder), "held")
-    assert execute(LimitRun(config), order) == 0
-    (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
+    """Make a run, and return its only boundary."""
+    (point,) = limits_of(config, folder, "held", reporter)
     log.warning("%s", {name: point[name] for name in ("np_sustained", "confirmed_s", "notes")})
-    boundary: dict[str, Any] = point
-    return boundary
+    return point
 
 
 def lies_near(producers: int, planted: float) -> bool:

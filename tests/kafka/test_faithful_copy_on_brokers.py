@@ -88,7 +88,6 @@ class Copied:
 
     @property
     def cluster(self) -> str:
-        """The cluster's file."""
         return str(cluster_file(self.testbed.folder))
 
 
@@ -165,7 +164,6 @@ def turns_of(copied: Copied, folder: Path) -> list[dict[str, Any]]:
 def judged(
     copied: Copied, source: MetricsSource, scale: float, thresholds: Thresholds, folder: Path
 ) -> Judgement:
-    """The judgement of the original producers at a scale."""
     kinds = {topic: kind.scaled(scale) for topic, kind in ORIGINALS.items()}
     with (
         connect(copied.testbed.bootstrap_servers) as admin,

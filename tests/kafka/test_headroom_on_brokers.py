@@ -11,18 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from jobs.config import load
-from jobs.console.events import RecordingReporter
 from jobs.headroom import headroom
-from jobs.runs.context_factory import RunOrder
-from jobs.runs.lifecycle import execute
-from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
+from tests.support.commands import answered
 from tests.support.neighbors import Neighbor, steady
+from tests.support.runs import limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,23 +64,15 @@ def test_headroom_is_that_of_the_planted_limit(spark: SparkSession, tmp_path: Pa
     with bed as testbed:
         cluster = str(cluster_file(testbed.folder))
         config = load(cluster, "calibrated", "default", OPTIONS)
-        order = RunOrder(RecordingReporter(), RunOptions(out), "limit")
-        assert execute(LimitRun(config), order) == 0
-        (summary,) = out.glob("*/summary.json")
-        (point,) = json.loads(summary.read_text())["boundaries"]
+        (point,) = limits_of(config, out, "limit")
         log.warning("limit: %s to %s producers", point["load_low"], point["load_high"])
         found = {}
         for share in SHARES:
             file = tmp_path / f"{share}.json"
             with production(testbed, share):
-                done = CliRunner().invoke(
-                    headroom,
-                    [f"--cluster={cluster}", f"--run={summary.parent.name}", f"--out={out}",
-                     "--window=20s", f"--json={file}"],
-                    standalone_mode=False, catch_exceptions=False,
-                )  # fmt: skip
-            assert done.return_value == 0, done.output
-            log.warning("at %.0f %%:\n%s", 100 * share, done.output)
+                options = ("--run=limit", f"--out={out}", "--window=20s", f"--json={file}")
+                output = answered(headroom, f"--cluster={cluster}", *options)
+            log.warning("at %.0f %%:\n%s", 100 * share, output)
             rows = json.loads(file.read_text())["rows"]
             found[share] = next(row for row in rows if row["resource"] == "request handlers")
     for share, row in found.items():

@@ -22,6 +22,7 @@ from metrics.trial.evidence import ClusterFacts, Judgement
 from search.model import Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
+from tests.support.processes import beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,10 +111,10 @@ def test_a_broker_that_dies_and_comes_back(
         testbed.restart_broker(2)
 
     with brokers.topic(REPLICAS, {}) as topic:
-        happens = threading.Thread(target=accident)
-        happens.start()
-        seen = brokers.trial(topic, REPLICAS, MESSAGES, producers=2, measure_s=20.0, warmup_s=2.0)
-        happens.join()
+        with beside(accident):
+            seen = brokers.trial(
+                topic, REPLICAS, MESSAGES, producers=2, measure_s=20.0, warmup_s=2.0
+            )
         found = causes(seen)
     assert "broker_fenced" in found, seen.judgement.reasons
     assert found & {"metrics_incomplete", "metrics_contradictory"}, seen.judgement.reasons

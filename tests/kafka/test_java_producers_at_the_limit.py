@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,11 +14,6 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.config import Configuration, load
-from jobs.console.events import RecordingReporter
-from jobs.runs.context_factory import RunOrder
-from jobs.runs.lifecycle import execute
-from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.judging.thresholds import Thresholds
@@ -38,6 +31,7 @@ from tests.bench.task import Task
 from tests.support.engine_bench import end_offsets_of
 from tests.support.java_traffic import kafka_tools_jars
 from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.runs import limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,11 +77,6 @@ def config(testbed: Testbed) -> Configuration:
     return load(str(cluster_file(testbed.folder)), "calibrated", "default", options)
 
 
-def kill_all(processes: list[subprocess.Popen[str]]) -> None:
-    for each in processes:
-        each.kill()
-
-
 def judged_with_java(
     testbed: Testbed, brokers: LoadedBrokers, config: Configuration, producers: int
 ) -> Judgement:
@@ -110,7 +99,12 @@ def judged_with_java(
             jars=tuple(map(str, kafka_tools_jars(testbed.kafka_version))),
         )
         running = [stack.enter_context(started(CHILD, task.to_text()))[0] for _ in range(producers)]
-        impatient = threading.Timer(JAVA_START_S, kill_all, [running])
+
+        def give_up() -> None:
+            for each in running:
+                each.kill()
+
+        impatient = threading.Timer(JAVA_START_S, give_up)
         impatient.start()
         for process in running:  # its first progress line comes after some seconds of load
             assert process.stdout is not None and "records sent" in process.stdout.readline()
@@ -145,9 +139,7 @@ def judged_with_java(
 def test_java_producers_get_the_same_verdicts_at_the_limit_and_at_the_first_overload(
     testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "wire")
-    assert execute(LimitRun(config), order) == 0
-    (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
+    (point,) = limits_of(config, tmp_path, "wire")
     sustained, overloaded = point["np_sustained"], point["np_overloaded"]
     assert (sustained, overloaded) == (18, 24), point["overload_reasons"]
     with loaded(testbed, spark._jvm) as brokers:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobs.testbed.places import free_ports
 from metrics.sources.beans import POLL_MS, SILENT_MS, Role, beans_for, readings_of
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.first_polls import FirstPolls, least_interval_s
@@ -17,7 +18,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
 from metrics.traffic.pattern import SAMPLES_MIN
 from tests.support.bare_jvm import bare_jvm
-from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.jmx_nodes import JmxNode
 from tests.support.simulated_jmx import VERSION, beans_of_a_broker, delayed_jmx, simulated_jmx
 
 pytestmark = pytest.mark.together
@@ -28,13 +29,12 @@ DEADLINE_S = 5.0
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    """The JVM of a driver."""
     with bare_jvm() as (started, _):
         yield started
 
 
 def test_a_hanging_node_is_missed_and_does_not_delay_the_others(jvm: Any) -> None:
-    with JmxNode(1, free_port()) as hung, JmxNode(2, free_port()) as well:
+    with JmxNode(1) as hung, JmxNode(2) as well:
         addresses = {1: hung.address, 2: well.address}
         with closing(open_jmx(addresses, jvm, DEADLINE_S)) as source:
             assert [s.error for s in source.sample_all()] == [None, None]
@@ -53,7 +53,7 @@ def test_a_hanging_node_is_missed_and_does_not_delay_the_others(jvm: Any) -> Non
 
 
 def test_a_restarted_node_is_sampled_again_and_another_at_its_address_is_not(jvm: Any) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     with JmxNode(1, port) as node, closing(open_jmx({1: node.address}, jvm, DEADLINE_S)) as source:
         assert source.sample_all()[0].error is None
         node.kill()
@@ -72,7 +72,7 @@ def test_a_restarted_node_is_sampled_again_and_another_at_its_address_is_not(jvm
 def test_beans_that_are_registered_at_their_first_use_are_read_from_then_on(jvm: Any) -> None:
     bean = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Produce,error="
     errors = ("NONE", "MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS")
-    with JmxNode(1, free_port()) as node, closing(open_jmx({1: node.address}, jvm, 10.0)) as source:
+    with JmxNode(1) as node, closing(open_jmx({1: node.address}, jvm, 10.0)) as source:
         assert "log_flush_ms_count" not in source.sample_all()[0].values
         node.add_meter("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs")
         (sample,) = source.sample_all()

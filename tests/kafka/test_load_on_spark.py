@@ -41,7 +41,6 @@ WORKLOAD = load_workload(
 
 
 def pattern(producers: int, measure_s: float = 2.0) -> TrafficPattern:
-    """The pattern of this number of producers of 100 records/s of 1,000 B."""
     made = WORKLOAD.pattern(1_000, producers=producers)
     return dataclasses.replace(made, phases=dataclasses.replace(made.phases, measure_s=measure_s))
 
@@ -104,8 +103,6 @@ def test_producers_spread_over_tasks_that_start_together(
 
 
 def end_after(window_s: float) -> Callable[[TaskChannel], AbstractContextManager[None]]:
-    """The driver ends the window after this time [s]."""
-
     def end(channel: TaskChannel) -> None:
         assert becomes(lambda: channel.start_s is not None, 60.0)
         channel.end_after(window_s)

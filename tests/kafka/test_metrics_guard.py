@@ -20,7 +20,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from jobs.config.metrics_registry import Prometheus, load_rules
 from jobs.setup.jars import exporter_jar
 from jobs.testbed.listeners import PASSWORD_OF_STORES, write_jmx_tls
-from jobs.testbed.places import accepts
+from jobs.testbed.places import accepts, free_ports
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.http_access import ClosedError
@@ -28,7 +28,7 @@ from metrics.sources.jmx import open_jmx
 from metrics.sources.scraper import Scraper
 from metrics.sources.source import Endpoint
 from tests.support.bare_jvm import bare_jvm
-from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.jmx_nodes import JmxNode
 from tests.support.processes import becomes
 
 pytestmark = pytest.mark.together
@@ -58,19 +58,15 @@ class Authorities:
         return [f"{prefix}={store}", f"{prefix}Password={PASSWORD_OF_STORES}"]
 
     def node(self, leaf: trustme.LeafCert) -> JmxNode:
-        """A node with this certificate."""
         properties = self._folder / "jmx.properties"
         write_jmx_tls(leaf, self._folder / "jmx.p12", properties)
-        return JmxNode(
-            1,
-            free_port(),
-            (
-                "authenticate=false",
-                "ssl=true",
-                "registry.ssl=true",
-                f"ssl.config.file={properties}",
-            ),
+        access = (
+            "authenticate=false",
+            "ssl=true",
+            "registry.ssl=true",
+            f"ssl.config.file={properties}",
         )
+        return JmxNode(1, access=access)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +76,6 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
 
 @pytest.fixture(scope="module")
 def jvm(authorities: Authorities) -> Iterator[Any]:
-    """A JVM like the driver's."""
     with bare_jvm(*authorities.jvm_options()) as (view, _):
         yield view
 
@@ -167,7 +162,7 @@ def nested(jvm: Any) -> Any:
 def test_an_answer_of_an_unexpected_class_is_not_deserialized(
     jvm: Any, answer: Callable[[Any], Any], what: str
 ) -> None:
-    with JmxNode(1, free_port(), leaders=answer) as node:
+    with JmxNode(1, leaders=answer) as node:
         message = refusal(node, jvm, None)
         assert "answers with objects that no reading has" in message and what in message
         if answer is url:  # once, as each poll of jmxquery starts a JVM
@@ -176,8 +171,8 @@ def test_an_answer_of_an_unexpected_class_is_not_deserialized(
 
 def test_a_filter_of_the_jvms_options_stays() -> None:
     with (
-        JmxNode(1, free_port()) as plain,
-        JmxNode(1, free_port(), leaders=of_a_library) as foreign,
+        JmxNode(1) as plain,
+        JmxNode(1, leaders=of_a_library) as foreign,
         bare_jvm("-Djdk.serialFilter=maxdepth=100") as (jvm, _),
     ):
         assert leaders(plain, jvm, None) == MEANT
@@ -187,7 +182,7 @@ def test_a_filter_of_the_jvms_options_stays() -> None:
 
 
 def test_other_reads_of_the_jvm_are_not_filtered(jvm: Any) -> None:
-    with JmxNode(1, free_port()) as node:
+    with JmxNode(1) as node:
         assert leaders(node, jvm, None) == MEANT
     installed = jvm.java.io.ObjectInputFilter.Config.getSerialFilter()
     assert "RedlineJmxFilter" in installed.getClass().getName()
@@ -210,8 +205,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def port(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Port of the exporter."""
-    folder, number = tmp_path_factory.mktemp("exporter"), free_port()
+    folder, (number,) = tmp_path_factory.mktemp("exporter"), free_ports(1)
     write_jmx_tls(authority.issue_cert(HERE), folder / "keys.p12", folder / "unused.properties")
     server = {
         "authentication": {"basic": {"username": USER, "password": PASSWORD}},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +12,13 @@ from jobs.cluster.broker_outage import ControlledOutage
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
-from jobs.console.events import RecordingReporter, TrialFinished
-from jobs.runs.context_factory import RunOrder
-from jobs.runs.lifecycle import execute
-from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
 from metrics.trial.trial import ALL_BROKERS, CATCHING_UP, offline_state
 from search.model import Verdict
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 from tests.support.processes import becomes
+from tests.support.runs import limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,20 +48,6 @@ PLANTED = (
     "goal.search.brokers_offline=1",
     "goal.search.steady_s=0",
 )
-
-
-class LoggingReporter(RecordingReporter):
-    """A reporter that logs each trial."""
-
-    def report(self, event: object) -> None:
-        super().report(event)  # type: ignore[arg-type]
-        if isinstance(event, TrialFinished):
-            trial = event.trial
-            idle, first = trial.evidence.handler_idle_min, event.reason
-            log.warning(
-                "%s, %d producers, idle %s: %s", trial.state, trial.load, idle, trial.verdict
-            )
-            log.warning("  %s", first)
 
 
 def test_topics_are_created_led_and_replicated_around_an_offline_broker() -> None:
@@ -99,9 +80,7 @@ def test_the_other_brokers_are_searched_and_the_broker_catches_up_under_load(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     config = load("calibrated", "calibrated", "default", PLANTED)
-    order = RunOrder(LoggingReporter(), RunOptions(tmp_path), "offline")
-    assert execute(LimitRun(config), order) == 0
-    points = json.loads((order.folder / "summary.json").read_text())["boundaries"]
+    points = limits_of(config, tmp_path, "offline")
     for point in points:
         log.warning("%s: %s producers, %s", point["state"], point["np_sustained"], point["notes"])
     assert [point["state"] for point in points] == [ALL_BROKERS, OFFLINE, CATCHING_UP]
@@ -118,5 +97,5 @@ def test_the_other_brokers_are_searched_and_the_broker_catches_up_under_load(
     assert all(len(t.evidence.brokers) == 2 for t in trials if t.state != ALL_BROKERS)
     assert {t.verdict for t in by_state[OFFLINE]} == {Verdict.SUSTAINED, Verdict.OVERLOADED}
     assert all(t.held and t.load == rest["np_sustained"] for t in by_state[CATCHING_UP])
-    assert (order.folder / "boundary-1-broker-offline.png").exists()
-    assert f"Goal default, {OFFLINE}" in (order.folder / "report.html").read_text()
+    assert (tmp_path / "offline" / "boundary-1-broker-offline.png").exists()
+    assert f"Goal default, {OFFLINE}" in (tmp_path / "offline" / "report.html").read_text()

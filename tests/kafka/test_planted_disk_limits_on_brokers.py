@@ -62,7 +62,6 @@ class HostSampling:
         self.samples: list[HostSample] = []
 
     def sample_all(self) -> Sequence[BrokerSample]:
-        """The samples of the brokers; that of the machine is kept."""
         self.samples.append(self._sample())
         found: Sequence[BrokerSample] = self._source.sample_all()
         return found
@@ -89,7 +88,6 @@ class Measurer:
         self._overloads: list[tuple[int, Judgement]] = []
 
     def measure(self, load: int) -> Observation:
-        """See `search.lines.Measurer`."""
         judgement = self._judged(load)
         self.trials += 1
         if judgement.verdict is Verdict.OVERLOADED:

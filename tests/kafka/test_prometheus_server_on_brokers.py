@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from jobs.config import load_workload
 from jobs.features.headroom.production import STEP_S
@@ -30,7 +29,7 @@ from metrics.sources.server.feed import FeedSpec
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import MetricsSource, poll_interval_of
 from metrics.windows.broker import BrokerWindow, broker_windows
-from tests.support.commands import document_in, finished
+from tests.support.commands import answered, document_in, finished
 from tests.support.exporter_pages import RULES
 from tests.support.exporters import Exporter
 from tests.support.neighbors import Neighbor, steady
@@ -134,7 +133,6 @@ def windows_of(
 
 
 def counts(samples: Sequence[BrokerSample]) -> list[list[float]]:
-    """The counts of each broker, in the order of the brokers."""
     names = ("messages_in", "bytes_in", "produce_total_ms_count")
     ordered = sorted(samples, key=lambda each: each.broker_id)
     return [[each.values.get(name, -1.0) for name in names] for each in ordered]
@@ -231,16 +229,12 @@ def test_headroom_by_the_server_is_that_of_the_planted_limit(
             stack.enter_context(Neighbor(testbed, per_s))
         for way, step_s in (("watched", STEP_S), ("past", PAST_STEP_S)):
             monkeypatch.setattr("jobs.features.headroom.production.STEP_S", step_s)
-            done = CliRunner().invoke(
-                headroom,
-                [f"--cluster={found / 'served.yaml'}", f"--run={summary.parent.name}",
-                 f"--out={found / 'out'}", f"--window={WATCHED_S}s",
-                 f"--json={found / way}.json"],
-                standalone_mode=False, catch_exceptions=False,
+            output = answered(
+                headroom, f"--cluster={found / 'served.yaml'}", f"--run={summary.parent.name}",
+                f"--out={found / 'out'}", f"--window={WATCHED_S}s", f"--json={found / way}.json",
             )  # fmt: skip
-            assert done.return_value == 0, done.output
-            log.warning("%s:\n%s", way, done.output)
-            assert ("today's traffic is the busiest" in done.output) is (way == "past")
+            log.warning("%s:\n%s", way, output)
+            assert ("today's traffic is the busiest" in output) is (way == "past")
             rows = json.loads((found / f"{way}.json").read_text())["rows"]
             handlers = (row for row in rows if row["resource"] == "request handlers")
             times[way] = next(handlers)["times"]

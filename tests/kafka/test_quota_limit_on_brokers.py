@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,10 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.config import Configuration, load
-from jobs.console.events import Event, RecordingReporter, TrialFinished
-from jobs.runs.context_factory import RunOrder
-from jobs.runs.lifecycle import execute
-from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from tests.support.loaded_brokers import quota
+from tests.support.runs import limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,27 +49,14 @@ def config(testbed: Testbed) -> Configuration:
     return load(str(cluster_file(testbed.folder)), "calibrated", "within-quota", short)
 
 
-class LoggingReporter(RecordingReporter):
-    """A reporter that logs each trial."""
-
-    def report(self, event: Event) -> None:
-        super().report(event)
-        if isinstance(event, TrialFinished):
-            trial = event.trial
-            reasons = [reason.text for reason in trial.judgement.reasons]
-            log.warning("%d producers: %s %s", trial.load, trial.verdict, reasons)
-
-
 def test_find_limit_finds_the_quota_that_all_producers_share(
     testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    order = RunOrder(LoggingReporter(), RunOptions(tmp_path), "quota")
     with (
         connect(testbed.bootstrap_servers) as admin,
         quota(admin, "producer_byte_rate", PLANTED_BYTES_PER_S, kind="user"),
     ):
-        assert execute(LimitRun(config), order) == 0
-    (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
+        (point,) = limits_of(config, tmp_path, "quota")
     found = point["np_sustained"] * RATE_BYTES_PER_S
     log.warning(
         "%d producers, %.1f%% of the quota, limited by %s, trials %s",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +44,8 @@ from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
 from metrics.trial.client import ClientWindow, merge
 from tests.support.engine_bench import bench_on
-from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.jmx_nodes import JmxNode
+from tests.support.served_http import Answer, served
 from tests.support.small_load import small_topic
 
 pytestmark = pytest.mark.together
@@ -300,39 +299,9 @@ def test_the_message_explains_a_wrong_certificate(
     authority, files = impostors
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files[name])
-    with TlsListener(context) as listener:
+    with served(lambda _: Answer(""), context=context) as port:
         options = {"security_protocol": "SSL", "ssl_cafile": str(authority)}
-        assert part in refusal(listener.address, options)
-
-
-class TlsListener:
-    """A listener that only makes a TLS handshake with every client."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._context = context
-        self.address = "{}:{}".format(*self._listener.getsockname())
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                peer, _ = self._listener.accept()
-            except OSError:  # closed: done
-                return
-            try:
-                self._context.wrap_socket(peer, server_side=True).close()
-            except OSError:  # the silent probe, or a client without trust
-                peer.close()
-
-    def __enter__(self) -> TlsListener:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
+        assert part in refusal(f"127.0.0.1:{port}", options)
 
 
 def holders_of(password: bytes, folder: Path) -> Iterator[Path]:
@@ -391,7 +360,7 @@ def test_jmxquery_uses_a_password_and_refuses_tls(secured: Testbed, tmp_path: Pa
         "password.toHashes=false",
         "ssl=false",
     )
-    with JmxNode(1, free_port(), locked) as node:
+    with JmxNode(1, access=locked) as node:
         with closing(
             open_jmx({1: node.address}, None, 10.0, JmxAccess("reader", "secret"))
         ) as source:

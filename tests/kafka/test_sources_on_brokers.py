@@ -12,6 +12,7 @@ import pytest
 
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
+from jobs.testbed.places import free_ports
 from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
@@ -44,7 +45,6 @@ from tests.bench.cpu import cpu_s
 from tests.support.bare_jvm import bare_jvm
 from tests.support.evidence import goal
 from tests.support.exporters import Exporter
-from tests.support.jmx_nodes import free_port
 from tests.support.simulated_jmx import simulated_jmx
 from tests.support.small_load import offer_small_load
 
@@ -180,7 +180,7 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
 @pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
 def test_a_port_without_jmx_is_a_configuration_error(name: str, spark: SparkSession) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     with pytest.raises(ConfigError) as raised:
         open_jmx({7: f"127.0.0.1:{port}"}, jvm_for(name, spark))
     message = str(raised.value)

@@ -50,7 +50,6 @@ def test_the_model_is_within_three_percent_of_the_sockets_counters(
 
 
 def per_s(brokers: tuple[BrokerWindow, ...], rate: str) -> float:
-    """The sum of a rate over all brokers."""
     values = [getattr(window, rate) for window in brokers]
     assert all(value is not None for value in values), f"{rate} is unknown: {values}"
     return float(sum(values))

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from jobs.config import load
 from jobs.features.headroom import body
@@ -22,6 +21,7 @@ from metrics.tables import histories
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
+from tests.support.commands import answered
 from tests.support.evidence import START_S
 from tests.support.headroom import boundary, headroom_row, today_at, trials_at
 
@@ -76,10 +76,7 @@ def production(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> dict[str
 
 
 def asked(cluster: Path, out: Path, *options: str) -> str:
-    given = ["--cluster", str(cluster), "--out", str(out), *options]
-    done = CliRunner().invoke(headroom, given, standalone_mode=False, catch_exceptions=False)
-    assert done.return_value == 0
-    return done.output
+    return answered(headroom, "--cluster", str(cluster), "--out", str(out), *options)
 
 
 def test_an_answer_is_shown_written_and_appended(

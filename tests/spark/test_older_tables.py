@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from jobs.report import report
 from jobs.runs.resumption import resumed_trials
@@ -32,6 +31,7 @@ from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.windows.series import SERIES
 from search.model import Verdict
 from tests.support import frames
+from tests.support.commands import answered
 from tests.support.evidence import client, sample
 from tests.support.frames import LIMIT, NIGHT, OLDER, TRAFFIC, assert_rows
 from tests.support.nights import case_row
@@ -69,12 +69,10 @@ Row = dict[str, Any]
 
 
 def rows(frame: DataFrame, table: str) -> list[Row]:
-    """The rows of a table in the order of their keys."""
     return sorted((row.asDict(recursive=True) for row in frame.collect()), key=key_in(table))
 
 
 def key_in(table: str) -> Callable[[Row], tuple[Any, ...]]:
-    """The function that returns the key of a row."""
     return itemgetter(*KEYS[table])
 
 
@@ -207,7 +205,6 @@ def test_the_values_of_a_row_are_in_the_right_fields(
 
 
 def add_rows(store: TableStore) -> TableStore:
-    """Add the rows of a run of this version."""
     store.open()
     store.append_run(NEW_RUN)
     store.append_trial(NEW_TRIAL, [sample(0), sample(1)])
@@ -353,8 +350,7 @@ def report_text(
 ) -> str:
     """The page of `redline report` for a run."""
     monkeypatch.setattr("jobs.runs.recorded_runs.close_session", lambda session: None)
-    options = [request.param, "--out", str(out)]
-    CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False)
+    answered(report, request.param, "--out", str(out))
     page: Path = out / request.param / "report.html"
     return page.read_text(encoding="utf-8")
 

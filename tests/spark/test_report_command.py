@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from jobs.config import load
 from jobs.report import report
@@ -18,6 +17,7 @@ from metrics.reporting.summary import write_summary
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
+from tests.support.commands import answered
 from tests.support.evidence import START_S
 from tests.support.report_rows import RUN_ID, summary_of_sizes, trials_of_sizes
 
@@ -52,13 +52,9 @@ def shared_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None
     monkeypatch.setattr("jobs.runs.recorded_runs.close_session", lambda session: None)
 
 
-def _report(*options: str) -> str:
-    return CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False).output
-
-
 def test_the_tables_become_a_page(out: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert str(page) in _report(RUN_ID, "--out", str(out), "--to", str(page))
+    assert str(page) in answered(report, RUN_ID, "--out", str(out), "--to", str(page))
     text = page.read_text(encoding="utf-8")
     assert "14.5 MB/s" in text and "14,500 messages/s" in text
     assert "--set workload.producer.acks=all" in text
@@ -69,7 +65,7 @@ def test_the_tables_become_a_page(out: Path, tmp_path: Path) -> None:
 
 def test_the_page_has_values_that_only_the_summary_has(out: Path) -> None:
     write_summary(replace(SUMMARY, caveat="seen by the summary"), out / RUN_ID / "summary.json")
-    _report(RUN_ID, "--out", str(out))
+    answered(report, RUN_ID, "--out", str(out))
     text = (out / RUN_ID / "report.html").read_text(encoding="utf-8")
     assert "Seen by the summary." in text
     assert "Evidence of trial 2" in text
@@ -80,7 +76,7 @@ def test_the_page_of_a_killed_drivers_run_reports_the_kill(out: Path, spark: Spa
     store.append_run(RunRow("killed", "started", START_S, *NAMES))
     store.settle()
     (out / "killed").mkdir()
-    _report("killed", "--out", str(out))
+    answered(report, "killed", "--out", str(out))
     text = (out / "killed" / "report.html").read_text(encoding="utf-8")
     assert "without a complete answer: killed" in text
     assert "redline find-limit --resume killed" in text
@@ -88,11 +84,11 @@ def test_the_page_of_a_killed_drivers_run_reports_the_kill(out: Path, spark: Spa
 
 def test_the_message_on_an_unknown_run_names_the_newest_ones(out: Path) -> None:
     with pytest.raises(ConfigError, match=rf"run unknown is not in .*{RUN_ID}.*--tables"):
-        _report("unknown", "--out", str(out))
+        answered(report, "unknown", "--out", str(out))
 
 
 def test_missing_tables_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing/tables does not exist; expected the tables"):
-        _report(RUN_ID, "--out", str(tmp_path / "nothing"))
+        answered(report, RUN_ID, "--out", str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"runs does not exist; .*--tables"):
-        _report(RUN_ID, "--out", str(tmp_path), "--tables", str(tmp_path / "nothing"))
+        answered(report, RUN_ID, "--out", str(tmp_path), "--tables", str(tmp_path / "nothing"))

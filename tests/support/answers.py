@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -86,24 +87,26 @@ class Notes:
         self.answers.append(answer)
 
 
-def produced(codes: dict[int, int]) -> bytes:
+def produced(
+    codes: dict[int, int], topic: str = "t", throttle_ms: int = 55, correlation_id: int = 12
+) -> bytes:
     """A framed produce response: partition → error code."""
-    topic = ProduceResponse.TopicProduceResponse
+    of_topic = ProduceResponse.TopicProduceResponse
     answer = ProduceResponse(
         responses=[
-            topic(
-                name="t",
+            of_topic(
+                name=topic,
                 partition_responses=[
-                    topic.PartitionProduceResponse(index=index, error_code=code, base_offset=9,
-                                                   log_append_time_ms=-1, log_start_offset=0)
+                    of_topic.PartitionProduceResponse(index=index, error_code=code, base_offset=9,
+                                                      log_append_time_ms=-1, log_start_offset=0)
                     for index, code in codes.items()
                 ],
             )
         ],
-        throttle_time_ms=55,
+        throttle_time_ms=throttle_ms,
         version=PRODUCE.version,
     )  # fmt: skip
-    answer.with_header(correlation_id=12)
+    answer.with_header(correlation_id=correlation_id)
     return bytes(answer.encode(framed=True, header=True))
 
 
@@ -116,7 +119,7 @@ def producer_id() -> bytes:
     return bytes(answer.encode(framed=True, header=True))
 
 
-def metadata(leaders: dict[int, int]) -> bytes:
+def metadata(leaders: Mapping[int, int], correlation_id: int = 12) -> bytes:
     """A framed metadata response with these leaders: partition → broker."""
     topic = MetadataResponse.MetadataResponseTopic
     answer = MetadataResponse(
@@ -143,5 +146,5 @@ def metadata(leaders: dict[int, int]) -> bytes:
         ],
         version=4,
     )  # fmt: skip
-    answer.with_header(correlation_id=12)
+    answer.with_header(correlation_id=correlation_id)
     return bytes(answer.encode(framed=True, header=True))

@@ -26,7 +26,6 @@ def answers(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def node_of(answer: dict[str, Any], node_id: int = 1) -> NodeInfo:
-    """The node that an answer describes."""
     values = {name: str(value) for name, value in match_values(PROBE, _rows(answer)).items()}
     return node_info(JmxEndpoint(node_id, "localhost", 9999), values)
 
@@ -38,7 +37,6 @@ def readings_in(answer: dict[str, Any]) -> dict[str, float]:
 
 
 def recorded_samples(name: str) -> list[BrokerSample]:
-    """The two answers of a recording as samples."""
     first, last = map(readings_in, answers(name))
     apart_s = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
     return [BrokerSample(1, START_S, first), BrokerSample(1, START_S + apart_s, last)]

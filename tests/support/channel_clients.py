@@ -30,11 +30,9 @@ class Task:
         self.hello = json.dumps({"token": token, "task": number}).encode()
 
     def send(self, **message: object) -> None:
-        """Send a message."""
         self.send_part(json.dumps(message).encode() + b"\n")
 
     def send_part(self, text: bytes) -> None:
-        """Send a part of a line."""
         self._sock.sendall(text)
 
     def read(self, key: str) -> object:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import click
 import psutil
+from click.testing import CliRunner
 
 from jobs.cli import redline
 
@@ -27,7 +28,6 @@ SUBMITTED_FIND_LIMIT = (SPARK_SUBMIT, str(ROOT / "jobs" / "find_limit.py"))
 
 
 def job(name: str, group: click.Group = redline) -> click.Command:
-    """The command of a job, by its name on the command line."""
     found = group.get_command(click.Context(group), name)
     assert found is not None, name
     return found
@@ -62,12 +62,7 @@ class RunningCommand:
     def __enter__(self) -> RunningCommand:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.family():
             process.kill()
         self._process.kill()
@@ -78,20 +73,19 @@ class RunningCommand:
 
     @property
     def pid(self) -> int:
-        """Process id of the command itself."""
         return self._process.pid
 
     @property
     def text(self) -> str:
-        """All output until now."""
         return "".join(self.lines)
 
     def await_line(self, part: str, deadline_s: float) -> str:
         """Wait for the next line that contains `part`, and return it."""
         end_s = time.monotonic() + deadline_s
-        for line in self._coming(end_s):
-            if part in line:
-                return line
+        with suppress(queue.Empty):
+            while line := self._new.get(timeout=max(0.0, end_s - time.monotonic())):
+                if part in line:
+                    return line
         raise AssertionError(f"no line with {part!r} within {deadline_s} s:\n{self.text}")
 
     def signal(self, number: int) -> None:
@@ -105,21 +99,10 @@ class RunningCommand:
         return code
 
     def family(self) -> list[psutil.Process]:
-        """All running descendants of the command."""
         try:
             return psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
-
-    def _coming(self, end_s: float) -> Iterator[str]:
-        while (left_s := end_s - time.monotonic()) > 0:
-            try:
-                line = self._new.get(timeout=left_s)
-            except queue.Empty:
-                return
-            if line is None:
-                return
-            yield line
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -136,7 +119,6 @@ def await_ends(processes: list[psutil.Process], deadline_s: float) -> list[psuti
 
 
 def listening_ports(processes: list[psutil.Process]) -> set[int]:
-    """TCP ports on which these processes listen."""
     ports = set()
     for process in processes:
         try:
@@ -164,6 +146,13 @@ def finished(
     found, text = ended(*arguments, folder=folder, deadline_s=deadline_s, **process)
     assert found == code, text
     return text
+
+
+def answered(command: click.Command, *options: str) -> str:
+    """The output of a command that ends well within this process."""
+    done = CliRunner().invoke(command, options, standalone_mode=False, catch_exceptions=False)
+    assert not done.return_value, done.output
+    return done.output
 
 
 def document_in(folder: Path, name: str = "summary.json", out: str = "out") -> dict[str, Any]:

@@ -163,7 +163,6 @@ class Turns(FixedLoadRun):
         self.turns: list[Turn] = []
 
     def measure(self, run: RunState) -> None:
-        """Take the turns."""
         with Holder(run.context, 0.0) as holder:
             for left, config in zip(range(self.load.trials, 0, -1), self._configs, strict=True):
                 say("resume")

@@ -75,7 +75,6 @@ class DrivenDelivery:
 
     @property
     def counts(self) -> Any:
-        """The counts until now."""
         return self.account.counts
 
     def until(self, now: float) -> list[Action]:
@@ -124,7 +123,6 @@ class DrivenDelivery:
         return self.until(now)
 
     def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
-        """Lose the connection."""
         self.now = now
         self.delivery.handle_lost(connection, error, now)
 

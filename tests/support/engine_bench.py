@@ -116,11 +116,9 @@ class Bench:
         return {p: end - self.before[p] for p, end in self.end_offsets().items()}
 
     def end_offsets(self) -> dict[int, int]:
-        """Partition → end offset."""
         return end_offsets_of(self.admin, self.topic, self.assigned)
 
     def committed(self, plan: TrialPlan, group: int) -> dict[int, int]:
-        """Partition → committed offset of the group."""
         answer = self.admin.client.list_group_offsets([plan.group_id(group)])
         offsets = answer[plan.group_id(group)]
         return {each.partition: at.offset for each, at in offsets.items()}

@@ -92,7 +92,6 @@ def beans_of(state: BrokerState, version: str = "4.1") -> dict[str, dict[str, fl
 
 
 def _numbers(bean: Bean, state: BrokerState) -> dict[str, float]:
-    """Attribute → number of a bean."""
     name = bean.object_name.rpartition("name=")[2].partition(",")[0]
     if bean.kind is Kind.HISTOGRAM:
         return _timer(state.messages // 17 + len(name), 0.37 + 0.01 * len(name))
@@ -106,7 +105,6 @@ def _numbers(bean: Bean, state: BrokerState) -> dict[str, float]:
 
 
 def _add_processors(found: dict[str, dict[str, float]], bean: Bean, state: BrokerState) -> None:
-    """Add a number of the bean of each network processor."""
     for processor in range(2):
         one = bean.object_name.replace("listener=*", "listener=SASL_SSL")
         one = one.replace("networkProcessor=*", f"networkProcessor={processor}")

@@ -50,7 +50,6 @@ class Exporter:
 
     @property
     def address(self) -> str:
-        """`host:port`."""
         return f"{HOST}:{self.port}"
 
     def java_option(self, folder: Path) -> str:
@@ -79,7 +78,6 @@ def sampled(*sources: MetricsSource) -> dict[int, BrokerSample]:
 
 
 def window_of(before: BrokerSample, after: BrokerSample) -> BrokerWindow:
-    """The window between two samples of a broker."""
     length_s = after.at_s - before.at_s
     (made,) = broker_windows([before, after], [before.broker_id], before.at_s, after.at_s, length_s)
     return made

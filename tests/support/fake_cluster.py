@@ -190,7 +190,6 @@ class FakeCluster:
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """Ids of the brokers."""
         return self.habits.broker_ids
 
     @property

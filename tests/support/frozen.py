@@ -49,7 +49,6 @@ def names() -> dict[str, list[str]]:
 
 
 def frozen() -> dict[str, list[str]]:
-    """The published names."""
     read: dict[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8"))
     return read
 

@@ -12,8 +12,6 @@ GB = 10**9
 
 
 class Cluster(ClusterHealth):
-    """The health of a cluster, as a test sets it."""
-
     replicas_interval_s: float = 0.0
     log_dirs_interval_s: float = 0.0
 

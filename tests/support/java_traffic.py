@@ -20,7 +20,6 @@ START_S = 120.0
 
 
 def kafka_tools_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
-    """The jars of Kafka's own performance tools."""
     return kafka_jars(version, "kafka-tools")
 
 
@@ -54,7 +53,6 @@ class JavaKind:
         return replace(self, producers=producers, rate_per_s=self.rate_per_s * wanted / producers)
 
     def words(self, topic: str) -> str:
-        """The kind as an argument of the program."""
         given = ",".join(f"{name}={value}" for name, value in self.properties.items())
         numbers = f"{self.producers} {self.rate_per_s} {self.value_bytes} {self.keys}"
         return f"{topic} {numbers} {given}"
@@ -106,7 +104,6 @@ class JavaTraffic:
                 self.batch_bytes.setdefault(words[0], []).append(float(words[2]))
 
     def batch_bytes_of_last_minute(self, topic: str) -> float:
-        """Mean size of the batches of the last minute [B]."""
         seen = self.batch_bytes[topic]
         return (seen[-1] + seen[-31]) / 2
 

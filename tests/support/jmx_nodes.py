@@ -5,24 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from jobs.testbed.places import free_ports
 from tests.support.bare_jvm import java_gateway
 from tests.support.processes import becomes, thread_states
 
 _BEANS = Path(__file__).with_name("Beans.java").read_text(encoding="utf-8")
-
-
-def free_port() -> int:
-    """A port on which no process listens now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 OPEN = ("authenticate=false", "ssl=false")
@@ -32,6 +23,7 @@ class JmxNode:
     """A node with the beans that identify a broker, and those of every JVM.
 
     Args:
+        port: by default a free one.
         access: options of `com.sun.management.jmxremote`.
         leaders: value of the bean LeaderCount; a function makes an object of the JVM.
     """
@@ -39,10 +31,11 @@ class JmxNode:
     def __init__(
         self,
         node_id: int,
-        port: int,
+        port: int | None = None,
         access: Sequence[str] = OPEN,
         leaders: int | Callable[[Any], Any] = 10,
     ) -> None:
+        port = port or free_ports(1)[0]
         self.address = f"127.0.0.1:{port}"
         prefix = "-Dcom.sun.management.jmxremote"
         self._gateway, self._process = java_gateway(
@@ -81,7 +74,6 @@ class JmxNode:
         os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill the process."""
         self._beans = None
         gc.collect()
         self._process.kill()
@@ -94,11 +86,6 @@ class JmxNode:
     def __enter__(self) -> JmxNode:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self.kill()

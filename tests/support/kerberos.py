@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.jmx_nodes import free_port
+from jobs.testbed.places import free_ports
 
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "krb5-config")
 PACKAGES = ("gssapi", "k5test")
@@ -35,7 +35,7 @@ def kdc() -> Iterator[Any]:
     from k5test import K5Realm
 
     names = {"libdefaults": {"dns_canonicalize_hostname": "false", "rdns": "false"}}
-    realm = K5Realm(portbase=free_port(), krb5_conf=names, create_host=False, get_creds=False)
+    realm = K5Realm(portbase=free_ports(1)[0], krb5_conf=names, create_host=False, get_creds=False)
     try:
         realm.addprinc(f"{SERVICE}@{realm.realm}")
         realm.extract_keytab(f"{SERVICE}@{realm.realm}", realm.keytab)

@@ -109,5 +109,4 @@ class Kfake:
 
     @property
     def pid(self) -> int:
-        """Process id of all brokers."""
         return self._process.pid

@@ -41,5 +41,4 @@ class ListeningBroker(SimulatedCluster):
 
     @property
     def records(self) -> int:
-        """All records that arrived."""
         return sum(records for _, records in self.received)

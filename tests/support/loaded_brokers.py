@@ -49,8 +49,6 @@ Replicas = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """The evidence of a trial, and its judgement."""
-
     evidence: Evidence
     judgement: Judgement
 

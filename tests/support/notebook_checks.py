@@ -21,12 +21,10 @@ DEMAND = Demand(mb_per_s=50.0, message_bytes=1_000, consumer_groups=1, growth=0.
 
 
 def parameters(where: str, run_id: str) -> dict[str, object]:
-    """Parameters of the notebooks for these tables."""
     return {"where": where, "run_id": run_id, "goal": "tolerant", "mb_per_s": DEMAND.mb_per_s}
 
 
 def add_sweep(spark: SparkSession, where: str) -> None:
-    """Add a sweep to the tables of the search."""
     tables = TableStore(spark, where)
     for acks in FIGURES:
         for row in run_rows(acks):

@@ -72,7 +72,6 @@ def execute(
 
 
 def _kernel_of(python: str, scratch: Path) -> AsyncKernelManager:
-    """The manager of a kernel with another interpreter."""
     folder = scratch / "kernels" / "other"
     folder.mkdir(parents=True, exist_ok=True)
     command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.client import TaskReport
-
-_KIB = 1024
+from tests.support.threads_barrier import ThreadsBarrier
 
 
 @dataclass(frozen=True)
@@ -29,68 +29,29 @@ class TaskRun:
     cpu_s: float
 
 
-class _Barrier:
-    """A barrier that gathers messages through the parent process."""
-
-    def __init__(self, task: int, parent: Connection) -> None:
-        self._task = task
-        self._parent = parent
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return self._task
-
-    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        self._parent.send(message)
-        gathered: list[str] = self._parent.recv()
-        return gathered
-
-
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize()
-
-
-def _peak_bytes() -> int:
-    # Linux includes the parent's memory at the start of this process in ru_maxrss.
+def _status_bytes(key: str) -> int:
+    """A figure of the kernel about the memory of this process; ru_maxrss has its parent's, too."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-    return int(peak) * _KIB
+    (found,) = (line.split()[1] for line in lines if line.startswith(f"{key}:"))
+    return int(found) * 1024
 
 
-def _task(plan: TrialPlan, task: int, parent: Connection) -> None:
-    before = _resident_bytes()
-    row = run_task(plan, _Barrier(task, parent))
+def _task(plan: TrialPlan, barrier: ThreadsBarrier) -> TaskRun:
+    before_bytes = _status_bytes("VmRSS")
+    row = run_task(plan, barrier)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    parent.send(TaskRun(row, _peak_bytes() - before, used.ru_utime + used.ru_stime))
+    return TaskRun(row, _status_bytes("VmHWM") - before_bytes, used.ru_utime + used.ru_stime)
 
 
 def run_in_processes(plan: TrialPlan, timeout_s: float) -> list[TaskRun]:
     """Run all tasks of the plan at the same time.
 
     Args:
-        timeout_s: longest time between two messages of a task [s].
+        timeout_s: longest time until the first report [s].
     """
-    context = multiprocessing.get_context("spawn")
-    lines, processes = [], []
-    for task in range(plan.tasks):
-        own, theirs = context.Pipe()
-        process = context.Process(target=_task, args=(plan, task, theirs), daemon=True)
-        process.start()
-        lines.append(own)
-        processes.append(process)
-    try:
-        messages = [_receive(line, timeout_s) for line in lines]
-        for line in lines:
-            line.send(messages)
-        return [_receive(line, timeout_s) for line in lines]  # type: ignore[misc]
-    finally:
-        for process in processes:
-            process.join(timeout=10)
-            process.kill()
-            process.join()
-            process.close()
-
-
-def _receive(line: Connection, timeout_s: float) -> object:
-    assert line.poll(timeout_s), f"a task has sent no message for {timeout_s:.0f} s"
-    return line.recv()
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Manager() as manager, ProcessPoolExecutor(plan.tasks, spawn) as pool:
+        meeting: Any = manager.Barrier(plan.tasks)
+        messages: Any = manager.list([""] * plan.tasks)
+        barriers = [ThreadsBarrier(task, meeting, messages) for task in range(plan.tasks)]
+        return list(pool.map(_task, [plan] * plan.tasks, barriers, timeout=timeout_s))

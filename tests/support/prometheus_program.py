@@ -167,7 +167,6 @@ class RealPrometheus:
         self._server().suspend()
 
     def resume(self) -> None:
-        """Continue the process."""
         self._server().resume()
 
     def _server(self) -> psutil.Process:

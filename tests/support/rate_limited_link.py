@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,22 +46,13 @@ class Link:
 
     def inside(self, call: Callable[[], Answer]) -> Answer:
         """Call a function in a thread of the namespace, so that its sockets belong to it."""
-        answers: list[Answer] = []
-        errors: list[BaseException] = []
 
-        def work() -> None:
-            try:
-                _enter(self.namespace)
-                answers.append(call())
-            except BaseException as error:  # noqa: BLE001 - raised again by the caller
-                errors.append(error)
+        def work() -> Answer:
+            _enter(self.namespace)
+            return call()
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
-        return answers[0]
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work).result()
 
 
 def _enter(namespace: str) -> None:

@@ -53,17 +53,14 @@ class SimulatedMeter:
 
     @property
     def one_minute_rate(self) -> float:
-        """The attribute `OneMinuteRate`."""
         return self._rate * self.rate_unit_ns
 
     @property
     def next_tick_s(self) -> float:
-        """The moment of the next tick [s]."""
         number = self.ticks + 1
         return self.begun_s + number * PERIOD_S + self.late_s.get(number, 0.0)
 
     def mark(self, events: int) -> None:
-        """Count some events."""
         self.count += events
         self._uncounted += events
 

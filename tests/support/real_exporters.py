@@ -70,7 +70,6 @@ def standalone(
 
 
 def standalone_jar(version: str) -> Path:
-    """The exporter as a program of its own."""
     name = "jmx_prometheus_httpserver"
     return _downloaded(Coordinate("io.prometheus.jmx", name, version))[0]
 

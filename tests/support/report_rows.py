@@ -28,12 +28,10 @@ ENOUGH = Reason("request_handler_idle", "least idle request handlers 0.41 on bro
 
 
 def sustained() -> Judgement:
-    """The judgement of a sustained load."""
     return Judgement(Verdict.SUSTAINED, (ENOUGH,))
 
 
 def overloaded(bound: Resource = Resource.DISK) -> Judgement:
-    """The judgement of an overload."""
     return Judgement(
         Verdict.OVERLOADED, (IDLE,), {}, bound, f"{bound.value}: broker 2: flushes took 86%"
     )
@@ -46,7 +44,6 @@ def trial_at(
     verdicts: Mapping[str, Judgement],
     brokers: int = 3,
 ) -> Trial:
-    """A trial whose second broker is the busiest."""
     first = next(iter(verdicts.values()))
     is_over = first.verdict is Verdict.OVERLOADED
     windows = [

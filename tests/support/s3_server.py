@@ -9,7 +9,6 @@ skipped until both are in a folder that REDLINE_S3_TOOLS names; this makes them:
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import Final
 import pytest
 
 from jobs.setup.ivy import Coordinate, retrieve, spark_jar
+from jobs.testbed.places import free_ports
 
 VARIABLE: Final = "REDLINE_S3_TOOLS"
 BUCKET: Final = "bucket"
@@ -61,7 +61,6 @@ class S3Server:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """The options of the package `deltalake` for this server."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ALLOW_HTTP": "true",
@@ -81,9 +80,7 @@ def s3_server(log: Path) -> Iterator[S3Server]:
             f"{VARIABLE} is {place!r}, without moto's server or Hadoop's jars for S3; python -m "
             f"tests.support.s3_server FOLDER makes them, then set {VARIABLE}=FOLDER"
         )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     with log.open("wb") as output:
         server = subprocess.Popen(
             [str(command), "-H", "127.0.0.1", "-p", str(port)],

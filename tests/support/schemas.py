@@ -99,7 +99,6 @@ def _plain(part: Any) -> Any:
 
 
 def schema_text(kind: str) -> str:
-    """The text of a kind's schema file."""
     return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
 
 

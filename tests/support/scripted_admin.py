@@ -119,5 +119,4 @@ class FakeTime:
         return self.now_s
 
     def pause(self, duration_s: float) -> None:
-        """Advance the clock by `duration_s` [s]."""
         self.now_s += duration_s

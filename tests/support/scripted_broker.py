@@ -11,10 +11,11 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatch
 
+from tests.support.answers import metadata, produced
 from tests.support.scripted_log import Log
 from tests.support.simulated_time import SimulatedTime
 
@@ -145,12 +146,10 @@ class ScriptedBroker:
 
     @property
     def connections(self) -> int:
-        """Number of connections that were opened."""
         return len(self._connections)
 
     @property
     def records(self) -> int:
-        """Number of records that have been received."""
         return sum(count for _, count in self.partition_records)
 
     def _act(self, now_s: float) -> float:
@@ -170,53 +169,16 @@ class ScriptedBroker:
     def _answer_metadata(self, frame: bytes) -> bytes:
         request = MetadataRequest.decode(frame, version=4, header=True)
         self.metadata_requests += 1
-        topic = MetadataResponse.MetadataResponseTopic
-        partitions = [
-            topic.MetadataResponsePartition(
-                error_code=0,
-                partition_index=index,
-                leader_id=leader,
-                replica_nodes=[leader],
-                isr_nodes=[leader],
-            )
-            for index, leader in self.leaders.items()
-        ]
-        response = MetadataResponse(
-            throttle_time_ms=0,
-            brokers=[],
-            cluster_id="scripted",
-            controller_id=1,
-            topics=[topic(error_code=0, name="t", is_internal=False, partitions=partitions)],
-            version=4,
-        )
-        response.with_header(correlation_id=request.header.correlation_id)
-        return bytes(response.encode(framed=True, header=True))
+        return metadata(self.leaders, request.header.correlation_id)
 
     def _answer_produce(self, frame: bytes, answer: Answer) -> bytes:
         """Append the batches of a produce request, and return the answer."""
         request = ProduceRequest.decode(frame, version=7, header=True)
-        topic = request.topic_data[0]
-        results = []
+        topic, codes = request.topic_data[0], {}
         for part in topic.partition_data:
             batch = DefaultRecordBatch(bytes(part.records))
             if not batch.validate_crc():
                 raise AssertionError(f"bad CRC in a batch for partition {part.index}")
             self.partition_records.append((part.index, batch.records_count))
-            results.append(
-                ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
-                    index=part.index,
-                    error_code=answer.error_code or self.log.append(part.index, batch),
-                    base_offset=0,
-                    log_append_time_ms=-1,
-                    log_start_offset=0,
-                )
-            )
-        response = ProduceResponse(
-            responses=[
-                ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=results)
-            ],
-            throttle_time_ms=answer.throttle_ms,
-            version=7,
-        )
-        response.with_header(correlation_id=request.header.correlation_id)
-        return bytes(response.encode(framed=True, header=True))
+            codes[part.index] = answer.error_code or self.log.append(part.index, batch)
+        return produced(codes, topic.name, answer.throttle_ms, request.header.correlation_id)

@@ -39,7 +39,6 @@ class Log:
             return 0
 
     def forget_producers(self) -> None:
-        """Forget all sequences."""
         with self._lock:
             self._states.clear()
 
@@ -61,11 +60,9 @@ class Log:
 
     @property
     def records(self) -> int:
-        """Number of records in all partitions."""
         return sum(count for _, _, count in self.appended)
 
     def records_of(self, partition: int) -> int:
-        """Number of records in one partition."""
         return sum(count for which, _, count in self.appended if which == partition)
 
     def times_of(self, partition: int) -> list[int]:

@@ -30,5 +30,4 @@ class ScriptedSource:
         return self.now_s
 
     def pause(self, duration_s: float) -> None:
-        """Advance the clock by `duration_s` [s]."""
         self.now_s += duration_s

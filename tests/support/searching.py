@@ -55,11 +55,9 @@ class Scripted:
 
     @property
     def loads(self) -> list[int]:
-        """The loads of the trials, in order."""
         return [trial.load for trial in self.trials]
 
     def measure(self, load: int) -> Observation:
-        """Return the verdict on a load."""
         number = len(self.trials)
         verdict = Verdict.SUSTAINED if load <= self.limit else Verdict.OVERLOADED
         if number in self.invalid:
@@ -112,7 +110,6 @@ class ScriptedGoals:
         self.loads: list[int] = []
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """Return the verdicts on a load."""
         self.loads.append(load)
         return {
             name: Observation(

@@ -50,7 +50,6 @@ class Exporter:
         return 401 if self.login is not None and login != self.login else self.status
 
     def body(self, path: str) -> bytes:
-        """The bytes of the answer to a request for this path."""
         return self.answer(path).encode()
 
     def answer(self, path: str) -> str:

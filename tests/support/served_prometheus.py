@@ -39,8 +39,6 @@ class Time:
 
 
 class RealTime(Time):
-    """The time of the machine."""
-
     def __call__(self) -> float:
         return time.time()
 
@@ -133,7 +131,6 @@ class PrometheusStandIn:
         return f"http://127.0.0.1:{self.port}"
 
     def answer(self, method: str, path: str, given: Mapping[str, list[str]]) -> tuple[int, str]:
-        """Status and body of an answer."""
         if self.instead is not None:
             return self.instead
         if method == "POST" and not self.posts:

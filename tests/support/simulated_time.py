@@ -48,7 +48,6 @@ class SimulatedTime:
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
-        """Advance the time by `seconds` [s]."""
         self.now_s += seconds
 
     @contextmanager

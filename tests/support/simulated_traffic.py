@@ -52,7 +52,6 @@ def encoded(
     producer_id: int = -1,
     is_transactional: bool = False,
 ) -> Batch:
-    """A batch of messages as a producer sends it."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=CODECS[codec],
@@ -70,7 +69,6 @@ def encoded(
 
 
 def marker(base: int, at_ms: int, producer_id: int) -> Batch:
-    """The batch that ends a transaction."""
     made = encoded(base, [at_ms], [(b"\0\0\0\1", b"\0\0\0\0\0\0", ())], producer_id=producer_id)
     data = bytearray(made.data)
     data[22] |= 0x30
@@ -79,8 +77,6 @@ def marker(base: int, at_ms: int, producer_id: int) -> Batch:
 
 @dataclass
 class PartitionOfLog:
-    """A partition's log."""
-
     batches: list[Batch] = field(default_factory=list)
     first_offset: int = 0
     has_records: bool = True
@@ -150,7 +146,6 @@ class Kind:
     weights: tuple[float, ...] = ()
 
     def choose(self, partitions: int, rng: random.Random) -> int:
-        """A partition."""
         if not self.weights:
             return rng.randrange(partitions)
         return rng.choices(range(partitions), self.weights)[0]

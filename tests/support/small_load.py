@@ -47,7 +47,6 @@ class SmallTopic:
         self.target = Target(made.names, made.leaders, brokers)
 
     def ends(self) -> dict[int, int]:
-        """Partition → end offset."""
         return self._topics.end_offsets(self._made)
 
     def grown(self) -> int:

@@ -101,7 +101,6 @@ class Submitter:
 
     @property
     def events(self) -> Path:
-        """Folder of the event logs."""
         return self.folder / "events"
 
 

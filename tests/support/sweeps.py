@@ -25,7 +25,6 @@ from metrics.features.sweep.findings import Claim
 
 
 def load_answer(path: Path) -> SweepAnswer:
-    """The answer whose sweep.json is at this path."""
     found = figures.load_sweep(path)
     claims = json.loads(path.read_text(encoding="utf-8")).get("claims", ())
     own = {each.name: getattr(found, each.name) for each in fields(found)}
@@ -33,7 +32,6 @@ def load_answer(path: Path) -> SweepAnswer:
 
 
 def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:
-    """The sweep of an experiment with this YAML text."""
     file = folder / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     return load_sweep(str(file), (), str(cluster_file(testbed.folder)))
@@ -48,7 +46,6 @@ class Sweeping:
 
     @property
     def results(self) -> list[Result]:
-        """The results of the measured cases."""
         return self.body.results
 
     def run(self) -> None:
@@ -57,7 +54,6 @@ class Sweeping:
             execute(self.body, self.order)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the sweep."""
         return self.body.outcome(error)
 
 

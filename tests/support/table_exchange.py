@@ -43,7 +43,6 @@ def rows_in(tables: TableStore) -> dict[str, Any]:
 
 
 def append(tables: TableStore, run_id: str) -> None:
-    """Append a whole run."""
     tables.append_run(RunRow(run_id, "started", AT_S, run_id, *NAMES[1:]), is_new=True)
     for number in range(1, TRIALS + 1):
         tables.append_trial(trial(number, run_id), [sample(0), sample(1)])

@@ -23,7 +23,6 @@ class ThreadsBarrier:
 
     @classmethod
     def of(cls, tasks: int) -> list[ThreadsBarrier]:
-        """The barriers of a stage with this number of tasks."""
         meeting, messages = threading.Barrier(tasks), [""] * tasks
         return [cls(task, meeting, messages) for task in range(tasks)]
 

@@ -41,7 +41,6 @@ class TokenServer:
         self.expected = f"{CLIENT}:s3cret%2F%2B"
 
     def answer_to(self, asked: Asked) -> Answer:
-        """The answer to a request for a token."""
         self.forms.append(asked.body.decode())
         is_known = asked.login == f"Basic {b64encode(self.expected.encode()).decode()}"
         self.given += 1

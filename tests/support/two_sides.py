@@ -45,7 +45,6 @@ class TwoSides:
     made: list[tuple[Side, float]] = field(default_factory=list)
 
     def __call__(self, side: Side, load_per_broker: float, reason: str) -> Trial:
-        """Make one trial."""
         self.made.append((side, load_per_broker))
         number = len(self.made)
         producers = load_of_cluster(load_per_broker, self.brokers)

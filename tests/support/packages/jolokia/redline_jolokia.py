@@ -81,7 +81,6 @@ class JolokiaSource(BeanPoller[Endpoint]):
 
 
 def _values(bean: str, value: Mapping[str, Any]) -> Iterator[BeanValue]:
-    """The values of a bean or, for a pattern, of each bean that matches."""
     if "*" in bean:
         for name, attributes in value.items():
             yield from _values(name, attributes)
