@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
-
-import click
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import assignment
-from jobs.console.events import PhaseProgress, PhaseStarted, Table, note
-from jobs.console.printing import make_reporter
 from jobs.engine.stage import run_task
-from jobs.entry import run
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
 from metrics.common.errors import RedlineError
 from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
@@ -32,7 +24,6 @@ from metrics.trial.client import Counts, TaskReport
 from metrics.windows.broker import broker_window
 from tests.bench.engine import Alone
 from tests.bench.likeness import BrokerLoad, differences, load_of, median_of
-from tests.support.bare_jvm import bare_jvm
 from tests.support.fresh_topic import fresh_topic
 from tests.support.patterns import pattern, plan, producer_pattern
 
@@ -110,6 +101,19 @@ class Compared:
     @property
     def librdkafka(self) -> BrokerLoad:
         return median_of([librdkafka for _, librdkafka in self.pairs])
+
+    def __str__(self) -> str:
+        """A row of docs/evidence/fidelity.md; a star marks a difference above its tolerance."""
+        shown = {
+            "requests_per_s": "{:.1f}", "request_bytes": "{:.0f}", "bytes_in_per_s": "{:,.0f}",
+            "handler_idle": "{:.3f}", "local_ms": "{:.2f}",
+        }  # fmt: skip
+        cells = [
+            " / ".join(form.format(getattr(each, name)) for each in (self.wire, self.librdkafka))
+            + " *" * (name in self.differences)
+            for name, form in shown.items()
+        ]
+        return f"| {self.case} | {' | '.join(cells)} |"
 
     @property
     def differences(self) -> dict[str, tuple[float, float]]:
@@ -229,73 +233,3 @@ def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool
             "machine"
         )
     return is_whole
-
-
-def table_of(found: Sequence[Compared]) -> Table:
-    """The table of both clients; a star marks a difference above its tolerance."""
-    columns = (
-        "offered", "requests/s", "B/request", "MB/s in", "idle", "local ms",
-    )  # fmt: skip
-    return Table("wire | librdkafka, as the brokers see them", columns, tuple(_lines(found)))
-
-
-def _lines(found: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
-    shown = (
-        ("requests_per_s", "{:.1f}", 1.0),
-        ("request_bytes", "{:.0f}", 1.0),
-        ("bytes_in_per_s", "{:.3f}", 1e-6),
-        ("handler_idle", "{:.3f}", 1.0),
-        ("local_ms", "{:.2f}", 1.0),
-    )
-    for each in found:
-        cells = []
-        for name, form, factor in shown:
-            pair = (getattr(each.wire, name), getattr(each.librdkafka, name))
-            star = " *" if name in each.differences else ""
-            cells.append(" | ".join(form.format(value * factor) for value in pair) + star)
-        yield (str(each.case), *cells)
-
-
-def markdown_of(table: Table) -> str:
-    """The table for docs/evidence/fidelity.md."""
-    lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-    cells = [[cell.replace(" | ", " / ") for cell in line] for line in lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
-@click.command()
-@click.option("--rounds", default=ROUNDS, show_default=True, help="Windows of each client.")
-@click.option("--seconds", default=5.0, show_default=True, help="Duration of a window [s].")
-@click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 5))
-@click.option("--profile", default="disk-bound", show_default=True, help="Profile of the testbed.")
-@click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
-def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path) -> None:
-    """Compare the brokers' metrics for `wire` and librdkafka with the same offered pattern."""
-    with make_reporter() as reporter:
-        reporter.report(PhaseStarted(f"starting {brokers} brokers"))
-        found = []
-        with (
-            bare_jvm() as (jvm, _),
-            start(profile, brokers=brokers, name="fidelity") as testbed,
-            comparison_on(testbed, jvm, measure_s=seconds) as comparison,
-        ):
-            reporter.report(PhaseStarted("warming up"))
-            comparison.warm_up()
-            reporter.report(PhaseStarted(f"comparing {len(CASES)} patterns"))
-            for case in CASES:
-                reporter.report(PhaseProgress(str(case)))
-                found.append(comparison.compare(case, rounds))
-        table = table_of(found)
-        reporter.report(table)
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "fidelity.md").write_text(markdown_of(table), encoding="utf-8")
-        rows: list[dict[str, Any]] = [asdict(each) for each in found]
-        (out / "fidelity.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        apart = sum(bool(each.differences) for each in found)
-        if comparison.delayed:
-            note(reporter, f"{comparison.delayed} windows were repeated, as the sender was delayed")
-        note(reporter, f"{apart} of {len(found)} patterns differ by more than the tolerance")
-
-
-if __name__ == "__main__":
-    run(fidelity)

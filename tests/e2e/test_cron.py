@@ -20,7 +20,7 @@ from metrics.tables.store import TableStore
 from tests.support.commands import ROOT
 from tests.support.cron import CronInstallation
 from tests.support.nights import case_row
-from tests.support.wheel import built_wheel, python_without_project
+from tests.support.wheel import python_without_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,12 +45,12 @@ BEFORE, TONIGHT = (20.0, 20.5, 19.5), 10.0
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> CronInstallation:
+def installed(tmp_path: Path, wheel: Path) -> CronInstallation:
     """A machine that the comment of the crontab and docs/deploy/standalone.md describe."""
     installation = CronInstallation(tmp_path)
     python_without_project(installation.home)
     shutil.copy(ROOT / "conf/spark/submit.properties", installation.home)
-    shutil.copy(built_wheel(tmp_path / "build"), installation.home)
+    shutil.copy(wheel, installation.home)
     (installation.home / "jobs").mkdir()
     shutil.copy(ROOT / "jobs/nightly.py", installation.home / "jobs")
     (installation.home / "suite.yaml").write_text(SUITE)

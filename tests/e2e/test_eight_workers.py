@@ -22,7 +22,6 @@ from tests.support.spark_submission import (
     executors_by_worker,
     records_written,
 )
-from tests.support.wheel import built_wheel, python_without_project
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +77,9 @@ def suspended(testbed: Testbed, number: int) -> Iterator[None]:
 
 
 def test_executors_that_are_lost_in_a_trial_and_between_two_are_waited_for(
-    testbed: Testbed, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    testbed: Testbed, wheel: Path, bare_python: Path, tmp_path: Path
 ) -> None:
-    wheel = built_wheel(tmp_path_factory.mktemp("wheel"))
-    python = python_without_project(tmp_path_factory.mktemp("python"))
-    submitter = Submitter(testbed, wheel, python, tmp_path)
+    submitter = Submitter(testbed, wheel, bare_python, tmp_path)
     began_s = time.monotonic()
     with submitter.submit("traffic", *SMALL, spark=ONE_SLOT_EACH) as command:
         try:

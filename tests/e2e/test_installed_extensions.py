@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.added_packages import PACKAGES
 from tests.support.served_jolokia import served_jolokia
-from tests.support.wheel import built_wheel, python_without_project
+from tests.support.wheel import python_without_project
 
 pytestmark = pytest.mark.long
 
@@ -41,11 +41,10 @@ source.close()
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with the wheel of this project and both packages, which pip installed."""
     folder = tmp_path_factory.mktemp("installed")
     found = python_without_project(folder / "environment")
-    wheel = built_wheel(folder / "wheel")
     projects = [str(PACKAGES / name) for name in ("jolokia", "rest")]
     target = next((folder / "environment").glob("lib/python*/site-packages"))
     pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]

@@ -29,7 +29,6 @@ from tests.support.notebook_kernel import execute
 from tests.support.processes import command_line_of, environments_of
 from tests.support.served_exporter import Exporter, serving
 from tests.support.spark_submission import Submitter, executors_by_worker
-from tests.support.wheel import built_wheel, python_without_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,11 +134,9 @@ def test_no_secret_is_in_processes_and_files_of_a_run(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_secret_is_in_processes_and_files_of_a_submitted_run(
-    secured: Secured, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+    secured: Secured, wheel: Path, bare_python: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
-    wheel = built_wheel(tmp_path_factory.mktemp("wheel"))
-    python = python_without_project(tmp_path_factory.mktemp("python"))
-    submitter = Submitter(secured.testbed, wheel, python, tmp_path)
+    submitter = Submitter(secured.testbed, wheel, bare_python, tmp_path)
     submitted = submitter.submit(
         "traffic", *OPTIONS, cluster=secured.cluster, secrets=secured.secrets
     )

@@ -1,4 +1,4 @@
-"""Spark during a run: a killed worker, a killed driver, too few open files, and many tasks."""
+"""Spark during a run: a killed worker, a killed driver, and too few open files."""
 
 from __future__ import annotations
 
@@ -109,20 +109,6 @@ def test_the_message_of_workers_with_too_few_open_files_has_the_needed_number(
     assert "600 connections need 856 open files, and this host allows 700" in text
     assert "Traceback" not in text
     require_no_topics(testbed)
-
-
-def test_seventy_tasks_of_one_machine_share_a_load(testbed: Testbed, tmp_path: Path) -> None:
-    small = (
-        "--np=140", "--slots=70", "--set=workload.producer.rate_bytes_per_s=10000",
-        "--set=workload.trial.measure_s=5",
-    )  # fmt: skip
-    with RunningCommand(*options(testbed, *small), folder=tmp_path) as command:
-        finished = command.await_line("trial-finished trial=1 ", PART_S)
-        command.wait(PART_S)
-    # A verdict follows from this machine; that all tasks took part does not.
-    assert "task" not in finished, finished
-    assert 'achieved="?' not in finished
-    assert document_in(tmp_path)["environment"]["spark.slots"] == "70"
 
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,6 @@ from tests.support.notebook_kernel import execute
 from tests.support.rows import trial
 from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, SparkEnvironment, made
 from tests.support.table_exchange import AT_S, TRIALS
-from tests.support.wheel import built_wheel
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 log = logging.getLogger(__name__)
@@ -110,11 +109,6 @@ class Installed:
             check=True,
         )
         return {canonicalize_name(e["name"]): e["version"] for e in json.loads(listed.stdout)}
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def installed(name: str, wheel: Path, folder: Path) -> Installed:

@@ -26,7 +26,6 @@ from tests.support.spark_submission import (
     executors_by_worker,
     records_written,
 )
-from tests.support.wheel import built_wheel, python_without_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,23 +58,13 @@ def testbed() -> Iterator[Testbed]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_wheel(tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return python_without_project(tmp_path_factory.mktemp("python"))
-
-
 @pytest.fixture
-def submitter(testbed: Testbed, wheel: Path, python: Path, tmp_path: Path) -> Submitter:
+def submitter(testbed: Testbed, wheel: Path, bare_python: Path, tmp_path: Path) -> Submitter:
     testbed.check()
     # The lock of a driver killed by an earlier test lasts until its session ends.
     with connect(testbed.bootstrap_servers, {}) as admin:
         assert becomes(lambda: holder_of(admin, testbed.broker_ids) is None, 2 * SESSION_S)
-    return Submitter(testbed, wheel, python, tmp_path)
+    return Submitter(testbed, wheel, bare_python, tmp_path)
 
 
 def test_the_wheel_finds_the_limit_on_executors_without_the_project(

@@ -147,23 +147,6 @@ def test_missing_readings_of_each_rule_set_are_known(scraped: dict[str, MetricsS
         assert not controllers_of(source)
 
 
-@pytest.mark.long
-def test_series_that_are_found_on_a_page_are_those_of_the_rule_set(
-    scraped: dict[str, MetricsSource],
-    exporters: dict[int, Exporter],
-    spark: SparkSession,
-    kafka_testbed: Testbed,
-) -> None:
-    for broker, exporter in exporters.items():
-        with exporter.read(broker, has_rules=False) as found:
-            by_page, by_rules = sampled(found)[broker], sampled(scraped[exporter.rules])[broker]
-        node, known = found.nodes[broker], scraped[exporter.rules].nodes[broker]
-        assert (node.refused, node.roles, node.lacks) == ((), known.roles, known.lacks)
-        assert set(by_page.values) == set(by_rules.values)
-        for name in EXACT:
-            assert by_page.values[name] == by_rules.values[name], name
-
-
 def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
     seen: Seen, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:

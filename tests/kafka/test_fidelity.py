@@ -59,6 +59,7 @@ def limited(spark_for_all: SparkSession) -> Iterator[Comparison]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_brokers_have_the_same_metrics_with_both_clients(usual: Comparison, case: Case) -> None:
     compared = usual.compare(case)
+    log.warning("%s; %d windows were repeated", compared, usual.delayed)
     assert compared.wire.bytes_in_per_s > 0.97 * case.rate_bytes_per_s
     assert compared.differences == {}, compared
 

@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging.verdict import judge
-from metrics.trial.evidence import ClusterFacts, Judgement
+from metrics.trial.evidence import Judgement
 from search.model import Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
@@ -86,15 +86,6 @@ def _judged(seen: TrialOutcome, brokers: LoadedBrokers, topic: str) -> Judgement
     """The judgement with the current end offsets."""
     offsets = {partition: (0, end) for partition, end in brokers.end_offsets(topic, ALONE).items()}
     return judge(replace(seen.evidence, end_offsets=offsets), THRESHOLDS)
-
-
-def test_a_window_in_which_followers_could_not_show_their_lag(brokers: LoadedBrokers) -> None:
-    with brokers.topic(REPLICAS, {}) as topic:
-        seen = brokers.trial(topic, REPLICAS, MESSAGES, producers=1, measure_s=4.0, warmup_s=1.0)
-    followed = ClusterFacts(isr_window_s=30.0)
-    judged = judge(replace(seen.evidence, cluster=followed), THRESHOLDS)
-    assert judged.verdict is Verdict.INVALID
-    assert [reason.indicator for reason in judged.reasons] == ["window_too_short"]
 
 
 def test_a_broker_that_dies_and_comes_back(

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TRIALS = {LIMIT: 4, TRAFFIC: 1, NIGHT: 1}
-SCHEMA = "redline_older"
 KEYS = {
     "runs": ("run_id", "event"),
     "trials": ("run_id", "trial"),
@@ -284,23 +283,6 @@ def test_a_second_opening_adds_nothing_to_an_older_table(
     before = commits()
     grown.open().settle()
     assert commits() == before != []
-
-
-@pytest.mark.long
-def test_older_tables_of_a_catalog_accept_newer_rows(
-    older_trials: dict[str, list[Trial]], tmp_path: Path, spark: SparkSession
-) -> None:
-    shutil.copytree(OLDER, tmp_path / "tables")
-    spark.sql(f"CREATE SCHEMA {SCHEMA}")
-    try:
-        for table in KEYS:
-            where = f"LOCATION '{tmp_path}/tables/{table}'"
-            spark.sql(f"CREATE TABLE {SCHEMA}.{table} USING delta {where}")
-        *before, made = add_rows(TableStore(spark, SCHEMA)).trials_of(LIMIT)
-        assert made.evidence.client == NEW_TRIAL.evidence.client
-        assert repr(before) == repr(older_trials[LIMIT])
-    finally:
-        spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
 def test_views_accept_rows_of_both_versions(grown: TableStore, spark: SparkSession) -> None:
