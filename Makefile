@@ -60,7 +60,7 @@ mutants: $(DEV_READY) ## Change code that decides, one place at a time, and list
 	$(BIN)/python -m tests.bench.mutants --only '$(ONLY)*' --count 99999
 
 generate: $(DEV_READY) ## Renew pages, schemas, frozen names and snapshots from the code; read the difference
-	$(BIN)/python -m metrics.tables.schema docs/reference/tables.md
+	$(BIN)/python -m tests.support.reference
 	$(BIN)/python -m tests.support.schemas conf/schemas
 	$(BIN)/python -m metrics.reporting.summary docs/reference/summary.schema.json
 	$(BIN)/python -m tests.bench.experiments --pages

@@ -39,7 +39,6 @@ _USED = """
 USED = frozenset(_USED.split())
 """Properties with an effect."""
 
-# The workload and the goal describe the load and its limits.
 _LOAD = """
     client.dns.lookup client.rack connections.max.idle.ms default.api.timeout.ms
     default.list.key.serde.inner default.list.key.serde.type default.list.value.serde.inner
@@ -51,13 +50,11 @@ _LOAD = """
     request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms send.buffer.bytes
     session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 """
-# They configure Java's own TLS; Python's ssl negotiates TLS 1.2 and later here.
 _JAVA = """
     security.providers ssl.cipher.suites ssl.enabled.protocols ssl.keymanager.algorithm
     ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
     ssl.curves.list ssl.sigalgs.list ssl.ca.certificate.stores ssl.providers
 """
-# A token is renewed at 80 % of its lifetime, and a ticket by the host.
 _RENEWAL = """
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
@@ -67,7 +64,6 @@ _RENEWAL = """
     sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
     enable.sasl.oauthbearer.unsecure.jwt sasl.oauthbearer.method
 """
-# They belong to brokers, or to a client's checks of a token, which brokers make anyway.
 _BROKER = """
     sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
     sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
@@ -77,8 +73,21 @@ _BROKER = """
     sasl.oauthbearer.sub.claim.name sasl.enabled.mechanisms sasl.mechanism.inter.broker.protocol
     security.inter.broker.protocol ssl.client.auth ssl.principal.mapping.rules
 """
-NO_EFFECT = frozenset((_LOAD + _JAVA + _RENEWAL + _BROKER).split())
-"""Properties without which connections here work; the comments have the reasons."""
+WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
+    "the workload and the goal describe the load": frozenset(_LOAD.split()),
+    "it configures Java's own TLS; Python's ssl negotiates TLS 1.2 or later": frozenset(
+        _JAVA.split()
+    ),
+    "a token is renewed at 80 % of its lifetime, and a ticket by the host": frozenset(
+        _RENEWAL.split()
+    ),
+    "brokers use it, or a client for checks of a token that brokers make anyway": frozenset(
+        _BROKER.split()
+    ),
+}
+"""Reason → the properties that have no effect on connections here."""
+NO_EFFECT = frozenset().union(*WITHOUT_EFFECT.values())
+"""Properties without which connections here work."""
 
 # The last two are librdkafka's.
 _ASSERTIONS = """

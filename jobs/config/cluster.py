@@ -71,16 +71,17 @@ class TestbedOptions(ConfigModel):
 
     Attributes:
         profile: a file of conf/testbed/, by its name without .yaml, or a path.
-        brokers: number of brokers; the controller is a process of its own.
-        kafka_version: any release from 2.8.0 on.
+        brokers: number of brokers to start, besides one controller.
+        kafka_version: the release to run.
         kafka_versions: broker id → its release, where it differs from kafka_version, as in the
             middle of a rolling upgrade.
-        metadata: zookeeper; kraft, with a controller of its own; or combined, where each broker
-            is a controller, too. ZooKeeper before 3.9 and kraft from 3.9 on when left out.
-        properties: broker properties by Kafka's names that replace the profile's.
+        metadata: where the brokers keep the metadata of the cluster: zookeeper; kraft, with a
+            controller of its own; or combined, where each broker is also a controller. When left
+            out: ZooKeeper before 3.9, and kraft from 3.9 on.
+        properties: broker properties by Kafka's names that replace the profile's, and keys of the
+            profile, such as `heap_mb` and `link.delay`.
         security: protocol of the clients' listener; the profile's when left out.
-        jmx_secured: whether JMX needs a password and speaks TLS; as the profile says when
-            left out.
+        jmx_secured: whether JMX needs a password and uses TLS; as in the profile when left out.
     """
 
     __test__ = False  # its name makes pytest collect it otherwise
@@ -111,40 +112,48 @@ class Cluster(ConfigModel):
     """The brokers to load: either `testbed` or `bootstrap_servers`.
 
     Attributes:
-        name: the file's name without .yaml unless the file states another.
+        name: the name of the cluster in tables; the file's name without .yaml when left out.
         description: a sentence for people.
         testbed: brokers to start on this machine.
-        bootstrap_servers: addresses of some brokers of a running cluster.
-        cluster_id: the id of the running cluster; another one is refused.
-        client_properties: a file of properties for Kafka's own clients. It supplies the addresses
-            and the security that are not given here.
-        name_prefix: begins the names of a run's topics, consumer groups (that of the lock, too),
-            transactional ids and client ids, and of the topic that stops a run; for users with
-            ACLs on one prefix.
-        topics: topics that exist, for users who may not create any: runs write to them as they
-            are, and never change or delete them. Each part of a mix takes as many of them as its
-            topic.count says, in their order; all message sizes share them.
+        bootstrap_servers: addresses of some brokers of a running cluster, which name the others.
+        cluster_id: the only cluster that may be loaded; a run on another one ends with exit code 2
+            (docs/shared-clusters.md#the-right-cluster).
+        client_properties: a `client.properties` file of Kafka's own tools; it supplies the
+            addresses and the security that are not given here (docs/client-properties.md).
+        name_prefix: begins the names of topics, consumer groups (including the lock), transactional
+            ids and client ids of runs, and of the topic that stops a run; for users with ACLs on
+            one prefix.
+        topics: existing topics, for users who may not create any: a run uses them as they are, and
+            never changes or deletes them (docs/shared-clusters.md#given-topics). Each part of a mix
+            takes as many of them as its topic.count says, in their order; all message sizes share
+            them.
         topics_hold_data: whether runs may write to topics of `topics` that hold records already.
         client_id: the client id of all connections, instead of one for each, such as one with a
-            quota; client.id of client_properties when left out.
-        client_id_suffix: whether the connection's own name follows client_id.
+            quota or a zone; `client.id` of `client_properties` when left out. A quota for it then
+            holds for all producers together.
+        client_id_suffix: whether the name of each connection follows `client_id`, as in
+            `orders-redline-RUN_ID-…`.
         jmx: JMX of a running cluster's brokers; a testbed brings its own.
         metrics: another way to a running cluster's metrics, and the way to its hosts' metrics.
         security: security of the connections to a running cluster.
-        link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s];
-            its use is unknown when this is left out.
-        warm_up_max_s: longest load before a trial on brokers whose JVMs are cold [s]; it ends
-            earlier when more load makes them no faster.
+        link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s]; its use
+            is unknown when this is left out.
+        warm_up_max_s: longest load before a trial on cold brokers [s]: they started less than 10
+            minutes ago, or have served few requests since. The load ends earlier when more load
+            makes them no faster.
         planted_handler_ms: broker id → the time that its request handlers wait in each produce
-            request [ms]; `redline testbed up` writes it into the cluster file.
-        load_hours: the hours of each day in which the cluster may be loaded, such as 22:00-06:00,
-            in the driver's time zone unless they name one; any time when left out.
-        network_namespace: file of the network namespace from which executors open connections
-            to the brokers; a testbed behind a link writes it into its cluster file.
-        link: the link between brokers and executors, by the keys of a testbed's link; it is
-            recorded and changes nothing.
-        disk: the planted disk of each broker, by the keys of a testbed's disk; it is recorded,
-            and the answer is compared with its write rate.
+            request [ms]; `redline testbed up` writes it into the cluster file, and a run then shows
+            the planted limit beside the found one.
+        load_hours: the hours of each day in which the cluster may be loaded, in the driver's time
+            zone unless they name one; any time when left out.
+        network_namespace: network namespace of Linux in which tasks open their connections to the
+            brokers, such as /run/netns/far; tasks then run on its machine, as root. `redline
+            testbed up --link` writes it.
+        link: the link between brokers and tasks, by the keys of a testbed's link; recorded only.
+            `redline testbed up --link` writes it.
+        disk: the planted disk of each broker, by the keys of a testbed's disk; a run shows the
+            limit that follows from its `write_rate` beside the found one. `redline testbed up`
+            writes it.
     """
 
     _written: Written = PrivateAttr(default_factory=dict)

@@ -33,19 +33,21 @@ class GuardLimits(ConfigModel):
 
     Attributes:
         stop_topic: stop while a topic of this name exists, so that operators who can create topics
-            can end the load without access to the driver.
+            can end the load without access to the driver; in `redline-stop`, the cluster's
+            `name_prefix` replaces `redline-`.
         other_topics: stop when a topic that the run did not create becomes under-replicated.
-        disk_free_bytes_min: space that must stay free in every log directory [B].
-        disk_used_share_max: largest used share of every log directory's volume [ratio]; 0.9
-            by default on a cluster that may have other users.
+        disk_free_bytes_min: space that must stay free in every log directory [B]; 0 for no limit.
+        disk_used_share_max: largest used share of every log directory's volume [ratio]; when left
+            out, 0.9 on a cluster that may have other users.
         load_bytes_per_s_max: largest payload rate of all producers together [B/s].
         pause_max_s: longest time of all pauses together in which the run waits for brokers that
             left a cluster of others, as in a planned restart [s].
         canary_p99_ms_max: longest time that other clients may wait for an acknowledgement, as the
             canaries see it (p99), on a cluster that may have other users [ms].
-        canary_rise_max: this time over that before the run, up to which it does not count [ratio].
-        others_fall_max: largest share of their throughput that other clients may lose while the
-            run loads the brokers [ratio].
+        canary_rise_max: lowest ratio of this time to the time before the run at which the time
+            counts [ratio].
+        others_fall_max: largest share of their throughput that other clients may lose while the run
+            loads the brokers [ratio]; off if they write at most 50 messages/s.
         others_errors_per_s_max: errors of other clients' produce requests, by which they may
             exceed those without the load [1/s].
         others_lag_s_max: time of its topics' growth by which a consumer group of others may fall
@@ -55,10 +57,11 @@ class GuardLimits(ConfigModel):
         np_max: largest number of producers in a trial.
         write_bytes_max: largest payload that a run writes, in all replicas and with the
             warm-up [B].
-        connections_per_broker_max: largest number of connections of a trial's clients to a broker.
-        fail_closed: whether canaries, the topic that stops runs, the list of all topics, what
-            shows harm to others and the lock of the cluster are required, on a cluster that may
-            have other users.
+        connections_per_broker_max: largest number of connections of a trial's producers and group
+            members to each broker.
+        fail_closed: whether a load is refused, instead of a warning, if canaries, the topic that
+            stops runs, the list of all topics, the signs of harm to others or the lock of the
+            cluster are missing; on a cluster that may have other users.
 
     Null turns a guard off, whether it has a default or not. Those without a default are off unless
     given. The disk limits require Kafka 3.3 or later.
@@ -140,10 +143,9 @@ class BudgetOptions(Budget):
     own cost.
 
     Attributes:
-        trials: number of trials of all message sizes together; unlimited unless given.
-        duration_s: time in trials [s]; unlimited unless given.
-        payload_bytes: payload offered in trials, counted once for all replicas [B]; unlimited
-            unless given.
+        trials: largest number of trials of all message sizes together.
+        duration_s: longest time in trials [s].
+        payload_bytes: largest payload offered in trials, counted once for all replicas [B].
     """
 
     trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
@@ -176,38 +178,42 @@ class Search(ConfigModel):
     """The bounds of the search.
 
     Attributes:
-        axis: the quantity that the search varies: "np", the number of producers; "rate",
-            records per second of each producer; "message_bytes"; "partitions", of each broker;
-            "consumer_groups"; "scale", how many times a mix is offered in percent, or
-            "scale.PART" for one part of it. The rest of the traffic pattern is fixed.
+        axis: the quantity that the search varies, while the rest of the traffic pattern is fixed:
+            np, producers; scale, how many times a mix is offered, in percent, or one of its parts
+            (docs/mixes.md); rate, records per second of each producer; message_bytes; partitions of
+            each broker; consumer_groups; linger_ms; or batch_size. The last two need a latency
+            objective.
         load_start_max: first guess of a load above the limit; raised while sustained.
         load_cap: highest load that is offered.
-        resolution: relative width at which a bracket is a boundary point [ratio].
+        resolution: width of a bracket, 1 - sustained/overloaded, at which it is a boundary point
+            [ratio].
         invalid_repeats_max: largest number of repeats in a row of an INVALID trial.
         method: "guided", by the readings of trials and by earlier message sizes; or
             "bisection", for comparison.
         refine_max: largest number of message sizes that are added where the boundary line bends.
-        confirm_s: time for which a limit is held before it is an answer [s]; off unless given.
-        steady_s: longest hold that proves the largest limit on disk [s]; 0 for none. When left out,
-            3.5 times the brokers' vm.dirty_expire_centisecs, where the load could fill a tenth of
-            the memory for dirty pages in that time and the budget allows it.
-        to_failure: whether that hold continues on a testbed until the brokers are overloaded,
-            which measures the time to failure.
+        confirm_s: time under load for which a limit is held before it is an answer [s]. `find-limit
+            --confirm 30m` sets it.
+        steady_s: longest hold that proves the largest limit on disk [s]; 0 for none
+            (docs/steady.md). When left out, 3.5 times the brokers' `vm.dirty_expire_centisecs` (105
+            s), if the load could fill a tenth of the memory for dirty pages in that time and the
+            budget allows it.
+        to_failure: whether that hold continues on a testbed until the brokers are overloaded.
+            `find-limit --to-failure` sets it.
         brokers_offline: number of brokers in an outage that follows when all limits are found, to
-            measure the limits of the other brokers, and the load that they carry while the
-            brokers catch up.
+            measure the limits of the other brokers, and the load that they carry while the brokers
+            catch up. `find-limit --offline 1` sets it.
         budget: the largest cost of all trials.
-        interval_max: relative width of a limit's 90 % interval above which the size is measured
-            further, and called doubtful if it stays as wide [ratio]; 1 turns this off; four times
-            the resolution when left out.
+        interval_max: width of a limit's 90 % interval, 1 - low/high, above which the size is
+            measured further [ratio]; a limit whose interval stays wider is doubtful. 1 turns this
+            off. Four times `resolution` when left out.
         overload_max_s: time after which a certain overload ends [s]; its window begins during the
             warm-up where it would last longer. Not for trials that have their full length.
-        interval_required: whether a run with a doubtful limit ends without a conclusion.
-        accept_lower_bound: whether a size whose search ends with a lower bound, such as that of a
-            generator that offers no more, is an answer (exit code 0); by default it is no
-            conclusion (exit code 3), as a limit is asked for.
+        interval_required: whether a run with a doubtful limit ends without a conclusion (exit code
+            3).
+        accept_lower_bound: whether a size whose search ends with a lower bound is an answer (exit
+            code 0); otherwise it is no conclusion (exit code 3). See docs/search.md.
         check_for_change: whether a trial at the end of a search repeats an early one, to see
-            whether the limits changed while they were measured; up to three more follow where that
+            whether the limits changed meanwhile (docs/search.md); up to three more follow if that
             raises suspicion.
     """
 
@@ -249,7 +255,7 @@ class Goal(ConfigModel):
     """The conditions under which a load is sustained, and the bounds of the search.
 
     Attributes:
-        name: the file's name without .yaml unless the file states another.
+        name: the name of the goal in tables; the file's name without .yaml when left out.
         description: a sentence for people.
     """
 

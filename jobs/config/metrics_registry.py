@@ -180,8 +180,9 @@ class AddressedSection(SourceSection):
     """A source with an address for each broker: one port for all, or an endpoint for each.
 
     Attributes:
-        port: the same port on each broker's advertised host.
-        endpoints: broker id → host:port.
+        port: the port of the metrics, the same on each broker's advertised host; exactly one of
+            this, `endpoints` and, for Prometheus, `server`.
+        endpoints: broker id → host:port of its metrics, where ports or hosts differ.
     """
 
     port: Annotated[int, Whole(1, 65_535)] | None = None
@@ -245,10 +246,11 @@ class SecuredSection(AddressedSection):
     """A source that may require a password or speak TLS.
 
     Attributes:
-        username_from, password_from: where its user and password are.
-        tls: whether it speaks TLS.
-        cafile: PEM file of the certificates to trust, in place of the default authorities.
-        check_hostname: whether a broker's certificate must name its host.
+        username_from: place of the user name, if a password is required.
+        password_from: place of the password.
+        tls: whether connections use TLS.
+        cafile: PEM file of trusted certificates; the default authorities when left out.
+        check_hostname: whether a certificate must name its host.
     """
 
     tls_keys: ClassVar[tuple[str, ...]] = ("cafile",)
@@ -290,8 +292,10 @@ class HttpSection(SecuredSection):
     """A source that is read over HTTP.
 
     Attributes:
-        token_from: where a bearer token is; read anew for every scrape.
-        certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
+        token_from: place of a bearer token, instead of user name and password; read again for every
+            scrape.
+        certfile: PEM file of the client's own certificate, for mutual TLS.
+        keyfile: PEM file of its private key, without a password.
     """
 
     tls_keys: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
@@ -366,11 +370,15 @@ class ServedSection(HttpSection):
     """Exporters with an address each, or a Prometheus server that scrapes them.
 
     Attributes:
-        server: base URL of the server.
-        selector: matchers that select the exporters of this cluster, and no others.
-        broker_label: label whose value tells brokers apart.
-        broker_pattern: regular expression whose group is the broker id in that value.
-        broker_values: broker id → that value.
+        server: URL of the Prometheus server that scrapes these exporters, instead of `port` or
+            `endpoints`, with its path prefix if it has one; `https://` sets `tls`
+            (docs/metrics.md#a-prometheus-server).
+        selector: matchers of the exporters of this cluster and of no other; required with `server`.
+        broker_label: the label whose value tells brokers apart; a value means the broker whose id
+            it is, or whose advertised host it names.
+        broker_pattern: finds the broker id in that value.
+        broker_values: broker id → that value, where it follows no pattern. Brokers on one host have
+            the same value of the host.
     """
 
     what: ClassVar[str] = "the brokers"
@@ -521,7 +529,8 @@ class NodeExporter(ServedSection, HostSection):
     Brokers that share a host may share an endpoint, and a value of the server's label.
 
     Attributes:
-        log_disks: names of the disks that have the brokers' log dirs, as the hosts show them.
+        log_disks: the disks that hold the brokers' log dirs, by their names on the hosts (`lsblk`);
+            all disks of a host count when left out, as node_exporter does not show which hold them.
     """
 
     key: ClassVar[str] = "metrics.host.prometheus"
@@ -615,8 +624,9 @@ class ExtensionSection(BrokerSection):
     """A source of the brokers' metrics that an installed package adds.
 
     Attributes:
-        source: its name in the group `redline.sources`.
-        options: its own options; secrets are references, such as `env:NAME`.
+        source: its name in the group `redline.sources` (docs/extending.md).
+        options: its options, which the package describes; secrets are references, such as
+            `password_from: env:NAME`.
     """
 
     key: ClassVar[str] = "metrics.extension"
@@ -677,8 +687,9 @@ class Prometheus(ServedSection, BrokerSection):
     """The brokers' Prometheus JMX exporters, or the Prometheus server that scrapes them.
 
     Attributes:
-        rules: which series are which readings: auto, to find them on each page; or a file of
-            conf/prometheus, by its name without .yaml, or a path.
+        rules: which series are which readings: `auto` finds them on each page; or a file of
+            conf/prometheus (kafka-kraft, strimzi, msk), or a path
+            (docs/metrics.md#prometheus-exporters).
     """
 
     key: ClassVar[str] = "metrics.prometheus"
@@ -727,7 +738,7 @@ class Metrics(ConfigModel):
 
     Attributes:
         prometheus: exporters that are scraped.
-        client_only: the brokers show no metrics, and only what clients see judges.
+        client_only: whether the clients alone judge the cluster, as it shows no metrics.
         extension: a source of an installed package, see docs/extending.md.
         host: metrics of their hosts, beside any source of the brokers'.
     """

@@ -213,14 +213,17 @@ class Security(ConfigModel):
     Attributes:
         protocol: Kafka's security.protocol.
         sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
-        username_from, password_from: places of the SASL user and password.
+        username_from: place of the SASL user name.
+        password_from: place of the SASL password.
         token_from: place of an OAUTHBEARER token; read again for every login, and during a load.
         oauth_token_url: token endpoint of an OAuth server, instead of token_from.
-        oauth_client_id_from, oauth_client_secret_from: places of the client's id and secret for
-            that server.
+        oauth_client_id_from: place of the client's id for that server.
+        oauth_client_secret_from: place of the client's secret for that server.
         oauth_scope: scope of the requested token.
-        oauth_extensions: names and values that the login sends with the token.
-        oauth_urlencode: whether the client's id and secret are URL-encoded in the request.
+        oauth_extensions: names and values that the login sends with the token, such as
+            `{logicalCluster: lkc-00000}`.
+        oauth_urlencode: whether the client's id and secret are URL-encoded in the request, as RFC
+            6749 states; false for servers that do not decode them.
         oauth_cafile: PEM, JKS or PKCS12 file of the token server's authorities; those of the
             system when left out.
         oauth_cafile_password_from: place of the password of that store.
@@ -229,13 +232,17 @@ class Security(ConfigModel):
         aws_region: region of the cluster, for AWS_MSK_IAM; AWS's own chain supplies the
             credentials.
         cafile: PEM, JKS or PKCS12 file of trusted certificates; those of the system when left out.
-        cafile_password_from: place of the password of that store.
-        certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS; or
-            certfile alone, a JKS or PKCS12 store with both.
+        cafile_password_from: place of the password of that store; JKS and stores without a password
+            are read without it.
+        certfile: the client's own certificate, for mutual TLS: a PEM file, or a JKS or PKCS12 store
+            with its key.
+        keyfile: PEM file of its private key.
         certfile_password_from: place of the password of that store.
         key_password_from: place of the key's password.
-        ca_pem_from, certificate_pem_from, key_pem_from: places of the same as PEM texts, in place
-            of files.
+        ca_pem_from: place of the trusted certificates as PEM text, instead of `cafile`.
+        certificate_pem_from: place of the certificate as PEM text, with `key_pem_from`, instead of
+            `certfile`.
+        key_pem_from: place of its private key as PEM text.
         check_hostname: whether the broker's certificate must name its host.
     """
 

@@ -83,14 +83,15 @@ class Workload(ConfigModel):
     """The traffic to offer: the sizes of the boundary line, and the options that are fixed.
 
     Attributes:
-        name: the file's name without .yaml unless the file states another.
+        name: the name of the workload in tables; the file's name without .yaml when left out.
         description: a sentence for people.
-        message_bytes: mean sizes of a message's key and value together, in the order of
-            the search [B].
+        message_bytes: mean sizes of a message, key and value together [B]; each once, in the order
+            of the search.
         notes: sentences for readers of plans.
         np: number of producers, for a search along another axis; left out along np.
-        mix: the parts of a mix, by their names; other keys than description, notes and trial then
-            stand in the parts.
+        mix: the parts of a mix, by their names: several kinds of traffic in one load
+            (docs/mixes.md). Each part has `producers`, one `message_bytes`, and the sections
+            `producer`, `payload`, `topic` and `consumers`, which then do not stand beside `mix`.
     """
 
     name: Name

@@ -25,22 +25,28 @@ class Indicators:
 
     Attributes:
         request_handler_idle_min: lowest idle fraction of any broker's request handlers [ratio].
-        isr_changed_share_max: highest share of samples with ISR changes or under-replicated
-            partitions of a sustained load [ratio].
+        isr_changed_share_max: highest share of samples in which at least one broker shows ISR
+            changes or under-replicated partitions [ratio].
         achieved_min: lowest share of the offered records that is acknowledged [ratio].
         network_idle_min: lowest idle fraction of any network thread [ratio].
         produce_response_ms_max: highest mean response time of the produce requests of any broker,
             from a request's arrival to the last byte of its answer [ms].
-        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max, latency_p999_ms_max:
-            highest produce latency from the intended send time, at a quantile [ms].
-        request_queue_max: most waiting requests of any broker [requests].
-        request_queue_share_max: the same as a share of the broker's queued.max.requests
-            [ratio].
-        consumer_lag_growth_max: highest growth of any consumer group's lag over the offered
-            records [ratio].
-        follower_lag_growth_max: highest growth of the followers' lag over the load [ratio].
+        latency_p50_ms_max: highest median of the produce latency from the intended send time [ms].
+        latency_p95_ms_max: highest 95th percentile of this latency [ms].
+        latency_p99_ms_max: highest 99th percentile of this latency [ms].
+        latency_p999_ms_max: highest 99.9th percentile of this latency [ms].
+        request_queue_max: highest number of waiting requests of any broker [requests].
+        request_queue_share_max: highest number of waiting requests as a share of the broker's
+            `queued.max.requests` [ratio].
+        consumer_lag_growth_max: highest growth of any consumer group's lag, as a share of the
+            offered records [ratio]. A window longer than 40 s may leave no more records than one of
+            40 s.
+        follower_lag_growth_max: highest growth of the followers' lag, as a share of the load
+            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). Without effect with one
+            replica, and in an outage on purpose.
         throttled_is_overload: whether a load that a quota throttles is OVERLOADED, so that the
-            search finds the quota; otherwise it is INVALID.
+            search finds the quota; otherwise it is INVALID. `validity.throttle_ms_max` then has no
+            effect, and `trial.measure_s` has to cover the burst that quotas allow.
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20

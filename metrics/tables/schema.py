@@ -6,11 +6,8 @@ tables accept rows of older and newer versions.
 
 The parts of a mix in each trial, and the row of their table.
 
-The page docs/reference/tables.md, generated from the dataclasses of the tables.
-
-`python -m metrics.tables.schema docs/reference/tables.md` updates it; a test fails while it is out
-of date. The docstring of a dataclass describes its columns; the unit stands there in brackets or
-follows from the column's name.
+docs/reference/tables.md lists the columns. The docstring of a dataclass describes its columns; the
+unit stands there in brackets or follows from the column's name.
 """
 
 from __future__ import annotations
@@ -19,10 +16,8 @@ import dataclasses
 import inspect
 import json
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import pyarrow as pa
@@ -187,23 +182,6 @@ SCHEMAS: Mapping[str, pa.Schema] = {table: schema_of(row) for table, row in ROWS
 """Arrow schema of each table, by its name."""
 
 
-_HEAD = """# Tables
-
-Eight Delta tables under `--tables` (default `OUT/tables`) hold the rows of all runs. Join them by
-`run_id`, and samples with trials by `run_id` and `trial`. New versions only add columns: a table
-accepts rows of older and newer versions, and a column that a version does not have is null. Null
-means not known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶
-bytes of payload.
-
-Each column has its meaning as a comment, which `DESCRIBE TABLE` shows. In a catalog
-(`--tables main.redline`) there are also views for SQL: `latest_limits`, `nights` and `effects`.
-
-Read the tables with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
-Spark Connect; or without Spark, `deltalake.DeltaTable("out/tables/trials").to_pandas()`.
-
-This page is written by `make generate`.
-"""
-
 _SUFFIXES = (
     ("_mbit_per_s", "Mbit/s"),
     ("mb_per_s", "MB/s"),
@@ -223,7 +201,7 @@ _NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
 
 @dataclasses.dataclass(frozen=True)
 class DescribedColumn:
-    """A row of the page's tables; `kind` is Spark's name of the type, or a struct of the page."""
+    """A column with its meaning; `kind` is Spark's name of its type, or a link to a struct."""
 
     name: str
     kind: str
@@ -270,7 +248,7 @@ def described_columns(row: type[Any]) -> Iterator[DescribedColumn]:
 
 def _meaning(home: type[Any], item: ColumnField) -> str:
     if item.is_derived:
-        text = _summary(getattr(home, item.attribute))
+        text = summary_of(getattr(home, item.attribute))
         return text[:1].lower() + text[1:] if text[1:2].islower() else text
     meaning = described(home).get(item.attribute, "")
     if not meaning:
@@ -316,42 +294,6 @@ def _unit(row: type[Any], name: str, kind: str, meaning: str) -> str:
     return "count" if kind == "bigint" else "–"
 
 
-def _structs(rows: Iterable[type[Any]]) -> list[type[Any]]:
-    """The dataclasses inside the rows, in breadth-first order."""
-    found: list[type[Any]] = []
-    queue = list(rows)
-    while queue:
-        for column in columns_of(queue.pop(0)):
-            struct = struct_of(column.field.hint)
-            if struct is not None and struct not in found:
-                found.append(struct)
-                queue.append(struct)
-    return found
-
-
-def _section(title: str, summary: str, columns: list[DescribedColumn]) -> list[str]:
-    lines = [f"## {title}", "", summary, "", "| column | type | unit | meaning |"]
-    lines.append("| --- | --- | --- | --- |")
-    lines += [f"| `{c.name}` | {c.kind} | {c.unit} | {c.meaning} |" for c in columns]
-    return [*lines, ""]
-
-
-def markdown() -> str:
-    """Generate the page."""
-    lines = [_HEAD]
-    for title, row in {**ROWS, **{each.__name__: each for each in _structs(ROWS.values())}}.items():
-        lines += _section(title, _summary(row), list(described_columns(row)))
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _summary(row: Any) -> str:
+def summary_of(row: Any) -> str:
+    """The first paragraph of a docstring."""
     return " ".join((inspect.getdoc(row) or "").split("\n\n")[0].split())
-
-
-def main() -> None:
-    """Write the page to the path in the first argument."""
-    Path(sys.argv[1]).write_text(markdown(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -99,43 +99,59 @@ class ProducerOptions:
     """Options of a producer; they are named like Kafka's, with underscores for dots.
 
     Attributes:
-        client: client that sends: "wire", the engine's own with batches that are encoded before
-            the trial, or a library.
-        rate: "unlimited" for a closed loop, which sends as fast as brokers acknowledge; exactly one
-            of this and the next two is set.
+        client: the client that sends: `wire`, the engine's own, whose batches are encoded before
+            the trial; or a library, which needs 5 to 100 times the CPU time
+            (docs/evidence/benchmarks.md).
+        rate: `unlimited` for a closed loop, in which each producer sends as fast as brokers
+            acknowledge (docs/traffic.md#closed-loop). Exactly one of this and the next two is set.
         rate_bytes_per_s: payload that a producer offers [B/s].
         rate_records_per_s: records that a producer offers [1/s].
-        acks: "0", "1" or "all".
+        acks: acknowledgements that a producer waits for; -1 means all.
         linger_ms: time that an unfilled batch waits for more records.
         batch_size: upper bound of a record batch, one record excepted [B].
         max_in_flight: highest number of unacknowledged requests per connection.
         buffer_memory: size of the full batches that can wait for a slow broker; beyond it the
             producer blocks, as Kafka's does, and falls behind its schedule [B].
         max_request_size: upper bound of a produce request, one batch excepted [B].
-        request_timeout_ms: time after which an unanswered request fails.
-        retries: highest number of retries of a batch after a retriable error.
-        retry_backoff_ms, retry_backoff_max_ms: wait before the first retry, and the bound up to
-            which it doubles for each further retry (KIP-580).
-        delivery_timeout_ms: time after which a batch fails, from the due time of its first record.
+        request_timeout_ms: time after which an unanswered request is lost, together with its
+            connection.
+        retries: highest number of retries of a batch after a retriable error, within
+            `delivery_timeout_ms`.
+        retry_backoff_ms: wait before the first retry; it doubles for each further retry, with 20 %
+            jitter (KIP-580).
+        retry_backoff_max_ms: longest wait before a retry.
+        delivery_timeout_ms: time after the due time of its first record at which a batch fails; at
+            the latest at the end of the trial's drain.
         enable_idempotence: whether brokers drop repeated batches, by producer id, epoch and
-            sequence.
+            sequence; needs `acks` all and `max_in_flight` up to 5. Kafka's producer has it on by
+            default with `acks` all.
         transaction_duration_ms: age at which a transaction is committed, as in Kafka's
-            ProducerPerformance with `--transaction-duration-ms`; null for no transactions.
-        send_buffer_bytes, receive_buffer_bytes: buffers of the sockets; -1 for the kernel's tuning.
+            ProducerPerformance; no transactions when left out. Needs the client wire,
+            `enable_idempotence`, and the rights to Describe and Write on the transactional ids of
+            the run (docs/traffic.md#transactions).
+        send_buffer_bytes: send buffer of the sockets; with -1 the kernel tunes it. Kafka's producer
+            has 131072.
+        receive_buffer_bytes: receive buffer of the sockets; with -1 the kernel tunes it. Kafka's
+            producer has 32768.
         compression: codec of the batches.
         compression_gzip_level: level of gzip; -1 is zlib's own default, 6.
         compression_lz4_level: level of lz4; 9 is its fast compressor, as in Kafka's producer, any
             other level its high compression, whose own levels are 3 to 12.
         compression_zstd_level: level of zstd; the levels below 0 are its fast ones.
-        arrivals: "fixed", evenly spaced; "poisson"; or "bursts", at the same mean rate.
-        burst_on_s, burst_off_s: for "bursts", the length of a burst, and of the pause after it.
-        partitioner_ignore_keys: whether messages with keys also go to the sticky partition.
-        sticky_partition: change of the sticky partition: "random", as in Kafka's default
-            partitioner; "round_robin", so that all partitions get the same number of batches; or
-            "keys" for none, as where each record's key chooses its partition: a request holds a
-            batch for each partition of its broker that gets records.
-        partition_skew: exponent of Zipf's law for the choice at random: the partition with number
-            n of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 is even [ratio].
+        arrivals: due times of records at the same mean rate: "fixed", evenly spaced; "poisson",
+            with independent random gaps; or "bursts".
+        burst_on_s: length of a burst.
+        burst_off_s: pause after a burst.
+        partitioner_ignore_keys: whether messages with keys also go to the sticky partition; must be
+            true with keys.
+        sticky_partition: the next sticky partition: "random", as in Kafka's default partitioner;
+            "round_robin", so that all partitions get the same number of batches; or "keys" for
+            none, in which each record goes to a partition at random, and a request holds a batch
+            for each partition of its broker that gets records. The last one needs the client wire,
+            without transactions.
+        partition_skew: exponent of Zipf's law for the choice at random: the partition with number n
+            of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 is even [ratio]. With 30
+            partitions and 1, the busiest gets 7.5 times the mean.
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -392,19 +408,23 @@ class ConsumerOptions:
     """Options of consumer groups that each read the whole topic; named like Kafka's.
 
     Attributes:
-        groups: number of groups; 0 for none.
-        members: members of each group, spread over the tasks; with more of them than partitions
-            of a topic, each reads partitions of some of the topics.
+        groups: number of groups that read the topics during the load; each group reads everything.
+        members: members of each group, spread over the tasks. If a topic has fewer partitions, each
+            member reads partitions of some of the topics (round robin in place of range).
         client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
         start: the position where groups begin: "latest", the end offsets before the load;
             "earliest"; or "backlog", `backlog_records` before the end.
-        backlog_records: records of a backlog in all partitions together.
-        fetch_min_bytes: size of the data that a broker waits for …
-        fetch_max_wait_ms: … and the longest time for which it waits.
+        backlog_records: records of a backlog in all partitions together; the missing ones are
+            written before the trial, at the rate of its producers.
+        fetch_min_bytes: size of the data that a broker waits for before it answers.
+        fetch_max_wait_ms: longest time for which a broker waits for that data.
         fetch_max_bytes: upper bound of a response, one batch excepted.
         max_partition_fetch_bytes: upper bound of one partition's part in a response.
-        send_buffer_bytes, receive_buffer_bytes: buffers of the sockets; -1 for the kernel's tuning.
-        check_crcs: whether the CRC of each batch is verified.
+        send_buffer_bytes: send buffer of the sockets; with -1 the kernel tunes it. Kafka's consumer
+            has 131072.
+        receive_buffer_bytes: receive buffer of the sockets; with -1 the kernel tunes it. Kafka's
+            consumer has 65536.
+        check_crcs: whether the CRC of each batch is verified, which reads every byte.
         auto_commit_interval_ms: time between two commits of a member's offsets.
     """
 

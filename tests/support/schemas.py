@@ -35,7 +35,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
 }
 """Kind of a file, which is its folder in conf without the s → its model."""
 
-_OF_KAFKA: Mapping[str, type[Any]] = {
+OF_KAFKA: Mapping[str, type[Any]] = {
     "ProducerOptions": ProducerOptions,
     "ConsumerOptions": ConsumerOptions,
 }
@@ -52,8 +52,8 @@ def schema_of(kind: str) -> dict[str, Any]:
     sections = {kind: schema, **schema.get("$defs", {})}
     for name, section in sections.items():
         _describe(section)
-        if name in _OF_KAFKA:
-            _name_as_kafka_does(section, kafka_properties(_OF_KAFKA[name]))
+        if name in OF_KAFKA:
+            _name_as_kafka_does(section, kafka_properties(OF_KAFKA[name]))
     required = [key for key in schema.get("required", []) if key != "name"]
     schema["required"] = required
     if kind == "workload":  # the parts of a mix have these keys instead

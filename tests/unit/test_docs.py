@@ -10,12 +10,14 @@ from pathlib import Path
 
 import click
 import pytest
+from pydantic import create_model
 
 from jobs.config.link import Link
 from jobs.testbed import commands
 from jobs.testbed.profile import Profile
-from metrics.tables.schema import ROWS, SCHEMAS, described_columns, markdown
+from metrics.tables.schema import ROWS, SCHEMAS, described_columns
 from tests.support.commands import ROOT, job
+from tests.support.reference import PAGES, WRITERS, key_row
 
 # --- README ------------------------------------------------------------------------
 
@@ -125,10 +127,7 @@ def test_files_are_named_with_the_folder_that_they_are_in() -> None:
         assert (ROOT / path).is_file(), path
 
 
-# --- docs/reference/tables.md ----------------------------------------------------------------
-
-
-TABLES = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
+# --- docs/reference ----------------------------------------------------------------
 
 
 def test_a_column_without_a_meaning_or_a_unit_is_refused() -> None:
@@ -140,10 +139,17 @@ def test_a_column_without_a_meaning_or_a_unit_is_refused() -> None:
         list(described_columns(bare))
 
 
-def test_the_page_of_tables_agrees_with_the_code() -> None:
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
+    found = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert found == WRITERS[name](), f"{name}.md is outdated; renew it: make generate"
+
+
+def test_a_key_without_a_meaning_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Bare\.depth is not described"):
+        key_row(create_model("Bare", depth=(int, 1)), ("depth",))
+
+
+def test_each_table_has_the_described_columns() -> None:
     for table, schema in SCHEMAS.items():
         assert [column.name for column in described_columns(ROWS[table])] == schema.names
-    assert TABLES.read_text(encoding="utf-8") == markdown(), (
-        "docs/reference/tables.md is older than the tables; renew it with "
-        "`python -m metrics.tables.schema docs/reference/tables.md`"
-    )

@@ -29,11 +29,11 @@ class Case(ConfigModel):
 
     Attributes:
         name: name of the case in histories and reports.
-        limit: message size of the boundary point to search for [B]; without a fixed load.
-        message_bytes: message size of a fixed load [B].
+        limit: message size of the boundary point to search for [B]; without the next three keys.
+        message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
-        share: the fixed load as a share of a limit, instead of np [ratio]. The limit is the last
-            one at this size that was known when the case was first measured.
+        share: the fixed load as a share of a limit, instead of `np` [ratio]: the last limit at this
+            size that was known when the case was first measured. Later nights have the same load.
         mix: for a suite whose workload is a mix, instead of message sizes: "limit" searches how
             many times the mix is sustained, "load" holds it at `scale` or `share`.
         scale: how many times the mix is held [ratio].
@@ -118,17 +118,21 @@ class Suite(ConfigModel):
     """The cases that `redline nightly` measures, and the rule that judges their changes.
 
     Attributes:
-        name: the file's name without .yaml unless the file states another; together with the
-            name of a case it names a history.
+        name: the name of the suite; together with the name of a case it names a history. The file's
+            name without .yaml when left out.
         description: a sentence for people.
-        cluster, workload, goal: the name of a file of conf, or a path.
-        set: overrides of their keys, as with --set.
-        budget_s: a case starts only if it would end within this time from the start [s].
-        min_effect: smallest loss that is a regression [share].
+        cluster: the brokers; `--cluster` replaces it.
+        workload: the traffic pattern; each case states its message size, except in a mix.
+        goal: one goal, which searches along np, or along scale for a mix.
+        set: overrides of the keys of cluster, workload and goal; `--set` takes precedence over
+            them.
+        budget_s: a case starts only if it would end within this time from the start [s];
+            `--budget-s` replaces it.
+        min_effect: smallest loss that is a regression, and smallest gain that is an improvement
+            [share].
         history_max: number of earlier nights in the mean and the spread, the newest first; a slow
             loss goes back to the first nights.
-        history_since: start of the nights that count, YYYY-MM-DD or with a time (UTC); set it to
-            accept a change permanently.
+        history_since: start of the nights that count (UTC); set it to accept a change permanently.
         noise: noise of the cases that do not state their own.
         cases: the cases in the order in which they are measured.
     """
