@@ -1,6 +1,6 @@
 """Bottlenecks planted in real brokers, one for each resource, and the resource that trials name.
 
-The matrix is logged as the table of docs/attribution.md, which describes how to run this.
+The matrix is logged as the table of docs/evidence/attribution.md, which describes how to run this.
 """
 
 from __future__ import annotations

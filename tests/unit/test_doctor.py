@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -209,18 +208,6 @@ def test_each_missing_permission_is_named_with_its_acl(snapshot: SnapshotAsserti
 # --- its page ---------------------------------------------------------------
 
 PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
-
-
-def rows(heading: str) -> list[str]:
-    """The first column of the table after a heading or line."""
-    part = PAGE.split(heading, 1)[1].split("\n\n##", 1)[0]
-    return [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]
-
-
-def test_every_option_is_there() -> None:
-    documented = set(re.findall(r"--[a-z][a-z-]+", " ".join(rows("The exit code is"))))
-    real = {name for each in doctor.params for name in each.opts if name != "--help"}
-    assert documented == real
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import click
 import pytest
 from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
@@ -30,7 +28,6 @@ from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import RunState, execute
 from jobs.runs.options import RunOptions
 from jobs.runs.resumption import config_text
-from jobs.traffic import traffic
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.features.nightly.judging import NightComparison, judge_night
@@ -271,13 +268,3 @@ def test_wrong_options_are_refused_before_any_load(
     assert isinstance(done.exception, ConfigError)
     assert message in str(done.exception)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("command", [nightly, traffic])
-def test_the_page_of_a_command_lists_its_options(command: click.Command) -> None:
-    page = (ROOT / "docs" / f"{command.name}.md").read_text()
-    options = [name for each in command.params for name in each.opts]
-    assert len(options) > 8
-    assert [name for name in options if f"`{name}" not in page] == []
-    documented = set(re.findall(r"`(--[a-z-]+)", page))
-    assert documented - set(options) == set()
