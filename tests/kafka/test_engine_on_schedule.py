@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from metrics.trial.client import merge
 from tests.support.engine_bench import bench_on
 from tests.support.process_tasks import run_in_processes
 
+log = logging.getLogger(__name__)
 pytestmark = pytest.mark.long
 on_linux = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux gives a process its own core"
@@ -60,9 +62,7 @@ def testbed(tmp_path: Path) -> Iterator[Testbed]:
 
 
 @on_linux
-def test_a_busy_task_keeps_its_schedule(
-    testbed: Testbed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_busy_task_keeps_its_schedule(testbed: Testbed) -> None:
     mb_per_s = 50.0
     for window_s in (5.0, 5.0, MEASURE_S):
         with bench_on(testbed, partitions=10, config={"retention.bytes": "100000000"}) as bench:
@@ -82,21 +82,18 @@ def test_a_busy_task_keeps_its_schedule(
     assert run.row.produced is not None
     late = run.row.produced.lateness_us
     late_ms = late.quantile(99.9) / 1e3
-    with capsys.disabled():
-        sys.stderr.write(
-            f"\n{load}, lateness p50 {late.quantile(50) / 1e3:.2f} ms, "
-            f"p99 {late.quantile(99) / 1e3:.2f} ms, p99.9 {late_ms:.2f} ms, "
-            f"most {late.quantile(100) / 1e3:.1f} ms\n"
-        )
+    log.warning(
+        f"{load}, lateness p50 {late.quantile(50) / 1e3:.2f} ms, "
+        f"p99 {late.quantile(99) / 1e3:.2f} ms, p99.9 {late_ms:.2f} ms, "
+        f"most {late.quantile(100) / 1e3:.1f} ms"
+    )
     assert counts.loop_busy >= BUSY_MIN, "an idle task proves nothing"
     assert late_ms <= STALL_MAX_MS
 
 
 @on_linux
 @pytest.mark.timeout(900)
-def test_two_hundred_producers_keep_their_schedule_for_ten_minutes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_hundred_producers_keep_their_schedule_for_ten_minutes(tmp_path: Path) -> None:
     """Batches of 11 kB, each in a request of its own: brokers on one core keep up with these."""
     bounded = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
     with (
@@ -122,12 +119,11 @@ def test_two_hundred_producers_keep_their_schedule_for_ten_minutes(
     assert counts.produce_requests is not None
     late, share = run.row.produced.lateness_us, client.producer_share
     late_ms = ", ".join(f"p{each:g} {late.quantile(each) / 1e3:.2f} ms" for each in (50, 99, 99.9))
-    with capsys.disabled():
-        sys.stderr.write(
-            f"\n{counts.produce_requests:,} requests, "
-            f"{counts.cpu_s / counts.produce_requests * 1e6:.0f} us of CPU each, loop busy "
-            f"{counts.loop_busy:.0%}, lateness {late_ms}, least share {share.min:.5f}\n"
-        )
+    log.warning(
+        f"{counts.produce_requests:,} requests, "
+        f"{counts.cpu_s / counts.produce_requests * 1e6:.0f} us of CPU each, loop busy "
+        f"{counts.loop_busy:.0%}, lateness {late_ms}, least share {share.min:.5f}"
+    )
     assert counts.failed_total == 0 == counts.retried_records
     assert counts.acked_total == sum(ends.values())
     assert late.quantile(99) / 1e3 <= LATE_MAX_MS
@@ -153,11 +149,7 @@ def one_broker(tmp_path: Path) -> Iterator[Testbed]:
 )
 @pytest.mark.timeout(900)
 def test_each_of_thousands_of_producers_keeps_its_rate(
-    brokers: str,
-    producers: int,
-    rate_records_per_s: float,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
+    brokers: str, producers: int, rate_records_per_s: float, request: pytest.FixtureRequest
 ) -> None:
     testbed: Testbed = request.getfixturevalue(brokers)
     measure_s = 240.0 / rate_records_per_s
@@ -178,14 +170,13 @@ def test_each_of_thousands_of_producers_keeps_its_rate(
     client = merge([run.row for run in runs])
     memory = sum(run.memory_bytes for run in runs) / producers
     counts, share = client.counts, client.producer_share
-    with capsys.disabled():
-        sys.stdout.write(
-            f"\n{producers:,} producers: {memory / 1000:.1f} kB each, shares {share.min:.4f} to "
-            f"{share.max:.4f} (worst {share.worst}), loop busy {counts.loop_busy:.0%}, lateness "
-            f"p99 {client.lateness_p99_ms:.1f} ms, latency p99 {client.latency.p99_ms:.1f} ms, "
-            f"{sum(run.cpu_s for run in runs):.0f} CPU-s to connect and send, in the window "
-            f"{counts.cpu_s / producers / measure_s * 1e6:.0f} us a second for each\n"
-        )
+    log.warning(
+        f"{producers:,} producers: {memory / 1000:.1f} kB each, shares {share.min:.4f} to "
+        f"{share.max:.4f} (worst {share.worst}), loop busy {counts.loop_busy:.0%}, lateness "
+        f"p99 {client.lateness_p99_ms:.1f} ms, latency p99 {client.latency.p99_ms:.1f} ms, "
+        f"{sum(run.cpu_s for run in runs):.0f} CPU-s to connect and send, in the window "
+        f"{counts.cpu_s / producers / measure_s * 1e6:.0f} us a second for each"
+    )
     assert counts.offered_records == pytest.approx(producers * rate_records_per_s * measure_s, 1e-3)
     assert counts.acked_total == sum(ends.values())
     assert counts.failed_total == 0 == counts.retried_records

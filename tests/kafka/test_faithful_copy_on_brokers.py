@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +27,14 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.places import NodeFiles
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.verdict import judge
 from metrics.sources.jmx import open_jmx
 from metrics.sources.source import MetricsSource
-from metrics.trial.client import ClientWindow, Counts
-from metrics.trial.evidence import Evidence, Judgement
+from metrics.trial.evidence import Judgement
 from search.model import Verdict
 from tests.support.commands import ROOT, document_in, finished
-from tests.support.copy_turns import watched
 from tests.support.engine_bench import end_offsets_of
 from tests.support.java_traffic import JavaTraffic, java_traffic
+from tests.support.loaded_brokers import judged_writes
 from tests.support.original_traffic import KINDS, PARTITIONS, WORD, original_traffic
 
 if TYPE_CHECKING:
@@ -165,26 +164,21 @@ def judged(
     copied: Copied, source: MetricsSource, scale: float, thresholds: Thresholds, folder: Path
 ) -> Judgement:
     kinds = {topic: kind.scaled(scale) for topic, kind in ORIGINALS.items()}
+    per_s = sum(kind.per_s for kind in kinds.values())
+    size = sum(kind.per_s * kind.value_bytes for kind in kinds.values()) / per_s
     with (
         connect(copied.testbed.bootstrap_servers) as admin,
         java_traffic(copied.testbed, kinds, WORD, folder / f"errors-{scale:.2f}.log"),
     ):
         time.sleep(STARTED_S)
-        written, start_s = records_in(admin), time.time()
-        windows, _ = watched(source, JUDGED_S)
-        grown, end_s = records_in(admin) - written, time.time()
-    offered = round(sum(kind.per_s for kind in kinds.values()) * (end_s - start_s))
-    size = round(
-        sum(kind.per_s * kind.value_bytes for kind in kinds.values())
-        / sum(kind.per_s for kind in kinds.values())
-    )
-    counts = Counts(offered, grown, grown, 0, offered * size, grown * size)
-    found = judge(
-        Evidence(ClientWindow(start_s, end_s, counts), windows, (), source.name), thresholds
-    )
+        outcome = judged_writes(
+            source, partial(records_in, admin), per_s, round(size), JUDGED_S, thresholds
+        )
+    evidence, found = outcome.evidence, outcome.judgement
     log.warning(
         "originals at %.3f: idle %s, %d of %d records, %s: %s",
-        *(scale, [f"{each.handler_idle:.3f}" for each in windows], grown, offered),
+        *(scale, [f"{each.handler_idle:.3f}" for each in evidence.brokers]),
+        *(evidence.client.counts.acked_records, evidence.client.counts.offered_records),
         *(found.verdict, [each.text for each in found.reasons]),
     )
     return found

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,20 +15,12 @@ from jobs.config import Configuration, load
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.verdict import judge
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of
-from metrics.trial.client import ClientWindow, Counts
-from metrics.trial.evidence import Evidence, Judgement
-from metrics.windows.broker import broker_windows
+from metrics.trial.evidence import Judgement
 from search.model import Verdict
-from tests.bench.contest import CHILD
-from tests.bench.meter import started
-from tests.bench.rows import JAVA
-from tests.bench.task import Task
 from tests.support.engine_bench import end_offsets_of
-from tests.support.java_traffic import kafka_tools_jars
-from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.java_traffic import JavaKind, java_traffic
+from tests.support.loaded_brokers import LoadedBrokers, judged_writes, loaded
+from tests.support.original_traffic import PLAIN
 from tests.support.runs import limits_of
 
 if TYPE_CHECKING:
@@ -46,8 +36,8 @@ MESSAGE_BYTES = 1000
 PARTITIONS = {partition: [1] for partition in range(10)}
 WINDOW_S = 60.0
 """Window that is long compared with the batches at its edges [s]."""
-JAVA_START_S = 120.0
-"""Deadline for the start of two dozen JVMs on two cores [s]."""
+SETTLED_S = 10.0
+"""Time for which the producers send before it [s]."""
 
 
 @pytest.fixture(scope="module")
@@ -78,61 +68,43 @@ def config(testbed: Testbed) -> Configuration:
 
 
 def judged_with_java(
-    testbed: Testbed, brokers: LoadedBrokers, config: Configuration, producers: int
+    testbed: Testbed, brokers: LoadedBrokers, config: Configuration, producers: int, folder: Path
 ) -> Judgement:
-    """The judgement of the goal with processes of ProducerPerformance, one producer each."""
-    producer = config.workload.pattern(MESSAGE_BYTES).producer.options
+    """The judgement of the goal with Kafka's own producers in one JVM."""
+    pattern = config.workload.pattern(MESSAGE_BYTES).producer
+    properties = {
+        **PLAIN,
+        "linger.ms": f"{pattern.options.linger_ms:.0f}",
+        "batch.size": str(pattern.options.batch_size),
+    }
+    kind = JavaKind(producers, RECORDS_PER_S, MESSAGE_BYTES, properties=properties)
+    thresholds = Thresholds(config.goal.indicators, config.goal.validity)
     with (
         connect(testbed.bootstrap_servers) as admin,
         brokers.topic(PARTITIONS, {}) as topic,
-        ExitStack() as stack,
+        java_traffic(testbed, {topic: kind}, "judged", folder / f"errors-{producers}.log"),
     ):
-        task = Task(
-            topic,
+        threading.Event().wait(SETTLED_S)
+        seen = judged_writes(
+            brokers.source,
+            lambda: sum(end_offsets_of(admin, topic, PARTITIONS).values()),
+            kind.per_s,
             MESSAGE_BYTES,
-            "producer",
-            JAVA,
-            testbed.bootstrap_servers,
-            batch_bytes=producer.batch_size,
-            options={"linger_ms": round(producer.linger_ms)},
-            records_per_s=RECORDS_PER_S,
-            jars=tuple(map(str, kafka_tools_jars(testbed.kafka_version))),
+            WINDOW_S,
+            thresholds,
         )
-        running = [stack.enter_context(started(CHILD, task.to_text()))[0] for _ in range(producers)]
-
-        def give_up() -> None:
-            for each in running:
-                each.kill()
-
-        impatient = threading.Timer(JAVA_START_S, give_up)
-        impatient.start()
-        for process in running:  # its first progress line comes after some seconds of load
-            assert process.stdout is not None and "records sent" in process.stdout.readline()
-        impatient.cancel()
-        with Sampler(brokers.source, 0.5) as sampler:
-            begin, start_s = sum(end_offsets_of(admin, topic, PARTITIONS).values()), time.time()
-            threading.Event().wait(WINDOW_S)
-            grown = sum(end_offsets_of(admin, topic, PARTITIONS).values()) - begin
-            end_s = time.time()
-            samples = sampler.stop()
-        assert all(process.poll() is None for process in running)
-    offered = round(producers * RECORDS_PER_S * (end_s - start_s))
-    counts = Counts(offered, grown, grown, 0, offered * MESSAGE_BYTES, grown * MESSAGE_BYTES)
-    windows = broker_windows(samples, brokers_of(brokers.source), start_s, end_s, 0.5)
-    found = judge(
-        Evidence(ClientWindow(start_s, end_s, counts), windows, (), brokers.source.name),
-        Thresholds(config.goal.indicators, config.goal.validity),
-    )
-    (window,) = windows
+    found, client, (window,) = seen.judgement, seen.evidence.client, seen.evidence.brokers
+    grown = client.counts.acked_records
     log.warning(
         "%d producers with Java: idle %.3f, %.2f requests/s, %d of %d records: %s",
-        *(producers, window.handler_idle, window.produce.per_s, grown, offered, found.verdict),
+        *(producers, window.handler_idle, window.produce.per_s, grown),
+        *(client.counts.offered_records, found.verdict),
     )
     assert window.produce.per_s is not None
-    records = grown / (end_s - start_s) / window.produce.per_s
-    full = config.workload.pattern(MESSAGE_BYTES).producer.records_per_batch
+    records = grown / client.duration_s / window.produce.per_s
     # A delayed JVM sends two batches in one request if both are full.
-    assert full * 0.98 <= records <= full * (1.1 if found.verdict is Verdict.SUSTAINED else 2.0)
+    most = 1.1 if found.verdict is Verdict.SUSTAINED else 2.0
+    assert 0.98 <= records / pattern.records_per_batch <= most
     return found
 
 
@@ -147,7 +119,7 @@ def test_java_producers_get_the_same_verdicts_at_the_limit_and_at_the_first_over
             (sustained, Verdict.SUSTAINED),
             (overloaded, Verdict.OVERLOADED),
         ):
-            found = judged_with_java(testbed, brokers, config, producers)
+            found = judged_with_java(testbed, brokers, config, producers, tmp_path)
             assert found.verdict is verdict, found.reasons
             if verdict is Verdict.OVERLOADED:
                 assert found.reasons[0].indicator == "request_handler_idle"

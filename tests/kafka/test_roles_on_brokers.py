@@ -110,7 +110,7 @@ def watched(source: MetricsSource) -> tuple[list[BrokerSample], tuple[BrokerWind
 def test_roles_readings_and_idle_handlers_are_right(
     settled: Settled, jvm: Any, through: str
 ) -> None:
-    version, metadata, endpoints = settled.version, settled.metadata, settled.testbed.jmx_endpoints
+    version, endpoints = settled.version, settled.testbed.jmx_endpoints
     with closing(
         open_jmx(endpoints, jvm if through == "driver-jvm" else None, DEADLINE_S)
     ) as source:
@@ -124,12 +124,7 @@ def test_roles_readings_and_idle_handlers_are_right(
         assert any(name.startswith(NETWORK_WAIT_NS) for name in sample.values)
         assert HANDLER_IDLE_NS in sample.values
     assert [window.broker_id for window in windows] == sorted(endpoints)
-    print(f"\n{version} {metadata} {through}")  # noqa: T201 - the figures of this release
     for window in windows:
-        print(  # noqa: T201
-            f"  broker {window.broker_id}: idle {window.handler_idle:.4f} "
-            f"± {window.handler_idle_error or 0.0:.4f}, network {window.network_idle:.3f}"
-        )
         assert window.contradiction is None
         assert window.handler_idle == pytest.approx(1.0, abs=0.06)
         assert window.network_idle is not None
@@ -191,11 +186,6 @@ def test_exporters_read_what_jmx_reads(settled: Settled, jvm: Any) -> None:
         assert exporter.rules != "msk" or node.lacks == ()
         expected, found = (
             window_of(before[broker], after[broker]) for before, after in (by_jmx, by_exporters)
-        )
-        print(  # noqa: T201 - the figures of this release
-            f"\n{settled.version} {settled.metadata} {exporter.rules}: by the exporter and by JMX "
-            f"idle {found.handler_idle} {expected.handler_idle}, "
-            f"network {found.network_idle} {expected.network_idle}"
         )
         # At each edge a wait of up to 0.3 s may count on either side, and a scrape takes up to a
         # second; both together are far below the whole time, which a second pool would add.

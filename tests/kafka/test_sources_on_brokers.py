@@ -118,7 +118,7 @@ def test_a_load_is_measured_exactly_and_sustained(
     windows = broker_windows(samples, brokers_of(source), start_s, end_s, 1.0)
     for window in windows:
         assert window.handler_idle is not None
-        assert 0.1 < window.handler_idle < 1.1
+        assert 0.0 < window.handler_idle < 1.1
         assert window.network_idle is not None
         assert 0.0 < window.network_idle < 1.1, "waits across the window's edges count"
         assert window.produce.local_ms is not None

@@ -27,11 +27,10 @@ from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunState, execute
 from jobs.runs.options import RunOptions
 from jobs.trials.holding import Holder
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import MetricsSource, brokers_of
 from metrics.traffic.batch_headers import batches_in
 from metrics.traffic.mix import SCALE_UNITS
-from metrics.windows.broker import BrokerWindow, broker_windows
+from metrics.windows.broker import BrokerWindow
+from tests.support.loaded_brokers import watched
 
 SETTLED_S, WINDOW_S, INTERVAL_S = 3.0, 22.0, 0.5
 SENT_S = 1.0
@@ -138,15 +137,6 @@ class Logs:
         return found
 
 
-def watched(source: MetricsSource, duration_s: float) -> tuple[tuple[BrokerWindow, ...], float]:
-    """The brokers over the next seconds, and the begin of this time [s since the epoch]."""
-    with Sampler(source, INTERVAL_S) as sampler:
-        from_s = time.time()
-        time.sleep(duration_s)
-        to_s, samples = time.time(), sampler.stop()
-    return broker_windows(samples, brokers_of(source), from_s, to_s, INTERVAL_S), from_s
-
-
 class Turns(FixedLoadRun):
     """Original and copy in turns, on the same brokers.
 
@@ -167,7 +157,7 @@ class Turns(FixedLoadRun):
             for left, config in zip(range(self.load.trials, 0, -1), self._configs, strict=True):
                 say("resume")
                 time.sleep(SETTLED_S)
-                windows, from_s = watched(run.context.source, WINDOW_S)
+                windows, from_s, _ = watched(run.context.source, WINDOW_S, INTERVAL_S)
                 say("pause")
                 time.sleep(SENT_S)
                 original = self._logs.loads(windows, from_s, from_s + WINDOW_S, is_copy=False)

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from jobs.cli import main
@@ -23,33 +24,22 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _before(owner: Any, name: str, when: When) -> None:
-    """Die when the function is called, before it runs."""
+def _at(owner: Any, name: str, when: When, *, is_over: bool) -> None:
+    """Die when the function is called, before it runs, or before it returns to its caller."""
     own = getattr(owner, name)
 
     def mortal(*arguments: Any, **named: Any) -> Any:
-        if when(*arguments):
+        if not is_over and when(*arguments):
             _die()
-        return own(*arguments, **named)
-
-    setattr(owner, name, mortal)
-
-
-def _after(owner: Any, name: str, when: When) -> None:
-    """Die when the function has run, before it returns to its caller."""
-    own = getattr(owner, name)
-
-    def mortal(*arguments: Any, **named: Any) -> Any:
         answer = own(*arguments, **named)
-        if when(*arguments):
+        if is_over and when(*arguments):
             _die()
         return answer
 
     setattr(owner, name, mortal)
 
 
-def _of_table(table: str) -> When:
-    return lambda _store, written, *_rest: written == table
+_before, _after = partial(_at, is_over=False), partial(_at, is_over=True)
 
 
 def _of_event(event: str) -> When:
@@ -79,7 +69,9 @@ STEPS: dict[str, Callable[[], None]] = {
     "hosts without their trial": lambda: _alone("hosts", ("trials", "samples")),
     "a trial without its samples": lambda: _alone("trials", ("samples", "hosts")),
     "before a limit is recorded": lambda: _before(TableStore, "append_boundary", lambda *_: True),
-    "a limit is recorded": lambda: _after(TableStore, "_append", _of_table("boundaries")),
+    "a limit is recorded": lambda: _after(
+        TableStore, "_append", lambda _store, table, *_: table == "boundaries"
+    ),
     "before the end is recorded": lambda: _before(TableStore, "_append", _of_event("finished")),
     "the end is recorded": lambda: _after(TableStore, "_append", _of_event("finished")),
     "the summary is written": lambda: _after(results, "write_summary", lambda *_: True),

@@ -30,10 +30,10 @@ from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.trial.client import TaskReport, merge
+from metrics.trial.client import ClientWindow, Counts, TaskReport, merge
 from metrics.trial.evidence import ClusterFacts, Evidence, Judgement, follower_lags
 from metrics.trial.others import ClientTraffic, others_in
-from metrics.windows.broker import broker_windows
+from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.bare_jvm import bare_jvm
 from tests.support.engine_bench import end_offsets_of
 from tests.support.fresh_topic import fresh_topic
@@ -190,6 +190,40 @@ class LoadedBrokers:
         refused = self._admin.client.alter_partition_reassignments(moved)
         assert not any(refused.values()), refused
         self._admin.elect_preferred_leaders((topic, number) for number in replicas)
+
+
+def watched(
+    source: MetricsSource, duration_s: float, interval_s: float = 0.5
+) -> tuple[tuple[BrokerWindow, ...], float, float]:
+    """The brokers over the next seconds, with the begin and the end [s since the epoch]."""
+    with Sampler(source, interval_s) as sampler:
+        from_s = time.time()
+        time.sleep(duration_s)
+        to_s, samples = time.time(), sampler.stop()
+    return broker_windows(samples, brokers_of(source), from_s, to_s, interval_s), from_s, to_s
+
+
+def judged_writes(
+    source: MetricsSource,
+    written: Callable[[], int],
+    rate_records_per_s: float,
+    message_bytes: int,
+    duration_s: float,
+    thresholds: Thresholds,
+) -> TrialOutcome:
+    """A goal's judgement of other producers over the next seconds.
+
+    Args:
+        written: number of records in their topics.
+        rate_records_per_s: the rate of all of them together.
+        message_bytes: mean size of their messages.
+    """
+    before = written()
+    windows, from_s, to_s = watched(source, duration_s)
+    grown, offered = written() - before, round(rate_records_per_s * (to_s - from_s))
+    counts = Counts(offered, grown, grown, 0, offered * message_bytes, grown * message_bytes)
+    found = Evidence(ClientWindow(from_s, to_s, counts), windows, (), source.name)
+    return TrialOutcome(found, judge(found, thresholds))
 
 
 @contextmanager
