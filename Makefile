@@ -48,7 +48,8 @@ test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs
 	$(BIN)/python -m pytest -p tests.support.long_parts -m long --timeout 3600 --ledger docs/evidence/long-tests.csv $(if $(PART),--part $(PART))
 
 flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that keeps a core busy
-	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
+	@while :; do :; done & busy=$$!; trap 'kill $$busy' EXIT INT TERM; \
+	for number in $$(seq 20); do echo "run $$number of 20"; $(BIN)/python -m pytest -q -n logical tests/unit || exit 1; done
 
 coverage: $(DEV_READY) ## Show which lines and branches the unit tests run; ALL=1 runs all tests
 	$(BIN)/python -m pytest -q --cov --cov-report= -n $(WORKERS) --no-loadscope-reorder $(if $(ALL),-m "together and not long",tests/unit)

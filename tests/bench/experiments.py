@@ -17,7 +17,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +25,7 @@ import click
 
 from jobs.config.files import names_in
 from jobs.features.sweep.cases import load_sweep
-from jobs.features.sweep.experiment import Experiment
 from metrics.common.errors import ConfigError
-from metrics.features.sweep.answer import SweepAnswer
 from metrics.features.sweep.charts import write_sweep_chart
 from metrics.reporting.summary import load_summary
 from tests.support.commands import ROOT
@@ -96,52 +94,52 @@ def page_of(name: str, remark: str) -> str:
     experiment = load_sweep(name).experiment
     answer = load_answer(PAGES / "data" / f"{name}.json")
     answer = replace(answer, claims=experiment.published_claims)
-    return "\n".join([*_lines(experiment, answer), "", REMARK, "", remark.strip(), ""])
+    question = experiment.description
+    rows = [answer.columns, *answer.rows]
+    first, *others = (f"| {' | '.join(row)} |" for row in rows)
+    table = "\n".join((first, f"|{'---|' * len(answer.columns)}", *others))
+    has_none = experiment.published and not answer.claims
+    sentences = (
+        *(["the study compares no two cases of this experiment"] if has_none else ()),
+        *answer.claim_sentences,
+        *answer.sentences,
+        *answer.advices,
+        *answer.caveats,
+        *answer.meanings,
+    )
+    conclusion = "\n".join(f"- {text}" for text in sentences)
+    return f"""# {question[0].upper()}{question[1:]}
+
+```sh
+redline sweep {name}            # as published
+redline sweep {name} --quick    # as below
+```
+
+{experiment.published or "No published study asks this."}
+
+The experiment is [{name}.yaml](../../../conf/experiments/{name}.yaml).
+
+## Measured
+
+{answer.caveat}.
+
+![The figures over what varies](images/{name}.svg)
+
+{table}
+
+## Conclusion
+
+{conclusion}
+
+{REMARK}
+
+{remark.strip()}
+"""
 
 
 def remark_in(page: str) -> str:
     """The part of a page that a person writes."""
     return page.split(REMARK)[1].strip() if REMARK in page else ""
-
-
-def _lines(experiment: Experiment, answer: SweepAnswer) -> Iterator[str]:
-    name, question = experiment.name, experiment.description
-    yield f"# {question[0].upper()}{question[1:]}"
-    yield ""
-    yield "```sh"
-    yield f"redline sweep {name}            # as published"
-    yield f"redline sweep {name} --quick    # as below"
-    yield "```"
-    yield ""
-    yield experiment.published or "No published study asks this."
-    yield ""
-    yield f"The experiment is [{name}.yaml](../../../conf/experiments/{name}.yaml)."
-    yield ""
-    yield "## Measured"
-    yield ""
-    yield f"{answer.caveat}."
-    yield ""
-    yield f"![The figures over what varies](images/{name}.svg)"
-    yield ""
-    yield f"| {' | '.join(answer.columns)} |"
-    yield f"|{'---|' * len(answer.columns)}"
-    for row in answer.rows:
-        yield f"| {' | '.join(row)} |"
-    yield ""
-    yield "## Conclusion"
-    yield ""
-    if experiment.published and not answer.claims:
-        yield "- the study compares no two cases of this experiment"
-    yield from (
-        f"- {text}"
-        for text in (
-            *answer.claim_sentences,
-            *answer.sentences,
-            *answer.advices,
-            *answer.caveats,
-            *answer.meanings,
-        )
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from jmxquery import JMXConnection, JMXQuery
 
 from jobs.config.source import parse_map, yaml_text
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
 from jobs.testbed.listeners import USER, SecurityFiles, unsecured_token
 from tests.support.commands import RunningCommand
+from tests.support.search_impact import beans_at
 from tests.support.token_server import CLIENT, SECRET, TokenServer, token_server
 
 log = logging.getLogger(__name__)
@@ -63,9 +63,8 @@ def failed_logins(testbed: Testbed) -> dict[str, float]:
     )
     found = dict.fromkeys(names, 0.0)
     for place in testbed.jmx_endpoints.values():
-        connection = JMXConnection(f"service:jmx:rmi:///jndi/rmi://{place}/jmxrmi")
-        asked = [JMXQuery(f"kafka.server:type=socket-server-metrics,*/{each}") for each in names]
-        for answer in connection.query(asked):
+        asked = (f"kafka.server:type=socket-server-metrics,*/{each}" for each in names)
+        for answer in beans_at(place, *asked):
             found[str(answer.attribute)] += float(answer.value)
     return found
 

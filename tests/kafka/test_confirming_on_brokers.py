@@ -102,22 +102,6 @@ def lies_near(producers: int, planted: float) -> bool:
     return (1.0 - OWN_SHARE_MAX) * planted - 1 <= producers <= 1.05 * planted + 1
 
 
-def test_a_limit_that_lasts_has_its_duration(
-    brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
-) -> None:
-    reporter = InterveningReporter("\0", lambda: None)
-    point = measured(config, reporter, tmp_path)
-    assert point["confirmed_s"] == 30.0
-    assert lies_near(point["np_sustained"], PLANTED)
-    assert any(note.startswith("held for 30 s of load in 6 windows") for note in point["notes"])
-    trials = TableStore(spark, str(tmp_path / "tables")).trials_of("held")
-    held = [trial for trial in trials if trial.held]
-    last = [trial.load for trial in held[-6:]]
-    assert last == [point["np_sustained"]] * 6
-    assert all(trial.evidence.client.duration_s == pytest.approx(4.0) for trial in held), "in full"
-    assert sum("window 6 of 6" in reason for reason in reporter.reasons) == 1
-
-
 def test_a_limit_that_does_not_last_is_named_and_found_again_below(
     brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:

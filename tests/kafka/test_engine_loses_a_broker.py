@@ -15,6 +15,7 @@ from jobs.engine.producing.protocol import SEQUENCES
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from tests.support.engine_bench import bench_on
+from tests.support.kafka_fixtures import QUICK
 
 pytestmark = pytest.mark.long
 
@@ -27,13 +28,7 @@ VICTIM = 2
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """Two fast brokers, whose controller detects a dead broker after 3 s instead of 9 s."""
-    quick = {
-        "broker.session.timeout.ms": 3000,
-        "broker.heartbeat.interval.ms": 500,
-        "log.flush.interval.messages": 1_000_000,
-        "num.io.threads": 8,
-        "replica.lag.time.max.ms": 30_000,
-    }
+    quick = QUICK | {"replica.lag.time.max.ms": 30_000}
     root = tmp_path_factory.mktemp("pair")
     with start(brokers=2, root=root, name="pair", overrides=quick) as testbed:
         yield testbed

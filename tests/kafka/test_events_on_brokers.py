@@ -31,6 +31,7 @@ from metrics.trial.client import merge
 from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.evidence import judged
+from tests.support.kafka_fixtures import QUICK
 from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome
 from tests.support.patterns import plan, producer_pattern
 from tests.support.processes import after
@@ -172,13 +173,7 @@ def test_a_run_continues_after_events_in_brokers(
 ) -> None:
     # A kept log record refers to the error, and the error to kafka-python's lost socket.
     caplog.set_level(logging.CRITICAL, logger="kafka")
-    quick = {
-        "broker.session.timeout.ms": 3000,
-        "broker.heartbeat.interval.ms": 500,
-        "log.flush.interval.messages": 1_000_000,
-        "num.io.threads": 8,
-    }
-    with start(brokers=3, root=tmp_path / "testbed", name="events", overrides=quick) as testbed:
+    with start(brokers=3, root=tmp_path / "testbed", name="events", overrides=QUICK) as testbed:
         director = EventReporter(
             {
                 1: lambda: pause(testbed, 2),

@@ -20,6 +20,7 @@ from jobs.testbed.launcher import start
 from metrics.judging.verdict import judge
 from metrics.trial.evidence import Judgement
 from search.model import Verdict
+from tests.support.kafka_fixtures import QUICK
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
 from tests.support.processes import beside
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
-QUICK = {
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 500,
-    "log.flush.interval.messages": 1_000_000,
-    "num.io.threads": 8,
-}
-"""Properties of fast brokers, and of a controller that detects a dead broker after 3 s."""
 REPLICAS = {0: [1, 2], 1: [2, 1]}
 ALONE = {0: [1]}
 MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)

@@ -47,7 +47,6 @@ def response(
             partition_index=index,
             error_code=(errors or {}).get(index, 0),
             high_watermark=1_000 + index,
-            last_stable_offset=-1,
             log_start_offset=0,
             aborted_transactions=None,
             records=records or None,
@@ -91,30 +90,23 @@ def produced(
     codes: dict[int, int], topic: str = "t", throttle_ms: int = 55, correlation_id: int = 12
 ) -> bytes:
     """A framed produce response: partition → error code."""
-    of_topic = ProduceResponse.TopicProduceResponse
+    row = ProduceResponse.TopicProduceResponse
+    partitions = [
+        row.PartitionProduceResponse(index=index, error_code=code, base_offset=9)
+        for index, code in codes.items()
+    ]
     answer = ProduceResponse(
-        responses=[
-            of_topic(
-                name=topic,
-                partition_responses=[
-                    of_topic.PartitionProduceResponse(index=index, error_code=code, base_offset=9,
-                                                      log_append_time_ms=-1, log_start_offset=0)
-                    for index, code in codes.items()
-                ],
-            )
-        ],
+        responses=[row(name=topic, partition_responses=partitions)],
         throttle_time_ms=throttle_ms,
         version=PRODUCE.version,
-    )  # fmt: skip
+    )
     answer.with_header(correlation_id=correlation_id)
     return bytes(answer.encode(framed=True, header=True))
 
 
 def producer_id() -> bytes:
     """A framed response to a request for a producer id."""
-    answer = InitProducerIdResponse(
-        throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0, version=1
-    )
+    answer = InitProducerIdResponse(producer_id=7, version=1)
     answer.with_header(correlation_id=12)
     return bytes(answer.encode(framed=True, header=True))
 
@@ -122,29 +114,16 @@ def producer_id() -> bytes:
 def metadata(leaders: Mapping[int, int], correlation_id: int = 12) -> bytes:
     """A framed metadata response with these leaders: partition → broker."""
     topic = MetadataResponse.MetadataResponseTopic
+    broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9092)
+    partitions = [
+        topic.MetadataResponsePartition(
+            partition_index=index, leader_id=leader, replica_nodes=[leader], isr_nodes=[leader]
+        )
+        for index, leader in leaders.items()
+    ]
+    topics = [topic(name="t", partitions=partitions)]
     answer = MetadataResponse(
-        throttle_time_ms=0,
-        brokers=[
-            MetadataResponse.MetadataResponseBroker(
-                node_id=1, host="127.0.0.1", port=9092, rack=None
-            )
-        ],
-        cluster_id="c",
-        controller_id=1,
-        topics=[
-            topic(
-                error_code=0,
-                name="t",
-                is_internal=False,
-                partitions=[
-                    topic.MetadataResponsePartition(error_code=0, partition_index=index,
-                                                    leader_id=leader, replica_nodes=[leader],
-                                                    isr_nodes=[leader])
-                    for index, leader in leaders.items()
-                ],
-            )
-        ],
-        version=4,
-    )  # fmt: skip
+        brokers=[broker], cluster_id="c", controller_id=1, topics=topics, version=4
+    )
     answer.with_header(correlation_id=correlation_id)
     return bytes(answer.encode(framed=True, header=True))

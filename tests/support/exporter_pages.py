@@ -10,8 +10,9 @@ that have one name and the same labels then get the label `_objectname`.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -141,27 +142,6 @@ def _agent(state: BrokerState) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Rule:
-    pattern: re.Pattern[str] | None
-    name: str = ""
-    kind: str = "UNTYPED"
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-def _rules(given: Mapping[str, Any]) -> list[_Rule]:
-    rules = given.get("rules") or [{}]
-    return [
-        _Rule(
-            re.compile(each["pattern"]) if each.get("pattern", ".*") != ".*" else None,
-            each.get("name", ""),
-            each.get("type", "UNTYPED"),
-            each.get("labels", {}),
-        )
-        for each in rules
-    ]
-
-
 def _safe(name: str) -> str:
     return re.sub("_+", "_", re.sub("[^a-zA-Z0-9_:]", "_", name))
 
@@ -185,86 +165,61 @@ def page(
     return "\n".join(lines) + "\n" + (_agent(state) if agent else "")
 
 
-@cache
-def _parsed(rules: str) -> tuple[Mapping[str, Any], list[_Rule]]:
-    """The options and the rules of a key of `RULES`, or of a text."""
-    text = RULES.get(rules, rules)
-    given = parse_map(text, rules).data if text else {}
-    return given, _rules(given)
-
-
 def _lines(rules: str, beans: Mapping[str, Mapping[str, float]], release: int) -> Iterator[str]:
-    found: dict[str, list[_Line]] = {}
-    for made in _read(rules, beans):
-        name = made.name.removesuffix("_total") if release == 1 else made.name
-        found.setdefault(name, []).append(made)
+    found = defaultdict[str, list[tuple[_Series, float]]](list)
+    for object_name, attributes in beans.items():
+        for attribute, number in attributes.items():
+            if made := _named(rules, object_name, attribute):
+                name = made.name.removesuffix("_total") if release == 1 else made.name
+                found[name].append((made, number))
     for name, same in found.items():
-        is_counter = all(each.kind == "COUNTER" for each in same)
+        is_counter = all(each.kind == "COUNTER" for each, _ in same)
         shown = f"{name.removesuffix('_total')}_total" if is_counter else name
-        is_unique = len({tuple(each.labels.items()) for each in same}) == len(same)
-        for each in same:
+        is_unique = len({tuple(each.labels.items()) for each, _ in same}) == len(same)
+        for each, number in same:
             more = {} if is_unique or release == 0 else {"_objectname": each.source}
             labels = ",".join(f'{key}="{value}"' for key, value in (each.labels | more).items())
-            end = "," if release == 0 and labels else ""
-            yield (
-                f"{shown}{{{labels}{end}}} {each.number!r}"
-                if labels
-                else f"{shown} {each.number!r}"
-            )
+            end = "," if release == 0 else ""
+            yield f"{shown}{{{labels}{end}}} {number!r}" if labels else f"{shown} {number!r}"
 
 
 @dataclass(frozen=True)
-class _Line:
-    """One attribute of a bean, as the rules name it."""
+class _Series:
+    """The series of an attribute of a bean; its source is what patterns match."""
 
     name: str
     labels: dict[str, str]
     kind: str
-    number: float
     source: str
 
 
-def _read(rules: str, beans: Mapping[str, Mapping[str, float]]) -> Iterator[_Line]:
-    for object_name, attributes in beans.items():
-        for attribute, number in attributes.items():
-            made = _named(rules, object_name, attribute)
-            if made is not None:
-                yield _Line(*made[:3], number, made[3])
+@cache
+def _parsed(rules: str) -> Mapping[str, Any]:
+    text = RULES.get(rules, rules)
+    return parse_map(text, rules).data if text else {}
 
 
 @cache
-def _named(
-    rules: str, object_name: str, attribute: str
-) -> tuple[str, dict[str, str], str, str] | None:
-    """Name, labels, kind and source of an attribute; None where no rule matches.
-
-    They are the same on each page, and the rules are many.
-    """
-    given, known = _parsed(rules)
+def _named(rules: str, object_name: str, attribute: str) -> _Series | None:
+    """The series of an attribute, the same on each page; None where no rule matches."""
+    given = _parsed(rules)
     domain, _, listed = object_name.partition(":")
     keys = dict(each.split("=", 1) for each in listed.split(","))
-    begin = f"{domain}<{', '.join(f'{key}={value}' for key, value in keys.items())}><>"
-    made = _series(known, domain, keys, begin, attribute)
-    if made is None:
-        return None
-    name, labels, kind = _safe(made[0]), made[1], made[2]
-    if given.get("lowercaseOutputName"):
-        name = name.lower()
-    if given.get("lowercaseOutputLabelNames"):
-        labels = {label.lower(): value for label, value in labels.items()}
-    safe = {_safe(label): value for label, value in labels.items()}
-    return name, safe, kind, begin + attribute
-
-
-def _series(
-    rules: list[_Rule], domain: str, keys: Mapping[str, str], begin: str, attribute: str
-) -> tuple[str, dict[str, str], str] | None:
-    for rule in rules:
-        found = rule.pattern.search(f"{begin}{attribute}: ") if rule.pattern else None
-        if rule.pattern is None:
+    source = f"{domain}<{', '.join(f'{key}={value}' for key, value in keys.items())}><>{attribute}"
+    for rule in given.get("rules") or [{}]:
+        name, labels, pattern = (rule.get(key, "") for key in ("name", "labels", "pattern"))
+        if pattern in ("", ".*"):
             (_, first), *others = keys.items()
-            return f"{domain}_{first}_{attribute}", dict(others), rule.kind
-        if found is not None:
-            labels = {_filled(k, found): _filled(v, found) for k, v in rule.labels.items()}
-            return _filled(rule.name, found), labels, rule.kind
+            name, labels = f"{domain}_{first}_{attribute}", dict(others)
+        elif found := re.search(pattern, f"{source}: "):
+            name = _filled(name, found)
+            labels = {_filled(k, found): _filled(v, found) for k, v in (labels or {}).items()}
+        else:
+            continue
+        if given.get("lowercaseOutputName"):
+            name = name.lower()
+        if given.get("lowercaseOutputLabelNames"):
+            labels = {label.lower(): value for label, value in labels.items()}
+        safe = {_safe(label): value for label, value in labels.items()}
+        return _Series(_safe(name), safe, rule.get("type", "UNTYPED"), source)
     return None

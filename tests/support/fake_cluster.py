@@ -234,21 +234,18 @@ class FakeCluster:
             kind.ApiVersion(api_key=each.API_KEY, min_version=self.oldest[each], max_version=most)
             for each, most in self.offered.items()
         ]
-        return kind(error_code=0, api_keys=keys)
+        return kind(api_keys=keys)
 
     def _metadata(self, broker: int, request: Any, kind: Any) -> Any:
-        names = (
-            list(self.topics) if request.topics is None else [each.name for each in request.topics]
-        )
-        brokers = [
-            kind.MetadataResponseBroker(node_id=each, **place)
-            for each, place in self._places().items()
-        ]
+        names = self.topics if request.topics is None else [each.name for each in request.topics]
         return kind(
-            brokers=brokers,
+            brokers=[
+                kind.MetadataResponseBroker(node_id=each, **place)
+                for each, place in self._places().items()
+            ],
             cluster_id=self.habits.metadata_id,
             controller_id=self.habits.broker_ids[0],
-            topics=[self._topic(kind.MetadataResponseTopic, name) for name in names],
+            topics=[self._topic(kind.MetadataResponseTopic, name) for name in list(names)],
         )
 
     def _places(self) -> dict[int, dict[str, Any]]:
@@ -266,16 +263,13 @@ class FakeCluster:
         return kind(
             error_code=UNKNOWN_TOPIC if replicas is None else 0,
             name=name,
-            is_internal=False,
             authorized_operations={3, 20},
             partitions=[
                 kind.MetadataResponsePartition(
-                    error_code=0,
                     partition_index=number,
                     leader_id=each[0],
                     replica_nodes=sorted(each) if self.habits.place else list(each),
                     isr_nodes=list(each),
-                    offline_replicas=[],
                 )
                 for number, each in enumerate(replicas or ())
             ],
@@ -284,8 +278,6 @@ class FakeCluster:
     def _describe_cluster(self, broker: int, request: Any, kind: Any) -> Any:
         return kind(
             error_code=self.habits.describe_code,
-            error_message=None,
-            endpoint_type=1,
             cluster_id="fake",
             controller_id=self.habits.broker_ids[0],
             brokers=[
@@ -295,33 +287,26 @@ class FakeCluster:
         )
 
     def _describe_configs(self, broker: int, request: Any, kind: Any) -> Any:
-        result = kind.DescribeConfigsResult
+        result, code = kind.DescribeConfigsResult, self.habits.config_code
         found = [
             result.DescribeConfigsResourceResult(
                 name=name,
                 value=value and value.format(broker),
-                read_only=False,
                 config_source=self.habits.config_source,
-                is_default=False,
                 is_sensitive=value is None,
-                synonyms=[],
                 config_type=77,
-                documentation=None,
             )
             for name, value in self.habits.config
+            if not code
         ]
         return kind(
             results=[
                 result(
-                    error_code=self.habits.config_code,
-                    error_message=None,
+                    error_code=code,
                     resource_type=each.resource_type,
                     resource_name=each.resource_name,
                     configs=[
-                        row
-                        for row in found
-                        if each.configuration_keys is None or row.name in each.configuration_keys
-                        if not self.habits.config_code
+                        row for row in found if row.name in (each.configuration_keys or [row.name])
                     ],
                 )
                 for each in request.resources
@@ -338,16 +323,12 @@ class FakeCluster:
             if request.topics is None
             else {each.topic: each.partitions for each in request.topics}
         )
+        size, volume_bytes = self.habits.partition_bytes, self.habits.volume_bytes
         held = [
             topic(
                 name=name,
                 partitions=[
-                    topic.DescribeLogDirsPartition(
-                        partition_index=number,
-                        partition_size=self.habits.partition_bytes,
-                        offset_lag=0,
-                        is_future_key=False,
-                    )
+                    topic.DescribeLogDirsPartition(partition_index=number, partition_size=size)
                     for number in numbers
                     if broker in self.topics[name][number]
                 ],
@@ -355,9 +336,7 @@ class FakeCluster:
             for name, numbers in asked.items()
         ]
         own = [(0, each.format(broker)) for each in self.habits.log_dirs]
-        volume_bytes = self.habits.volume_bytes
         return kind(
-            error_code=0,
             results=[
                 result(
                     error_code=error,
@@ -367,29 +346,22 @@ class FakeCluster:
                     usable_bytes=-1 if error or volume_bytes < 0 else volume_bytes // 10 + broker,
                 )
                 for error, path in self.log_dirs.get(broker, own)
-            ],
+            ]
         )
 
     def _list_groups(self, broker: int, request: Any, kind: Any) -> Any:
         listed = self.groups.items() if broker == self.habits.broker_ids[0] else ()
-        return kind(
-            error_code=self.habits.group_code,
-            groups=[
-                kind.ListedGroup(
-                    group_id=name, protocol_type="", group_state=state, group_type="strange"
-                )
-                for name, state in listed
-            ],
-        )
+        groups = [
+            kind.ListedGroup(group_id=name, group_state=state, group_type="strange")
+            for name, state in listed
+        ]
+        return kind(error_code=self.habits.group_code, groups=groups)
 
     def _find_coordinator(self, broker: int, request: Any, kind: Any) -> Any:
         first = self.habits.broker_ids[0]
-        at = {"node_id": first, "host": "127.0.0.1", "port": self.ports[first], "error_code": 0}
-        rows = [
-            kind.Coordinator(key=key, error_message=None, **at)
-            for key in request.coordinator_keys or ()
-        ]
-        return kind(error_message=None, coordinators=rows, **at)
+        at = {"node_id": first, "host": "127.0.0.1", "port": self.ports[first]}
+        rows = [kind.Coordinator(key=key, **at) for key in request.coordinator_keys or ()]
+        return kind(coordinators=rows, **at)
 
     def _delete_groups(self, broker: int, request: Any, kind: Any) -> Any:
         rows = [
@@ -404,16 +376,13 @@ class FakeCluster:
     def _is_empty(self, kind: Any) -> bool:
         return any(issubclass(kind, each) for each in self.habits.empty_answers)
 
-    def _is_denied(self) -> bool:
-        self._denied += 1
-        return self._denied <= self.habits.denials
-
     def _create_topics(self, broker: int, request: Any, kind: Any) -> Any:
         (topic,) = request.topics
         assigned = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
         code = ALREADY_EXISTS if topic.name in self.topics else 0
         code = code or (self.habits.refuses_assignments if assigned else 0)
-        code = NOT_CONTROLLER if self._is_denied() else code
+        self._denied += 1
+        code = NOT_CONTROLLER if self._denied <= self.habits.denials else code
         if not code and not request.validate_only:
             count = len(assigned) or topic.num_partitions
             self.requests.append(f"create {topic.name} {'assigned' if assigned else count}")
@@ -422,25 +391,14 @@ class FakeCluster:
                 if self.habits.place is None and assigned
                 else self._placed(count, 0)
             )
-        row = kind.CreatableTopicResult
-        configs = [
-            row.CreatableTopicConfigs(
-                name="max.message.bytes",
-                value="1048588",
-                read_only=False,
-                config_source=self.habits.config_source,
-                is_sensitive=False,
-            )
-        ]
-        rows = [
-            row(
-                name=topic.name,
-                error_code=code,
-                error_message="no" if code else None,
-                configs=configs,
-            )
-        ]
-        return kind(topics=[] if self._is_empty(kind) else rows)
+        row, source = kind.CreatableTopicResult, self.habits.config_source
+        limit = row.CreatableTopicConfigs(
+            name="max.message.bytes", value="1048588", config_source=source
+        )
+        made = row(
+            name=topic.name, error_code=code, error_message="no" if code else None, configs=[limit]
+        )
+        return kind(topics=[] if self._is_empty(kind) else [made])
 
     def _placed(self, count: int, before: int) -> Replicas:
         if self.habits.place is not None:
@@ -455,8 +413,7 @@ class FakeCluster:
             self.requests.append(f"grow {topic.name} {topic.count}")
             before = len(self.topics[topic.name])
             self.topics[topic.name] += self._placed(topic.count - before, before)
-        row = kind.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=None)
-        return kind(results=[row])
+        return kind(results=[kind.CreatePartitionsTopicResult(name=topic.name, error_code=code)])
 
     def _delete_topics(self, broker: int, request: Any, kind: Any) -> Any:
         names = request.topic_names or [each.name for each in request.topics]
@@ -470,29 +427,24 @@ class FakeCluster:
         ]
         return kind(responses=rows)
 
-    def _delete_records(self, broker: int, request: Any, kind: Any) -> Any:
-        return kind(topics=[])
+    def _nothing(self, broker: int, request: Any, kind: Any) -> Any:
+        return kind()
 
-    def _produce(self, broker: int, request: Any, kind: Any) -> Any:
-        return kind(responses=[])
+    _delete_records = _produce = _nothing
 
     def _elect_leaders(self, broker: int, request: Any, kind: Any) -> Any:
-        row = kind.ReplicaElectionResult
+        row, code = kind.ReplicaElectionResult, self.habits.election_code
         rows = [
             row(
                 topic=each.topic,
                 partition_result=[
-                    row.PartitionResult(
-                        partition_id=number,
-                        error_code=self.habits.election_code,
-                        error_message=None,
-                    )
+                    row.PartitionResult(partition_id=number, error_code=code, error_message=None)
                     for number in each.partitions
                 ],
             )
             for each in request.topic_partitions
         ]
-        return kind(error_code=0, replica_election_results=rows)
+        return kind(replica_election_results=rows)
 
     def _list_offsets(self, broker: int, request: Any, kind: Any) -> Any:
         """End offsets of ten times the number of each partition."""
@@ -500,26 +452,20 @@ class FakeCluster:
         refuses = broker in self.not_leader
         self.not_leader.discard(broker)
 
-        def code(name: str, number: int) -> int:
-            if name not in self.topics:
-                return UNKNOWN_TOPIC
-            is_leader = not refuses and self.topics[name][number][0] == broker
-            return self.habits.offset_code if is_leader else NOT_LEADER
+        def answered(name: str, number: int) -> Any:
+            code = UNKNOWN_TOPIC
+            if name in self.topics:
+                is_leader = not refuses and self.topics[name][number][0] == broker
+                code = self.habits.offset_code if is_leader else NOT_LEADER
+            return row.ListOffsetsPartitionResponse(
+                partition_index=number, error_code=code, offset=number * 10
+            )
 
         return kind(
             topics=[
                 row(
                     name=topic.name,
-                    partitions=[
-                        row.ListOffsetsPartitionResponse(
-                            partition_index=each.partition_index,
-                            error_code=code(topic.name, each.partition_index),
-                            timestamp=-1,
-                            offset=each.partition_index * 10,
-                            leader_epoch=-1,
-                        )
-                        for each in topic.partitions
-                    ],
+                    partitions=[answered(topic.name, p.partition_index) for p in topic.partitions],
                 )
                 for topic in request.topics
             ]

@@ -29,6 +29,15 @@ QUIET = {"metadata.max.idle.interval.ms": 5_000}
 records take a quarter of the CPU time of an idle node."""
 
 
+QUICK = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "log.flush.interval.messages": 1_000_000,
+    "num.io.threads": 8,
+}
+"""Properties of fast brokers, and of a controller that detects a dead broker after 3 s."""
+
+
 @pytest.fixture(autouse=True)
 def brief_look_at_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The brokers of tests have no other clients, so runs need not watch for them before a load."""

@@ -23,13 +23,19 @@ LOADS = ("Produce", "FetchFollower", "FetchConsumer", "Fetch")
 """Requests that carry records: those of loads, of canaries, of followers and of others."""
 
 
+def beans_at(endpoint: str, *names: str) -> list[jmxquery.JMXQuery]:
+    """The answers of a JMX endpoint to these names of beans, each with its attribute."""
+    connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
+    found: list[jmxquery.JMXQuery] = connection.query([jmxquery.JMXQuery(each) for each in names])
+    return found
+
+
 def requests_of(testbed: Testbed) -> dict[int, Counter[str]]:
     """Broker id → kind of request → number of requests since its start."""
     found = {}
     for broker_id, endpoint in testbed.jmx_endpoints.items():
-        connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
         counts: Counter[str] = Counter()
-        for each in connection.query([jmxquery.JMXQuery(REQUESTS)]):
+        for each in beans_at(endpoint, REQUESTS):
             keys = dict(pair.split("=", 1) for pair in each.mBeanName.split(":")[1].split(","))
             counts[keys["request"]] += int(each.value)
         found[broker_id] = counts
@@ -62,9 +68,7 @@ def handled_of(testbed: Testbed) -> Handled:
     """What the handlers did until now, by the brokers' own meters."""
     requests = idle_s = 0.0
     for endpoint in testbed.jmx_endpoints.values():
-        connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
-        found = connection.query([jmxquery.JMXQuery(each) for each in HANDLED])
-        values = {each.mBeanName: float(each.value) for each in found}
+        values = {each.mBeanName: float(each.value) for each in beans_at(endpoint, *HANDLED)}
         requests += sum(value for name, value in values.items() if "Produce" in name)
         idle_s += sum(value for name, value in values.items() if "Idle" in name) / 1e9
     return Handled(time.time(), requests, idle_s)
