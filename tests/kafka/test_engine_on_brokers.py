@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import product
 from statistics import mean, stdev
 from typing import Any
@@ -15,48 +14,34 @@ from jobs.engine.batches.pool import CODECS, BatchPool
 from jobs.testbed.handle import Testbed
 from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.payload import Payload
-from metrics.trial.client import ClientWindow
+from metrics.trial.client import ClientWindow, Counts
 from tests.support.engine_bench import Bench, benches_at_once
 from tests.support.patterns import producer_pattern
 from tests.support.processes import becomes
 
-ACKS, MESSAGE_BYTES = ("1", "all"), (1, 100, 10_000)
 LIBRARIES = ("kafka-python", "librdkafka")
-Written = tuple[ClientWindow, dict[int, int]]
-"""The result of a trial, and partition → end offset."""
-
-
-@pytest.fixture(scope="module")
-def written(kafka_for_all: Testbed) -> dict[tuple[str, int], Written]:
-    """(acks, bytes of a record) → result of a trial."""
-
-    def write(bench: Bench, variant: tuple[str, int]) -> Written:
-        acks, message_bytes = variant
-        return bench.run(acks=acks, message_bytes=message_bytes), bench.end_offsets()
-
-    return benches_at_once(kafka_for_all, list(product(ACKS, MESSAGE_BYTES)), write)
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("message_bytes", MESSAGE_BYTES)
-def test_acknowledged_equals_growth(
-    written: dict[tuple[str, int], Written], acks: str, message_bytes: int
-) -> None:
-    client, ends = written[acks, message_bytes]
-    assert client.counts.acked_total == sum(ends.values()) > 0
-    assert dict(client.counts.acked_by_partition) == {
-        partition: end for partition, end in ends.items() if end
-    }
-    assert (client.counts.failed_total, client.counts.by_producer.failed) == (0, {})
-    assert client.counts.sent_by_partition == client.counts.acked_by_partition
-    assert sorted(client.counts.by_producer.acked) == [0, 1]
-    assert sum(client.counts.by_producer.acked.values()) == client.counts.acked_total
-    assert client.counts.by_producer.sent == client.counts.by_producer.acked
-    for producer, sent in client.counts.by_producer.sent.items():
-        offered = client.counts.by_producer.offered[producer]
-        assert offered == pytest.approx(300 * 2.0, abs=1)
-        assert 0 < sent <= offered, "some wait when the window ends"
+def test_acknowledged_equals_growth(kafka_testbed: Testbed) -> None:
+    def write(bench: Bench, variant: tuple[str, int]) -> tuple[ClientWindow, dict[int, int]]:
+        acks, message_bytes = variant
+        return bench.run(acks=acks, message_bytes=message_bytes), bench.end_offsets()
+
+    variants = list(product(("1", "all"), (1, 100, 10_000)))
+    for variant, (client, ends) in benches_at_once(kafka_testbed, variants, write).items():
+        counts, by_producer = client.counts, client.counts.by_producer
+        assert counts.acked_total == sum(ends.values()) > 0, variant
+        assert counts.acked_by_partition == {p: end for p, end in ends.items() if end}, variant
+        assert (counts.failed_total, by_producer.failed) == (0, {}), variant
+        assert counts.sent_by_partition == counts.acked_by_partition, variant
+        assert sorted(by_producer.acked) == [0, 1], variant
+        assert sum(by_producer.acked.values()) == counts.acked_total, variant
+        assert by_producer.sent == by_producer.acked, variant
+        for producer, sent in by_producer.sent.items():
+            offered = by_producer.offered[producer]
+            assert offered == pytest.approx(300 * 2.0, abs=1), variant
+            assert 0 < sent <= offered, "some wait when the window ends"
 
 
 @pytest.mark.together
@@ -110,29 +95,24 @@ def test_the_rate_is_kept_exactly(bench: Bench) -> None:
     assert client.counts.sent_records == pytest.approx(8_000, abs=40)
 
 
-@pytest.fixture(scope="module")
-def refused(kafka_for_all: Testbed) -> dict[str, Written]:
-    """Client → result of a trial whose records are too large for the brokers."""
-
-    def write(bench: Bench, client: str) -> Written:
-        load: dict[str, Any] = {"rate_records_per_s": 5.0, "pool_bytes": 8_000_000}
-        return bench.run(client=client, message_bytes=2_000_000, **load), bench.end_offsets()
-
-    return benches_at_once(kafka_for_all, ["wire", *LIBRARIES], write)
-
-
 @pytest.mark.together
-@pytest.mark.parametrize("client", ["wire", *LIBRARIES])
-def test_a_refused_record_is_counted_by_its_error(refused: dict[str, Written], client: str) -> None:
-    window, ends = refused[client]
-    assert set(window.counts.errors) == {"MessageSizeTooLargeError"}
-    assert window.counts.acked_total == 0 == sum(ends.values())
-    if client == "wire":
-        counts = window.counts
-        of_both = [sum(errors.values()) for errors in counts.by_producer.failed.values()]
-        assert sum(of_both) == counts.failed_total and len(of_both) == 2
-        by_partition = {p: sum(each.values()) for p, each in counts.errors_by_partition.items()}
-        assert by_partition == counts.failed_by_partition
+def test_a_refused_record_is_counted_by_its_error(kafka_testbed: Testbed) -> None:
+    """The records are too large for the brokers."""
+
+    def write(bench: Bench, client: str) -> tuple[Counts, dict[int, int]]:
+        load: dict[str, Any] = {"rate_records_per_s": 5.0, "pool_bytes": 8_000_000}
+        window = bench.run(client=client, message_bytes=2_000_000, **load)
+        return window.counts, bench.end_offsets()
+
+    found = benches_at_once(kafka_testbed, ["wire", *LIBRARIES], write)
+    for client, (counts, ends) in found.items():
+        assert set(counts.errors) == {"MessageSizeTooLargeError"}, client
+        assert counts.acked_total == 0 == sum(ends.values()), client
+    counts, _ = found["wire"]
+    of_both = [sum(errors.values()) for errors in counts.by_producer.failed.values()]
+    assert sum(of_both) == counts.failed_total and len(of_both) == 2
+    by_partition = {p: sum(each.values()) for p, each in counts.errors_by_partition.items()}
+    assert by_partition == counts.failed_by_partition
 
 
 @pytest.mark.together
@@ -160,26 +140,6 @@ FIELDS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class ReadBack:
-    """The result of a trial: its account, partition → end offset, and the records."""
-
-    client: ClientWindow
-    ends: dict[int, int]
-    records: list[Any]
-
-
-@pytest.fixture(scope="module")
-def read_back(kafka_for_all: Testbed) -> dict[str, ReadBack]:
-    """Codec → the result of a trial with it."""
-
-    def write(bench: Bench, codec: str) -> ReadBack:
-        client = bench.run(producers=2, measure_s=2.0, compression=codec, **FIELDS)
-        return ReadBack(client, bench.end_offsets(), bench.read_back())
-
-    return benches_at_once(kafka_for_all, list(CODECS), write)
-
-
 def _pool_values(pattern: ProducerPattern) -> set[bytes]:
     pool, values = BatchPool(pattern), set()
     for section in pool.sections:
@@ -189,26 +149,26 @@ def _pool_values(pattern: ProducerPattern) -> set[bytes]:
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("compression", CODECS)
-def test_a_consumer_reads_back_what_was_sent(
-    read_back: dict[str, ReadBack], compression: str
-) -> None:
-    client, records = read_back[compression].client, read_back[compression].records
-    assert client.counts.failed_total == 0
-    assert client.counts.acked_total == sum(read_back[compression].ends.values()) > 100
-    assert (client.counts.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)
-    assert len(records) == client.counts.acked_total
-    sent = _pool_values(producer_pattern(pool_bytes=200_000, compression=compression, **FIELDS))
-    assert {record.value for record in records} <= sent
-    assert {len(record.key) for record in records} == {8}
-    assert {len(value) for record in records for _, value in record.headers} == {5}
-    sizes = [len(r.key) + len(r.value) for r in records]
-    of_some = stdev(sizes) / math.sqrt(client.counts.acked_records)  # the window holds some of them
-    assert client.counts.acked_bytes / client.counts.acked_records == pytest.approx(
-        mean(sizes), abs=6 * of_some
-    )
-    offsets = {
-        p: sorted(r.offset for r in records if r.partition == p)
-        for p in read_back[compression].ends
-    }
-    assert all(found == list(range(len(found))) for found in offsets.values())
+def test_a_consumer_reads_back_what_was_sent(kafka_testbed: Testbed) -> None:
+    def write(bench: Bench, codec: str) -> tuple[Counts, dict[int, int], list[Any]]:
+        client = bench.run(producers=2, measure_s=2.0, compression=codec, **FIELDS)
+        return client.counts, bench.end_offsets(), bench.read_back()
+
+    found = benches_at_once(kafka_testbed, list(CODECS), write)
+    for codec, (counts, ends, records) in found.items():
+        assert counts.failed_total == 0, codec
+        assert counts.acked_total == sum(ends.values()) > 100, codec
+        assert (counts.compression_ratio or 0) > (1.3 if codec != "none" else 0.99), codec
+        assert len(records) == counts.acked_total, codec
+        sent = _pool_values(producer_pattern(pool_bytes=200_000, compression=codec, **FIELDS))
+        assert {record.value for record in records} <= sent, codec
+        assert {len(record.key) for record in records} == {8}, codec
+        assert {len(value) for record in records for _, value in record.headers} == {5}, codec
+        sizes = [len(r.key) + len(r.value) for r in records]
+        of_some = stdev(sizes) / math.sqrt(counts.acked_records)  # the window holds some of them
+        assert counts.acked_bytes / counts.acked_records == pytest.approx(
+            mean(sizes), abs=6 * of_some
+        ), codec
+        for partition in ends:
+            offsets = sorted(r.offset for r in records if r.partition == partition)
+            assert offsets == list(range(len(offsets))), codec
