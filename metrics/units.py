@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
+from search.model import LEVEL
+
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
 UNKNOWN = "?"
 
@@ -78,20 +80,16 @@ def format_ms(duration_ms: float | None) -> str:
     return f"{duration_ms:,.{decimals}f}"
 
 
-def format_span(low: float, high: float) -> str:
-    """An interval of loads, rounded outwards: `44 to 50`; below ten to a tenth: `1.6 to 2.9`."""
-    parts = 1 if high >= 10 else 10
+def format_span(low: float, high: float, parts: int | None = None) -> str:
+    """An interval of loads, rounded outwards: `44 to 50`; below ten to a tenth: `1.6 to 2.9`.
+
+    Args:
+        parts: number of steps of a unit, such as 100 for `2.63 to 2.79`.
+    """
+    parts = parts or (1 if high >= 10 else 10)
     # A value that differs from a step by a rounding error counts as that step.
-    least, most = (
-        math.floor(round(low * parts, 6)) / parts,
-        math.ceil(round(high * parts, 6)) / parts,
-    )
-    return f"{least:,g} to {most:,g}"
-
-
-def format_scale_span(low: float, high: float) -> str:
-    """An interval of scales, rounded outwards to a hundredth: `2.63 to 2.79`."""
-    least, most = math.floor(round(low * 100, 6)) / 100, math.ceil(round(high * 100, 6)) / 100
+    least = math.floor(round(low * parts, 6)) / parts
+    most = math.ceil(round(high * parts, 6)) / parts
     return f"{least:,g} to {most:,g}"
 
 
@@ -126,6 +124,10 @@ def format_ratio(ratio: float | None) -> str:
     percent = ratio * 100
     digits = f"{percent:.1f}".removesuffix(".0") if percent < 9.95 else f"{percent:.0f}"
     return f"{digits} %"
+
+
+AT_LEVEL = f"at {format_ratio(LEVEL)}"
+"""`at 90 %`: the short form for intervals where space is scarce."""
 
 
 def format_duration(duration_s: float | None) -> str:

@@ -191,6 +191,10 @@ class Campaign(Body, Generic[CaseT]):
             RedlineError: the campaign ends.
         """
 
+    def evaluate(self, run: RunState, error: BaseException | None) -> None:
+        """Evaluate the figures; after an error those from before it."""
+        return
+
     @abstractmethod
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
         """The answer from all figures until now."""
@@ -231,6 +235,11 @@ class Campaign(Body, Generic[CaseT]):
             with self.opened(run, group):
                 for turn in group:
                     self._measure_in_time(run, turn, budget)
+        self.evaluate(run, None)
+
+    def fail(self, run: RunState, error: BaseException) -> None:
+        """Evaluate the figures from before the error."""
+        self.evaluate(run, error)
 
     def _measure_in_time(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
         title, reporter = self.title(turn), run.order.reporter

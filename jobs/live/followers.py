@@ -26,7 +26,7 @@ class Follower(Protocol):
         ...
 
 
-class FollowedReporter:
+class FollowedReporter(Reporter):
     """Shows events on a reporter, and passes them to followers."""
 
     def __init__(self, shown: Reporter, followers: Sequence[Follower]) -> None:
@@ -41,9 +41,6 @@ class FollowedReporter:
     def confirm(self, question: str) -> bool:
         """Ask the user on the shown reporter."""
         return self._shown.confirm(question)
-
-    def __enter__(self) -> FollowedReporter:
-        return self
 
     def __exit__(
         self,

@@ -20,12 +20,12 @@ from metrics.planning.planted import (
     planted_scale,
     stated_handler_times,
 )
-from metrics.reporting.limit_words import AT_LEVEL, estimate_words, span_words
+from metrics.reporting.limit_words import estimate_words, span_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.traffic.pattern import TrafficPattern
-from metrics.units import UNKNOWN, format_size
+from metrics.units import AT_LEVEL, UNKNOWN, format_size
 
 LIGHT_S = 4.0
 """Length of the window under a light load [s]."""

@@ -414,12 +414,14 @@ class Quantity:
         title: name for people.
         unit: unit for people.
         read: returns the value of a trial; None if it is not known.
+        less_is_better: True if a smaller value is better.
     """
 
     name: str
     title: str
     unit: str
     read: Callable[[Trial], float | None]
+    less_is_better: bool = False
 
     def of(self, trial: Trial) -> float | None:
         """The value of a trial; None if it is not known or not above zero."""

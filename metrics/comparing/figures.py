@@ -211,6 +211,11 @@ def figure(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def setting_text(value: Any) -> str:
+    """The value of a setting as a result has it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def case_words(settings: Mapping[str, Any]) -> str:
     """The name of a case, or its settings on one line: `acks all, num.io.threads 2`."""
     return ", ".join(

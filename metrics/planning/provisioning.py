@@ -26,7 +26,7 @@ from metrics.common.errors import ConfigError
 from metrics.planning.load_needs import Framing, wire_bytes
 from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.units import format_mb_per_s, format_ratio, format_size
+from metrics.units import AT_LEVEL, format_mb_per_s, format_ratio, format_size
 from search.model import LEVEL
 
 
@@ -262,6 +262,31 @@ class Provision:
     needs: tuple[Need, ...]
     assumptions: tuple[str, ...]
     scale: float | None = None
+
+
+def provision_rows(answer: Provision, demand: Demand) -> list[tuple[str, str]]:
+    """The rows of a table of the answer."""
+    low = answer.low_mb_per_s_per_broker
+    size = f" at {format_size(demand.message_bytes)}" if demand.scale is None else ""
+    rows = [
+        ("brokers to buy", f"{answer.brokers}"),
+        *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
+        ("binds first", answer.binds_first),
+        (f"limit of a broker{size}", f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s"),
+        *([(f"lower end on any day {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
+        ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
+        ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
+        ("headroom, all up", format_ratio(answer.headroom)),
+    ]
+    if answer.offline:
+        offline = format_ratio(answer.headroom_offline)
+        rows.append((f"headroom, {answer.offline} offline", offline))
+    if answer.scale is not None:
+        rows.append(("these brokers sustain", f"{answer.scale:.3g} times the mix"))
+    needs = sorted(answer.needs, key=lambda need: -need.brokers)
+    if len(needs) > 1:
+        rows += [(f"brokers for {n.resource}", f"{n.brokers} ({n.formula})") for n in needs]
+    return rows
 
 
 def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:

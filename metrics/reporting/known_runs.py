@@ -11,12 +11,12 @@ from typing import Any
 
 from metrics.columns import restored
 from metrics.reporting.files import write_file
-from metrics.reporting.limit_words import scale_words
+from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.summary import LIMIT, inferred_measurement
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import Outcome
-from metrics.units import format_mb_per_s, format_size, iso_utc
+from metrics.units import format_size, iso_utc
 
 TAGS = "tags.json"
 """File of a run's tags in its folder, a JSON list of strings."""
@@ -148,25 +148,14 @@ def _job_of(document: Mapping[str, Any]) -> str:
 
 def _limits_answer(document: Mapping[str, Any]) -> str:
     limits = [restored(Boundary, each) for each in document["boundaries"]]
-    kinds = dict.fromkeys((each.goal, each.state) for each in limits)
-    parts = []
-    for goal, state in kinds:
-        own = [each for each in limits if (each.goal, each.state) == (goal, state)]
-        words = ", ".join(_limit_words(each) for each in own if not each.gave_up)
-        if words:
-            parts.append(f"{goal}, {state}: {words}" if len(kinds) > 1 else words)
-    return "; ".join(parts)
-
-
-def _limit_words(limit: Boundary) -> str:
-    at, (load, _) = format_size(limit.message_bytes), limit.loads
-    if not load:
-        return f"{at}: no load sustained"
-    if words := scale_words(limit):
-        return words
-    if limit.along.grows_payload:
-        return f"{at}: {format_mb_per_s(limit.mb_per_s)} MB/s"
-    return f"{at}: {limit.along.amount(load)}"
+    by_goal: dict[str, list[str]] = {}
+    for each in limits:
+        answer = answer_of(each)
+        if not each.gave_up:
+            by_goal.setdefault(each.goal, []).append(f"{answer.size}: {answer.figure}")
+    several = len({each.goal for each in limits}) > 1
+    named = {goal: f"{goal}: " if several else "" for goal in by_goal}
+    return "; ".join(f"{named[goal]}{', '.join(own)}" for goal, own in by_goal.items())
 
 
 def _load_answer(document: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metrics.reporting.limit_words import (
-    AT_LEVEL,
     answer_words,
     bound_words,
     doubt_words,
@@ -30,6 +29,7 @@ from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.units import (
+    AT_LEVEL,
     format_count,
     format_counted,
     format_duration,

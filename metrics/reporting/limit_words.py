@@ -18,16 +18,12 @@ from metrics.units import (
     format_mb_per_s,
     format_ms,
     format_ratio,
-    format_scale_span,
     format_size,
     format_span,
     format_volume,
 )
 from metrics.windows.use import Resource
 from search.model import LEVEL
-
-AT_LEVEL = f"at {format_ratio(LEVEL)}"
-"""`at 90 %`: the short form for intervals where space is scarce."""
 
 LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
 """Width of a sentence below a limit on a terminal of 80 columns, and of the longest [columns]."""
@@ -97,7 +93,7 @@ def span_words(boundary: Boundary) -> str:
     if interval is None:
         return ""
     if isinstance(axis, ScaleAxis):
-        return format_scale_span(axis.shown(interval.low), axis.shown(interval.high))
+        return format_span(axis.shown(interval.low), axis.shown(interval.high), 100)
     return format_span(interval.low, interval.high)
 
 
@@ -106,23 +102,6 @@ def estimate_words(boundary: Boundary) -> str:
     if boundary.scale_estimate is not None:
         return f"{boundary.scale_estimate:.3g}"
     return "" if boundary.load_estimate is None else format_estimate(boundary.load_estimate)
-
-
-def scale_words(boundary: Boundary) -> str:
-    """The answer for a mix, such as `2.7 times the mix (2.63 to 2.79); then broker 3's request
-    handlers`; empty for other traffic.
-    """
-    axis, scale = boundary.along, boundary.scale_sustained
-    if not isinstance(axis, ScaleAxis) or not scale:
-        return ""
-    span = span_words(boundary)
-    text = f"{axis.amount(boundary.loads[0])}{f' ({span})' if span else ''}"
-    if boundary.loads[1] is None or not boundary.limited_by:
-        return text
-    resource = boundary.limited_by
-    broker = _BROKER.match(" ".join(boundary.evidence.removeprefix(f"{resource}: ").split()))
-    where = f"{broker.group().removesuffix(': ')}'s " if broker else ""
-    return f"{text}; then {where}{resource}"
 
 
 def open_words(boundary: Boundary) -> str:

@@ -119,29 +119,6 @@ class CaseRow:
     duration_s: float = 0.0
     scale: float | None = None
 
-    @property
-    def merit(self) -> float:
-        """The value, inverted if less is better."""
-        return 1.0 / self.value if MEASURES[self.measure].less_is_better else self.value
-
-
-@dataclass(frozen=True)
-class CaseFigure:
-    """A figure that nights compare: its name for people, its unit, and its direction."""
-
-    name: str
-    unit: str
-    less_is_better: bool = False
-
-
-MEASURES: Mapping[str, CaseFigure] = {
-    "mb_per_s_per_broker": CaseFigure("limit per broker", "MB/s"),
-    "handler_s_per_mb": CaseFigure("handlers' time per MB", "s/MB", less_is_better=True),
-    "latency_p99_ms": CaseFigure("latency p99", "ms", less_is_better=True),
-    "achieved_share": CaseFigure("achieved over offered", ""),
-}
-"""Column that can be compared → its figure."""
-
 
 @dataclass(frozen=True)
 class SweepCase:

@@ -469,24 +469,12 @@ class TableStore:
         rows = self.trials(run_id).drop("by_producer").collect()
         return [trial_from(row.asDict(recursive=True)) for row in rows]
 
-    def parts(self, run_id: str) -> DataFrame:
-        """The parts of a run's mixes in order."""
-        return self.read("parts", run_id).orderBy("trial", "part")
-
-    def samples(self, run_id: str) -> DataFrame:
-        """The samples of a run's brokers in order."""
-        return self.read("samples", run_id).orderBy("trial", "at", "broker_id")
-
     def samples_of(self, run_id: str) -> dict[int, list[BrokerSample]]:
         """Number of the trial → samples of the run's brokers."""
         found: dict[int, list[BrokerSample]] = {}
         for kept in _records(SampleRow, self.read("samples", run_id)):
             found.setdefault(kept.trial, []).append(kept.sample)
         return found
-
-    def hosts(self, run_id: str) -> DataFrame:
-        """The samples of a run's hosts in order."""
-        return self.read("hosts", run_id).orderBy("trial", "at", "host")
 
     def host_samples_of(self, run_id: str) -> dict[int, list[HostSample]]:
         """Number of the trial → samples of the run's hosts; empty in tables without hosts."""

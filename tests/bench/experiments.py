@@ -93,7 +93,7 @@ def page_of(name: str, remark: str) -> str:
     """The page of an experiment: all but the remark follows from its file and its data."""
     experiment = load_sweep(name).experiment
     answer = load_answer(PAGES / "data" / f"{name}.json")
-    answer = replace(answer, claims=experiment.published_claims)
+    answer = replace(answer, claims=experiment.claims)
     question = experiment.description
     rows = [answer.columns, *answer.rows]
     first, *others = (f"| {' | '.join(row)} |" for row in rows)

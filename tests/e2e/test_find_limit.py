@@ -99,7 +99,7 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
         assert trial.reasons
         assert [each.broker_id for each in trial.broker_windows] == list(BROKERS)
     assert {trial.verdict for trial in trials} >= {"SUSTAINED", "OVERLOADED"}
-    assert tables.samples(run_id).select("broker_id").distinct().count() == len(BROKERS)
+    assert tables.read("samples", run_id).select("broker_id").distinct().count() == len(BROKERS)
     for trial in trials:  # brokers and tasks share this machine
         (host,) = trial.hosts
         assert (host.brokers, host.generates, host.shares_machine) == (list(BROKERS), True, True)
@@ -107,9 +107,9 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
         assert sorted(host.resident_bytes) == list(BROKERS)
         assert min(host.resident_bytes.values()) > 100e6
         assert {use.resource for use in trial.host_resources} >= {"CPU", "memory", "network"}
-    looks = tables.hosts(run_id)
+    looks = tables.read("hosts", run_id)
     assert looks.select("host").distinct().count() == 1
-    assert looks.count() > tables.samples(run_id).count() / len(BROKERS)
+    assert looks.count() > tables.read("samples", run_id).count() / len(BROKERS)
     points = {each.goal: each for each in tables.boundaries(run_id).collect()}
     for limit in run.summary["boundaries"]:
         names = (

@@ -177,7 +177,7 @@ def check_whole(run: Killed, kept: list[int], bare: set[int]) -> None:
     (row,) = run.store.run_rows(run.run_id)
     assert (row.status, row.exit_code) == (summary["status"], summary["exit_code"])
     assert summary["status"] == "no conclusion"
-    sampled = run.store.samples(run.run_id).select("trial").distinct().collect()
+    sampled = run.store.read("samples", run.run_id).select("trial").distinct().collect()
     assert set(kept) - {row.trial for row in sampled} == bare
     repeated = run.store.read("samples", run.run_id).groupBy("trial", "broker_id", "at").count()
     assert repeated.where("count > 1").count() == 0

@@ -102,7 +102,7 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
     rows = tables.trials("hold").orderBy("trial").collect()
     assert [(row.trial, row.held) for row in rows] == [(n, True) for n in (1, 2, 3, 4)]
     assert {row.rate_profile for row in rows} == {profile.name if profile else None}
-    counts = tables.samples("hold").groupBy("trial", "broker_id").count()
+    counts = tables.read("samples", "hold").groupBy("trial", "broker_id").count()
     kept = {(row["trial"], row["broker_id"]): row["count"] for row in counts.collect()}
     for trial in trials:
         for each in trial.evidence.brokers:

@@ -85,7 +85,7 @@ def test_a_mix_follows_a_profile_and_its_skewed_part_prefers_the_first_partition
         whole = trial.evidence.client.counts
         assert whole.acked_records == sum(own.counts.acked_records for own in parts.values())
     _assert_skew(run.trials)
-    kept = TableStore(spark, order.options.tables_or_default).parts("mixed").collect()
+    kept = TableStore(spark, order.options.tables_or_default).read("parts", "mixed").collect()
     assert {(row.trial, row.part) for row in kept} == {
         (number, name) for number in range(1, WINDOWS + 1) for name in PER_S
     }

@@ -43,7 +43,7 @@ def test_a_full_disk_is_reported_and_appended_trials_are_kept(
         lost = kept + 1
         store.append_trial(trial(lost, RUN), [sample(0)])
         assert [row.trial for row in store.trials(RUN).collect()][-1] == lost
-        assert store.samples(RUN).where(f"trial = {lost}").count() == 1
+        assert store.read("samples", RUN).where(f"trial = {lost}").count() == 1
 
 
 def filled(store: TableStore) -> tuple[int, str]:

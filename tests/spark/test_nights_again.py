@@ -17,7 +17,7 @@ from chispa import assert_df_equality
 from jobs.console.events import Plan, RecordingReporter
 from jobs.features.nightly import body as nights
 from jobs.features.nightly.body import NightRun
-from jobs.features.nightly.suite import Case, Suite, configuration_of
+from jobs.features.nightly.suite import Suite, SuiteCase, configuration_of
 from jobs.runs import lifecycle
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.long
 SUITE = Suite(
     name="again",
     min_effect=0.1,
-    cases=(Case(name="limit", limit=1_000), Case(name="load", message_bytes=1_000, np=4)),
+    cases=(SuiteCase(name="limit", limit=1_000), SuiteCase(name="load", message_bytes=1_000, np=4)),
 )
 SHORT = Plan("c", "w", "g", 3, (1_000,), "", None, 60.0, 1, 60.0)
 """The plan of each case, which takes a minute."""
@@ -71,7 +71,7 @@ class Cluster:
         return SimpleNamespace(open=lambda stack: bench)
 
     def measurer(self, bench: Any, config: Any, gates: Any, night: Any) -> Any:
-        def measure(case: Case, producers: int | None, left_s: float | None) -> Any:
+        def measure(case: SuiteCase, producers: int | None, left_s: float | None) -> Any:
             self.measured.append(case.name)
             self.loads.append(producers)
             value = self.values[case.name]
@@ -223,7 +223,7 @@ def test_a_share_refers_to_the_limit_in_the_tables(cluster: Cluster, tmp_path: P
         point = BoundaryRow(f"run-{at_s:g}", at_s, "testbed", "demo", boundary)
         cluster.tables.append_boundary(point)
     share = Suite(
-        name=cluster.suite.name, cases=(Case(name="load", message_bytes=1_000, share=0.5),)
+        name=cluster.suite.name, cases=(SuiteCase(name="load", message_bytes=1_000, share=0.5),)
     )
     night(cluster, tmp_path, "n1", suite=share)
     assert cluster.loads == [20]

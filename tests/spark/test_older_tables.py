@@ -248,7 +248,10 @@ def test_an_older_run_can_have_trials_of_this_version(
     (group,) = row["groups"]
     assert [group[f"latency_{name}_ms"] for name in ("p99", "p999", "max")] == [3.0, 4.0, 5.0]
     assert (group["notes"], group["lag_slope_records_per_s"]) == (["slow"], 2.0)
-    at = [each.at.timestamp() for each in grown.samples(LIMIT).where("trial = 5").collect()]
+    at = [
+        each.at.timestamp()
+        for each in grown.read("samples", LIMIT).where("trial = 5").orderBy("at").collect()
+    ]
     assert at == [sample(0).at_s, sample(1).at_s]
 
 

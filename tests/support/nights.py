@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from jobs.features.nightly.suite import Case, Suite
+from jobs.features.nightly.suite import Suite, SuiteCase
 from metrics.tables.rows import CaseRow
 
 DAY_S = 86_400.0
@@ -21,9 +21,9 @@ ENVIRONMENT = {
 SUITE = Suite(
     name="s",
     cases=(
-        Case(name="limit", limit=1_000),
-        Case(name="load", message_bytes=100, share=0.5),
-        Case(name="late", message_bytes=100, np=3),
+        SuiteCase(name="limit", limit=1_000),
+        SuiteCase(name="load", message_bytes=100, share=0.5),
+        SuiteCase(name="late", message_bytes=100, np=3),
     ),
 )
 

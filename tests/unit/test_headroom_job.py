@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from jobs.config import load_cluster
 from jobs.features.headroom import body
-from jobs.features.headroom.production import busiest_of_past, watched
+from jobs.features.headroom.production import Production
 from jobs.headroom import headroom
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
@@ -39,6 +39,10 @@ from tests.support.headroom import boundary, headroom_row, today_at, trials_at
 OPENED: Any = SimpleNamespace(info=SimpleNamespace(cluster_id="c", hosts={1: "a", 2: "b"}))
 NODE = NodeInfo(1, "4.1", frozenset({Role.BROKER}), {})
 HOUR_S = 3_600.0
+
+
+def production(source: Any) -> Production:
+    return Production(OPENED, source, NoHosts())
 
 
 # --- samples ------------------------------------------------------------------
@@ -90,13 +94,13 @@ def waiting(polls: int, source: Source) -> Any:
 
 def test_brokers_are_watched_until_a_sample_after_the_window() -> None:
     source: Any = Source()
-    today = watched(OPENED, source, NoHosts(), 0.2, None, waiting(10, source), 0.02)
+    today = production(source).watched(0.2, waiting(10, source), 0.02)
     assert today.source == "driver-jvm"
     assert today.whole.brokers[0].bytes_in_per_s
     assert today.machines == {1: "a", 2: "b"}
     source = Source("connection refused")
     with pytest.raises(NoConclusionError, match=r"broker 1 shows no .*refused.*--window"):
-        watched(OPENED, source, NoHosts(), 0.2, None, waiting(3, source), 0.02)
+        production(source).watched(0.2, waiting(3, source), 0.02)
 
 
 # --- a server's past ----------------------------------------------------------
@@ -125,7 +129,7 @@ class Server(PrometheusServerSource):
 
 def test_the_busiest_part_of_the_past_counts() -> None:
     def busiest(busy: list[float], **options: Any) -> Today | None:
-        return busiest_of_past(OPENED, Server(busy, **options), START_S, 86_400.0, None)
+        return production(Server(busy, **options)).busiest_of_past(START_S, 86_400.0)
 
     today = busiest([0.1, 0.2, 0.5, 0.2, 0.1, 0.0])
     assert today is not None
@@ -157,14 +161,6 @@ def test_a_missing_library_leaves_the_date_out(monkeypatch: pytest.MonkeyPatch) 
     assert "kafka-redline[forecast]" in body.NO_LIBRARY
 
 
-def test_a_history_has_calls_of_the_same_kind() -> None:
-    order = body.HeadroomOrder("prod", (), Path("out"))
-    rows = body.rows_of(answer_at(25.0), today_at(25.0), None, order, "default", ("p", OPENED))
-    ((_, use),) = body.of_tables(rows[:1], is_estimate=True)
-    assert use == pytest.approx(1 / (rows[0].headroom.times or 0))
-    assert body.of_tables(rows[:1], is_estimate=False) == []
-
-
 def test_the_past_of_a_server_is_the_use_of_what_gives_out_first_in_each_hour() -> None:
     """The use of the handlers over their limit of 80 %, without what they use at rest."""
     answer = answer_at(25.0)
@@ -173,7 +169,7 @@ def test_the_past_of_a_server_is_the_use_of_what_gives_out_first_in_each_hour() 
     assert answer.first.resource == "request handlers"
 
     def past(source: Any, answer: Any = answer) -> list[tuple[float, float]]:
-        return body.of_source(source, OPENED, answer, today_at(25.0), Indicators(), None)
+        return body.of_source(production(source), answer, today_at(25.0), Indicators())
 
     found = past(Server([0.2, 0.4, 0.0]))
     expected = [(busy - rest) / (limit - rest) for busy in (0.2, 0.4)]
@@ -270,9 +266,9 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
         "read_rows": lambda *_: rows,
         "open_cluster": lambda *_: OPENED,
         "require_sources": lambda *_: None,
-        "_open_sources": lambda *_: (SimpleNamespace(), None),
-        "watched": lambda *_: today_at(25.0, 20.0),
+        "_open_sources": lambda *_: production(Source()),
     }
+    monkeypatch.setattr(Production, "watched", lambda *_: today_at(25.0, 20.0))
     for name, part in parts.items():
         monkeypatch.setattr(body, name, part)
     (tmp_path / "out" / "tables").mkdir(parents=True)
@@ -345,9 +341,11 @@ def test_a_history_of_calls_has_a_date(store: Store, tmp_path: Path) -> None:
     for day in range(20):
         use = 0.25 * 1.05 ** (day - 20)
         at_s = START_S + 60 + (day - 20) * DAY_S
-        store.appended.append(
-            headroom_row("run-1", at_s=at_s, cluster_id="c", times=1 / use, growth_per_day=None)
-        )
+        kinds = {False: 1 / use, True: 2.0}  # estimates are of another kind, and do not count
+        store.appended += [
+            headroom_row("run-1", at_s=at_s, cluster_id="c", times=times, is_estimate=kind)
+            for kind, times in kinds.items()
+        ]
     text, document = answered(tmp_path, "--run=run-1")
     assert "the cluster is full in half of the cases before" in text
     assert document["growth"]["per_day"] == pytest.approx(0.05, rel=0.05)
@@ -360,7 +358,7 @@ def test_a_history_of_calls_has_a_date(store: Store, tmp_path: Path) -> None:
 def test_an_idle_cluster_is_exit_code_3(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(body, "watched", lambda *_: today_at(0.0, 0.0))
+    monkeypatch.setattr(Production, "watched", lambda *_: today_at(0.0, 0.0))
     with pytest.raises(NoConclusionError, match=r"idle: .*--window") as error:
         answered(tmp_path, "--run=run-1")
     assert error.value.exit_code == 3

@@ -19,11 +19,10 @@ from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from metrics.planning.planted import HandlerTime, PlantedRates, planted_scale
 from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.limit_words import scale_words
 from metrics.reporting.page.page import build_report, report_page
 from metrics.reporting.summary import load_summary, summary_schema, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
-from metrics.traffic.axes import SCALE, Axis, axis_named
+from metrics.traffic.axes import SCALE, Axis
 from metrics.windows.use import Resource
 from search.model import Bracket, Interval
 from tests.support.mixes import MIX
@@ -39,14 +38,6 @@ def limit(axis: Axis = SCALE) -> Boundary:
     )  # fmt: skip
     evidence = "request handlers: broker 3: 88% of their time busy, while the disk did little"
     return replace(found, goal="default", evidence=evidence, confidence=0.95)
-
-
-def test_the_answer_is_how_many_times_the_mix_and_what_gives_out_then() -> None:
-    whole = "2.7 times the mix (2.63 to 2.79); then broker 3's request handlers"
-    assert scale_words(limit()) == whole
-    assert scale_words(limit(axis_named("scale.orders"))).startswith("2.7 times orders (2.63")
-    open_ended = replace(limit(), np_overloaded=None, load_overloaded=None)
-    assert scale_words(open_ended) == "2.7 times the mix (2.63 to 2.79)"
 
 
 def test_the_terminal_states_it_first(snapshot: SnapshotAssertion) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.console.events import RecordingReporter
 from jobs.features.nightly.measurement import CaseMeasurer
-from jobs.features.nightly.suite import Case, configuration_of
+from jobs.features.nightly.suite import SuiteCase, configuration_of
 from jobs.runs import limit
 from jobs.runs.limit import LimitRun
 from jobs.trials.context import TrialHistory
@@ -22,7 +22,7 @@ from tests.support.contexts import run_context
 from tests.support.nights import SUITE
 from tests.support.rows import trial
 
-CASES = (Case(name="one", limit=100), Case(name="two", limit=1_000))
+CASES = (SuiteCase(name="one", limit=100), SuiteCase(name="two", limit=1_000))
 READ = WarmUp(24, 0.4, False)
 
 

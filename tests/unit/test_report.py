@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.console.events import RunFinished
+from jobs.console.events import RunFinished, Table
 from jobs.console.printing import PlainReporter
 from metrics.columns import row_of
 from metrics.reporting.limit_answer import headline
@@ -20,7 +20,7 @@ from metrics.reporting.page.page import WORDS, Report, build_report, report_page
 from metrics.reporting.page.series import BROKERS_MAX, HEIGHT, LATENCY, WIDTH, panels_of
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import summary_of
-from metrics.reporting.templating import AnswerPage, answer_page
+from metrics.reporting.templating import render
 from metrics.reporting.trial_charts import throughput_latency_spec
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
@@ -207,8 +207,8 @@ def test_names_cannot_break_out_of_a_page() -> None:
     bad = replace(ONE, cluster=evil, error=evil, status="failed", caveat=evil)
     bad = replace(bad, boundaries=(replace(POINT, evidence=evil, notes=(evil,)),))
     page = report_page(build_report(bad, trials_of_sizes([1000]), {"workload": {evil: evil}}))
-    table = (evil, (evil,), ((evil,),))
-    answer = answer_page(replace(PAGE, title=evil, sentences=(evil,), tables=(table,)))
+    table = Table(evil, (evil,), ((evil,),))
+    answer = answer_page(title=evil, sentences=[evil], tables=[table])
     for text in (page, answer):
         assert "<script>alert" not in text
         assert "<b>" not in text.partition("<script>")[0]
@@ -257,29 +257,33 @@ def test_a_trial_shows_hosts_and_connections_and_a_closed_loop_no_offered_rate()
 
 # --- the page of a comparison or of a night ---------------------------------------
 
-PAGE = AnswerPage(
-    title="num.io.threads=2 against num.io.threads=1, with 1kB",
-    about="comparison 20261123-070000-ab12",
-    started_at="2026-11-23T07:00:00Z",
-    status="done",
-    error=None,
-    caveat="",
-    sentences=("B takes 20 % less",),
-    tables=(("what differs", ("what", "A", "B"), (("num.io.threads", "2", "1"),)),),
-    facts=(("broker.version", "4.1.2"),),
-    file="compare.json",
-)
+RUN = {"started_at": "2026-11-23T07:00:00Z", "status": "done", "error": None, "caveat": ""}
+PAGE = {
+    "run": RUN,
+    "title": "num.io.threads=2 against num.io.threads=1, with 1kB",
+    "about": "comparison 20261123-070000-ab12",
+    "sentences": ["B takes 20 % less"],
+    "tables": [Table("what differs", ("what", "A", "B"), (("num.io.threads", "2", "1"),))],
+    "facts": [("broker.version", "4.1.2")],
+    "file": "compare.json",
+}
+
+
+def answer_page(**changes: Any) -> str:
+    return render("answer.html", **PAGE | changes)
 
 
 def test_the_answer_of_a_comparison_comes_first_and_its_page_loads_nothing(
     snapshot: SnapshotAssertion,
 ) -> None:
-    page = answer_page(PAGE)
+    page = answer_page()
     assert '<p class="lead">B takes 20 % less.</p>' in page
     assert "http" not in page.replace("http-equiv", "")
     assert PageText(page).lines == snapshot(name="done")
-    ended = replace(PAGE, status="no conclusion", error="too few pairs", sentences=())
-    assert PageText(answer_page(ended)).lines == snapshot(name="no conclusion")
+    ended = answer_page(
+        run=RUN | {"status": "no conclusion", "error": "too few pairs"}, sentences=[]
+    )
+    assert PageText(ended).lines == snapshot(name="no conclusion")
 
 
 def point(elapsed_s: float, value: float, broker: int = 1) -> SeriesPoint:

@@ -12,7 +12,7 @@ from jobs.config import load
 from jobs.console.events import Notice, Plan, RecordingReporter
 from jobs.features.sweep import body
 from jobs.features.sweep.body import SweepRun
-from jobs.features.sweep.cases import SweepCase, load_sweep
+from jobs.features.sweep.cases import ExperimentCase, load_sweep
 from jobs.runs.estimate import TimeBudget, ending_within
 from tests.support.report_rows import summary_of_sizes
 from tests.support.sweeps import sweeping
@@ -63,7 +63,7 @@ def test_a_sweep_states_which_cases_are_not_begun(
     def finished(folder: Path) -> Any:
         return replace(summary_of_sizes([]), run_id=folder.name) if folder in begun else None
 
-    def forecast(self: SweepRun, case: SweepCase) -> Plan:
+    def forecast(self: SweepRun, case: ExperimentCase) -> Plan:
         acks = case.settings["workload.producer.acks"]
         plan = self.body_of(case).plan(tmp_path)
         return replace(plan, duration_s=101.0 if acks == "1" else 10.0)

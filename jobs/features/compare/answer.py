@@ -146,13 +146,9 @@ class CaseComparer:
         """
         case.load = self._saturating_load()
         self._saturated_pairs(case)
-        capacities = [
-            median(achieved_share(pair.of(side)) * _load_of(pair.of(side)) for pair in pairs)
-            for side in Side
-            if (pairs := case.saturated)
-        ]
-        if not capacities:
+        if not case.saturated:
             return
+        capacities = [median(_taken(p.of(side)) for p in case.saturated) for side in Side]
         case.steady_load = STEADY_SHARE * min(capacities)
         self._steady_pairs(case)
         self._note_overloads(case)
@@ -175,7 +171,7 @@ class CaseComparer:
                     )
                 share = achieved_share(trial)
                 if is_full(trial):
-                    capacities.append(share * _load_of(trial))
+                    capacities.append(_taken(trial))
                     break
                 if load >= self.load_cap:
                     raise NoConclusionError(
@@ -302,9 +298,9 @@ def median_shares(trials: Sequence[Trial]) -> dict[str, float]:
     return {name: median(shares) for name, shares in parts.items()}
 
 
-def _load_of(trial: Trial) -> float:
-    """The load per broker of a trial."""
-    return trial.pattern.on_axis / max(1, trial.pattern.brokers)
+def _taken(trial: Trial) -> float:
+    """The load per broker that the brokers took."""
+    return achieved_share(trial) * trial.pattern.on_axis / max(1, trial.pattern.brokers)
 
 
 def load_of_cluster(load_per_broker: float, brokers: int) -> int:

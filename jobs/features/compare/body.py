@@ -48,7 +48,7 @@ from jobs.trials.holding import Holder
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.cause import resource_use, short_name
 from metrics.comparing.effects import PAIRS_MIN, Compared, Conclusion, Side
-from metrics.reporting.templating import AnswerPage, answer_page
+from metrics.reporting.templating import render
 from metrics.tables.rows import Difference
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_duration, format_volume
@@ -179,7 +179,7 @@ def sentence(case: CaseAnswer, min_effect: float) -> str:
     return f"{conclusion}: {change}, {interval}"
 
 
-class SideReporter:
+class SideReporter(Reporter):
     """Marks events with the side, and passes them to another reporter."""
 
     def __init__(self, reporter: Reporter, side: Side) -> None:
@@ -197,12 +197,6 @@ class SideReporter:
     def confirm(self, question: str) -> bool:
         """Ask the user on the other reporter."""
         return self._reporter.confirm(question)
-
-    def __enter__(self) -> SideReporter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: the other reporter stays open."""
 
 
 class ComparisonRun(Campaign[int]):
@@ -251,6 +245,11 @@ class ComparisonRun(Campaign[int]):
     def _config(self) -> Configuration:
         """The configuration of A, whose sizes and search are those of B, too."""
         return self._sides[Side.A].config
+
+    @property
+    def _labels(self) -> str:
+        """The labels of both sides."""
+        return " against ".join(setup.label for setup in self._sides.values())
 
     def schedule(self) -> Iterator[list[Turn[int]]]:
         """Each message size once; its trials take turns A B B A."""
@@ -306,18 +305,12 @@ class ComparisonRun(Campaign[int]):
     def plan(self, out: Path) -> Plan:
         """The plan of the pairs for all sizes, within the budget."""
         plan, most_s = super().plan(out), self.budget_s or math.inf
-        labels = " against ".join(setup.label for setup in self._sides.values())
-        return replace(plan, cluster=labels, duration_s=min(plan.duration_s, most_s))
+        return replace(plan, cluster=self._labels, duration_s=min(plan.duration_s, most_s))
 
     # --- measuring ----------------------------------------------------------
 
-    def measure(self, run: RunState) -> None:
-        """Measure size after size; a size without an answer does not stop the others."""
-        super().measure(run)
-        self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
-
-    def fail(self, run: RunState, error: BaseException) -> None:
-        """Conclude from the trials before the error."""
+    def evaluate(self, run: RunState, error: BaseException | None) -> None:
+        """Conclude from the trials until now."""
         self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
     @contextmanager
@@ -400,19 +393,6 @@ class ComparisonRun(Campaign[int]):
         tables, texts = answer_tables(self._answer), tuple(sentences(self._answer))
         caveats = caveats_of_sides({s: f.caveats for s, f in self._answer.sides.items()})
         config, (started_at, finished_at) = self._config, run.times
-        labels = " against ".join(setup.label for setup in self._sides.values())
-        page = AnswerPage(
-            title=f"{labels}, with {config.workload.name}",
-            about=f"comparison {run.order.run_id}, goal {config.goal_names}",
-            started_at=started_at,
-            status=outcome.status,
-            error=outcome.error,
-            caveat=self._caveat,
-            sentences=texts or tuple(text for case in self._cases for text in case.notes),
-            tables=tuple((each.title, each.columns, each.rows) for each in tables),
-            facts=(),
-            file="compare.json",
-        )
         head = {
             "compare_id": run.order.run_id,
             "started_at": started_at,
@@ -420,13 +400,23 @@ class ComparisonRun(Campaign[int]):
             "workload": config.workload.name,
             "goal": config.goal_names,
             **asdict(outcome),
-            "caveat": page.caveat,
+            "caveat": self._caveat,
             "pairs": self._effort.pairs,
         }
         return CampaignAnswer(
             "compare",
             partial(write_answer, self._answer, head),
-            partial(answer_page, page),
+            partial(
+                render,
+                "answer.html",
+                run=head,
+                title=f"{self._labels}, with {config.workload.name}",
+                about=f"comparison {run.order.run_id}, goal {config.goal_names}",
+                sentences=texts or [text for case in self._cases for text in case.notes],
+                tables=tables,
+                facts=(),
+                file="compare.json",
+            ),
             tables,
             (
                 *(Notice(Level.NOTE, text) for text in texts),

@@ -215,16 +215,15 @@ def _require_cluster(spec: str, option: str) -> None:
 
 
 def _require_producers(config: Configuration) -> None:
-    axis = config.goal.search.axis
-    if config.workload.mix is not None and config.axis is not SCALE:
+    wanted = (
+        "goal.search.axis np, as a comparison changes the number of producers; choose another goal"
+        if config.workload.mix is None
+        else "scale, as a comparison changes how many times the whole mix is offered; leave out "
+        "goal.search.axis"
+    )
+    if config.axis is not (NP if config.workload.mix is None else SCALE):
         raise ConfigError(
-            f"goal {config.goal.name} searches along {axis}; expected scale, as a comparison "
-            "changes how many times the whole mix is offered; leave out goal.search.axis"
-        )
-    if config.workload.mix is None and config.axis is not NP:
-        raise ConfigError(
-            f"goal {config.goal.name} searches along {axis}; expected goal.search.axis np, as a "
-            "comparison changes the number of producers; choose another goal"
+            f"goal {config.goal.name} searches along {config.goal.search.axis}; expected {wanted}"
         )
 
 
@@ -291,7 +290,12 @@ def compare_finished(
             f"{names[0]} and {names[1]} have 0 limits with the same goal, cluster state and "
             "message size; expected two runs of redline find-limit with at least 1; name other runs"
         )
-    effects = _effects(results, names, min_effect)
+    found = [
+        replace(each, where=_where(kind) if len(results) > 1 else {})
+        for kind, own in results.items()
+        for each in effects_of(own, {AXIS: names}, between_sd=BETWEEN_NIGHTS_SD)
+    ]
+    effects = concluded(found, min_effect)
     changed = difference(first.environment, second.environment)
     columns = ("run", *(("goal", "state") if len(results) > 1 else ()), "size", "sustained",
                "limit at 90 %")  # fmt: skip
@@ -300,9 +304,13 @@ def compare_finished(
                for own in results.values() for each in own if each.why)  # fmt: skip
     for text in (*reasons, *_sentences(first, second, effects, changed)):
         note(reporter, text)
-    caveats = tuple(_caveats(first, second))
-    write = partial(_write, json_file, names, effects, changed, caveats)
-    finish(_outcome(effects), reporter, write)
+    document = {
+        "runs": names,
+        "effects": [as_document(each) | {"words": sentence(each)} for each in effects],
+        "differences": [as_document(each) for each in changed],
+        "caveats": list(_caveats(first, second)),
+    }
+    finish(_outcome(effects), reporter, partial(write_json_file, json_file, document))
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
@@ -335,18 +343,6 @@ def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list
                               brokers=run.brokers, run_id=run.run_id)  # fmt: skip
                 found.setdefault(kind, []).append(own)
     return found
-
-
-def _effects(
-    results: Mapping[Kind, Sequence[Result]], names: tuple[str, str], min_effect: float
-) -> list[AxisEffect]:
-    """The effect at each kind and size, with conclusions corrected for their number."""
-    found = [
-        replace(each, where=_where(kind) if len(results) > 1 else {})
-        for kind, own in results.items()
-        for each in effects_of(own, {AXIS: names}, between_sd=BETWEEN_NIGHTS_SD)
-    ]
-    return concluded(found, min_effect)
 
 
 def _where(kind: Kind) -> dict[str, str]:
@@ -407,22 +403,6 @@ def _caveats(first: RunSummary, second: RunSummary) -> Iterator[str]:
     else:
         found = {run.run_id: run.caveat for run in (first, second)}
     yield from (f"caveat of {which}: {text}" for which, text in found.items() if text)
-
-
-def _write(
-    path: Path | None,
-    names: tuple[str, str],
-    effects: Sequence[AxisEffect],
-    changed: Sequence[Difference],
-    caveats: Sequence[str],
-) -> None:
-    document = {
-        "runs": names,
-        "effects": [as_document(each) | {"words": sentence(each)} for each in effects],
-        "differences": [as_document(each) for each in changed],
-        "caveats": list(caveats),
-    }
-    write_json_file(path, document)
 
 
 def _outcome(effects: Sequence[AxisEffect]) -> RunOutcome:

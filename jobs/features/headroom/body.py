@@ -5,12 +5,11 @@ The history of a cluster's use, and the growth that it shows.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from jobs.cluster.sources import open_hosts, open_metrics, require_sources
 from jobs.config import Cluster, load_cluster, load_goal
 from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
-from jobs.features.headroom.production import History, busiest_of_past, past_use, watched
+from jobs.features.headroom.production import History, Production
 from jobs.runs.context_factory import open_spark
 from jobs.runs.recorded_runs import read_rows
 from metrics.columns import as_document
@@ -40,13 +39,10 @@ from metrics.features.headroom.growth import (
 from metrics.features.headroom.limits import RunLimit, answers_of, run_limit
 from metrics.features.headroom.loads import RATIO, Today
 from metrics.judging.thresholds import Indicators
-from metrics.reporting.files import write_file
+from metrics.reporting.files import write_json_file
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
-from metrics.sources.hosts.source import HostSource
-from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.shortcomings import is_blind
-from metrics.sources.source import MetricsSource
 from metrics.tables.rows import HeadroomRow
 from metrics.tables.store import TableStore
 from metrics.units import format_duration, format_mb_per_s, iso_utc
@@ -69,14 +65,7 @@ def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
     ]
 
 
-def of_source(
-    source: MetricsSource,
-    opened: OpenCluster,
-    answer: Answer,
-    today: Today,
-    limits: Indicators,
-    link_mbit_per_s: float | None,
-) -> History:
+def of_source(production: Production, answer: Answer, today: Today, limits: Indicators) -> History:
     """The share in use of the resource that gives out first, from a Prometheus server.
 
     It is empty for other sources, and for a use in bytes.
@@ -85,7 +74,7 @@ def of_source(
         NoConclusionError: the server does not answer.
     """
     first = answer.first
-    if not isinstance(source, PrometheusServerSource) or first.unit != RATIO:
+    if first.unit != RATIO:
         return []
 
     def share_of(past: Today) -> float | None:
@@ -95,7 +84,7 @@ def of_source(
                 return (load.used - first.at_rest) / free if free > 0 else None
         return None
 
-    return past_use(source, today.end_s, share_of, opened.info.hosts, link_mbit_per_s)
+    return production.past_use(today.end_s, share_of)
 
 
 def continued(history: History, answer: Answer, at_s: float) -> tuple[Growth | None, str]:
@@ -185,15 +174,14 @@ def show_headroom(order: HeadroomOrder) -> int:
         spark = open_spark(stack)
         store = TableStore(spark, order.tables_or_default)
         known = _known_limit(order, store, cluster, opened)
-        source, hosts = _open_sources(cluster, opened, spark, stack)
-        today = _today(order, cluster, opened, source, hosts, reporter)
+        production = _open_sources(cluster, opened, spark, stack)
+        today = _today(order, production, reporter)
         answer = _answer(known, today, order.run_id)
         store.open()
         stack.callback(store.close)
         earlier = []
         try:
-            link = cluster.link_mbit_per_s
-            earlier = of_source(source, opened, answer, today, known.limits, link)
+            earlier = of_source(production, answer, today, known.limits)
         except NoConclusionError as error:  # the answer of today stays
             warn(reporter, str(error))
         if not earlier:
@@ -202,9 +190,7 @@ def show_headroom(order: HeadroomOrder) -> int:
         growth, sentence = continued(earlier, answer, today.end_s)
         rows = rows_of(answer, today, growth, order, known.goal, (cluster.name, opened))
         _show(reporter, cluster.name, answer, today, sentence)
-        if order.json_file is not None:
-            text = json.dumps(document(rows, answer, growth, order.fail_below), indent=2)
-            write_file("--json", order.json_file, text + "\n")
+        write_json_file(order.json_file, document(rows, answer, growth, order.fail_below))
         store.append_headroom(rows)
         store.settle()
     if order.fail_below is not None and answer.times < order.fail_below:
@@ -217,7 +203,7 @@ def show_headroom(order: HeadroomOrder) -> int:
 
 def _open_sources(
     cluster: Cluster, opened: OpenCluster, spark: SparkSession, stack: ExitStack
-) -> tuple[MetricsSource, HostSource]:
+) -> Production:
     source = open_metrics(cluster, opened, getattr(spark, "_jvm", None))
     stack.callback(source.close)
     if is_blind(source.nodes):
@@ -227,7 +213,7 @@ def _open_sources(
         )
     hosts = open_hosts(cluster, opened)
     stack.callback(hosts.close)
-    return source, hosts
+    return Production(opened, source, hosts, cluster.link_mbit_per_s)
 
 
 def _known_limit(
@@ -272,29 +258,21 @@ def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indic
     return Indicators(**{names[key]: value for key, value in own.items() if key in names})
 
 
-def _today(
-    order: HeadroomOrder,
-    cluster: Cluster,
-    opened: OpenCluster,
-    source: MetricsSource,
-    hosts: HostSource,
-    reporter: Reporter,
-) -> Today:
+def _today(order: HeadroomOrder, production: Production, reporter: Reporter) -> Today:
     """Today's traffic, from a server's past or from the next minute.
 
     Raises:
         NoConclusionError: the cluster is idle, or shows too little.
     """
-    link = cluster.link_mbit_per_s
     today = None
-    if isinstance(source, PrometheusServerSource):
+    if production.server is not None:
         past_s = order.window_s or PAST_S
         reporter.report(PhaseStarted(f"reading the last {format_duration(past_s)} of the server"))
-        today = busiest_of_past(opened, source, time.time(), past_s, link)
+        today = production.busiest_of_past(time.time(), past_s)
     if today is None:
         window_s = order.window_s or WINDOW_S
         reporter.report(PhaseStarted(f"watching the brokers for {format_duration(window_s)}"))
-        today = watched(opened, source, hosts, window_s, link)
+        today = production.watched(window_s)
     if today.is_idle:
         raise NoConclusionError(_idle_words(today))
     return today
@@ -338,34 +316,36 @@ def rows_of(
     windows = {each.broker_id: each for each in today.whole.brokers}
     call = f"{iso_utc(today.end_s)}-{secrets.token_hex(2)}"
 
-    def ahead(days: float | None) -> float | None:
-        return None if days is None else today.end_s + days * DAY_S
-
-    made = []
-    for row in answer.rows:
-        is_first = row is answer.first
-        window, seen = windows[row.broker_id], growth if is_first else None
-        made.append(
-            HeadroomRow(
-                run_id=order.run_id,
-                headroom_id=call,
-                at_s=today.end_s,
-                cluster=name,
-                cluster_id=opened.info.cluster_id,
-                goal=goal,
-                source=today.source,
-                window_s=today.end_s - today.start_s,
-                headroom=row,
-                is_first=is_first,
-                is_estimate=answer.is_estimate,
-                messages_in_per_s=window.messages_in_per_s,
-                bytes_in_per_s=window.bytes_in_per_s,
-                assumption=answer.assumption,
-                growth_per_day=None if seen is None else seen.per_day,
-                full_at_s=ahead(seen.days) if seen else None,
-                full_low_at_s=ahead(seen.days_low) if seen else None,
-                full_high_at_s=ahead(seen.days_high) if seen else None,
-            )
+    made = [
+        HeadroomRow(
+            run_id=order.run_id,
+            headroom_id=call,
+            at_s=today.end_s,
+            cluster=name,
+            cluster_id=opened.info.cluster_id,
+            goal=goal,
+            source=today.source,
+            window_s=today.end_s - today.start_s,
+            headroom=row,
+            is_first=row is answer.first,
+            is_estimate=answer.is_estimate,
+            messages_in_per_s=windows[row.broker_id].messages_in_per_s,
+            bytes_in_per_s=windows[row.broker_id].bytes_in_per_s,
+            assumption=answer.assumption,
+        )
+        for row in answer.rows
+    ]
+    if growth is not None:
+        ends = (growth.days, growth.days_low, growth.days_high)
+        at_s, low_s, high_s = (
+            None if days is None else today.end_s + days * DAY_S for days in ends
+        )
+        made[0] = replace(
+            made[0],
+            growth_per_day=growth.per_day,
+            full_at_s=at_s,
+            full_low_at_s=low_s,
+            full_high_at_s=high_s,
         )
     return made
 

@@ -23,7 +23,7 @@ from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
 from jobs.console.events import Level, Notice, Plan, Table
 from jobs.features.nightly.measurement import CaseMeasurer, default_settings, load_of, plan_of
-from jobs.features.nightly.suite import LIMIT, Case, Suite
+from jobs.features.nightly.suite import LIMIT, Suite, SuiteCase
 from jobs.runs.estimate import TimeBudget, starting_s
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
@@ -40,7 +40,7 @@ from metrics.features.nightly.report import (
     write_night,
 )
 from metrics.reporting.files import write_file
-from metrics.reporting.templating import AnswerPage, answer_page
+from metrics.reporting.templating import render
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.units import format_duration
 
@@ -162,7 +162,7 @@ def _plain(text: str) -> str:
     return _NO_XML.sub("?", text)
 
 
-class NightRun(Campaign[Case]):
+class NightRun(Campaign[SuiteCase]):
     """Measures the cases of a suite, and judges them against earlier nights.
 
     Args:
@@ -196,25 +196,25 @@ class NightRun(Campaign[Case]):
         """The run's single configuration."""
         return {"": self.config}
 
-    def schedule(self) -> Iterator[list[Turn[Case]]]:
+    def schedule(self) -> Iterator[list[Turn[SuiteCase]]]:
         """Each case once, in the order of the suite."""
         yield once(self.suite.cases)
 
-    def title(self, turn: Turn[Case]) -> str:
+    def title(self, turn: Turn[SuiteCase]) -> str:
         """The name of the case."""
         return f"case {turn.case.name}"
 
     # --- the plan -----------------------------------------------------------
 
-    def forecast(self, case: Case) -> Plan:
+    def forecast(self, case: SuiteCase) -> Plan:
         """The plan of a search, or of a fixed load."""
         return plan_of(self.config, case)
 
-    def starting_s(self, groups: Sequence[Sequence[Turn[Case]]]) -> float:
+    def starting_s(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> float:
         """All cases share one start."""
         return starting_s(self.config.cluster)
 
-    def about(self, groups: Sequence[Sequence[Turn[Case]]]) -> tuple[str, ...]:
+    def about(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> tuple[str, ...]:
         """The names of the cases, and the budget."""
         names = ", ".join(case.name for case in self.suite.cases)
         budget = "" if self.budget_s is None else f", within {format_duration(self.budget_s)}"
@@ -247,12 +247,12 @@ class NightRun(Campaign[Case]):
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
         context.history.numbering.following = context.tables.next_trial(context.run_id)
 
-    def take_over(self, run: RunState, turn: Turn[Case]) -> bool:
+    def take_over(self, run: RunState, turn: Turn[SuiteCase]) -> bool:
         """Whether the night measured the case before."""
         return turn.case.name in self._rows
 
     @contextmanager
-    def opened(self, run: RunState, group: Sequence[Turn[Case]]) -> Iterator[None]:
+    def opened(self, run: RunState, group: Sequence[Turn[SuiteCase]]) -> Iterator[None]:
         """Open the gates, and measure the brokers at rest."""
         # As in a search of its own, a load that grows shows where the first limit is searched.
         climbs = group[0].case.kind == LIMIT
@@ -260,19 +260,14 @@ class NightRun(Campaign[Case]):
         self._measurer = CaseMeasurer(run.context, gates, self.suite.name, self.night)
         yield
 
-    def measure(self, run: RunState) -> None:
-        """Measure the remaining cases of the night, and judge all of them."""
-        super().measure(run)
-        self._judge(run, None)
-
-    def measure_turn(self, run: RunState, turn: Turn[Case], budget: TimeBudget) -> None:
+    def measure_turn(self, run: RunState, turn: Turn[SuiteCase], budget: TimeBudget) -> None:
         """Measure a case; a search ends within the budget."""
         assert self._measurer is not None, "see opened"
         case = turn.case
         load = None if case.kind == LIMIT else self._load_of(run.context, case)
         self._rows[case.name] = self._measurer.measure(case, load, budget.left_s)
 
-    def _load_of(self, context: RunContext, case: Case) -> int:
+    def _load_of(self, context: RunContext, case: SuiteCase) -> int:
         if case.held is not None:
             return case.held
         config = self.config
@@ -283,7 +278,7 @@ class NightRun(Campaign[Case]):
 
     # --- concluding ---------------------------------------------------------
 
-    def _judge(self, run: RunState, error: BaseException | None) -> None:
+    def evaluate(self, run: RunState, error: BaseException | None) -> None:
         """Judge the measured cases; the tables keep the judgement of a complete night only."""
         tonight = [self._rows[case.name] for case in self.suite.cases if case.name in self._rows]
         comparisons = judge_night(tonight, self._history, rule_of(self.suite))
@@ -299,10 +294,6 @@ class NightRun(Campaign[Case]):
         }
         mean_bytes = self.config.workload.message_bytes[0]
         self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
-
-    def fail(self, run: RunState, error: BaseException) -> None:
-        """Judge the cases that were measured before the error."""
-        self._judge(run, error)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
         """The outcome by the error, or by the cases."""
@@ -328,35 +319,27 @@ class NightRun(Campaign[Case]):
         title = f"night {self.night} of suite {self.suite.name} on {self.config.cluster.name}"
         columns = ("case", "tonight", "change", "interval", "nights", "outcome")
         table, junit = Table(title, columns, tuple(table_rows(self._cases))), self._junit
+        texts = [
+            (each.outcome is Outcome.REGRESSION, f"{each.case}: {each.text}")
+            for each in self._cases
+        ]
         return CampaignAnswer(
             "nightly",
             partial(write_night, report),
-            lambda: answer_page(_page(report, table)),
+            partial(
+                render,
+                "answer.html",
+                run=report,
+                title=title[:1].upper() + title[1:],
+                about=f"run {report.run_id}, workload {report.workload}, goal {report.goal}",
+                # Regressions first, then all other cases in order.
+                sentences=[text for _, text in sorted(texts, key=lambda each: not each[0])],
+                tables=(table,),
+                facts=sorted(report.environment.items()),
+                file="nightly.json",
+            ),
             (table,),
-            [
-                Notice(
-                    Level.WARNING if each.outcome is Outcome.REGRESSION else Level.NOTE,
-                    f"{each.case}: {each.text}",
-                )
-                for each in self._cases
-            ],
+            [Notice(Level.WARNING if is_worse else Level.NOTE, text) for is_worse, text in texts],
             "fix the disk, then run the same command with the same --night",
             () if junit is None else (("JUnit XML", junit, partial(write_junit, report)),),
         )
-
-
-def _page(report: NightReport, table: Table) -> AnswerPage:
-    """The content of a night's page: regressions first, then all other cases in order."""
-    cases = sorted(report.cases, key=lambda each: each.outcome is not Outcome.REGRESSION)
-    return AnswerPage(
-        title=f"Night {report.night} of suite {report.suite} on {report.cluster}",
-        about=f"run {report.run_id}, workload {report.workload}, goal {report.goal}",
-        started_at=report.started_at,
-        status=report.status,
-        error=report.error,
-        caveat=report.caveat,
-        sentences=tuple(f"{each.case}: {each.text}" for each in cases),
-        tables=((table.title, table.columns, table.rows),),
-        facts=tuple(sorted(report.environment.items())),
-        file="nightly.json",
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -16,10 +16,10 @@ from jobs.campaigns.campaign import measurement_named
 from jobs.config import Configuration, Goal, Workload, describe
 from jobs.config.base import all_keys, default_at
 from jobs.console.events import Plan
-from jobs.features.nightly.suite import LIMIT, Case
+from jobs.features.nightly.suite import LIMIT, SuiteCase
 from jobs.runs.estimate import ending_within
 from jobs.runs.limit import LimitRun
-from jobs.runs.measurement import Case as MeasuredCase
+from jobs.runs.measurement import Case
 from jobs.runs.results import why_no_answer
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
@@ -28,6 +28,7 @@ from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.figures import middle
+from metrics.features.nightly.judging import QUANTITIES
 from metrics.judging.attribution import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import CaseRow
@@ -41,7 +42,7 @@ _OF_SEARCHES = ("search.",)
 
 
 def settings_of(
-    config: Configuration, case: Case, load: int, source: str, cluster_id: str
+    config: Configuration, case: SuiteCase, load: int, source: str, cluster_id: str
 ) -> dict[str, str]:
     """The settings of a case.
 
@@ -87,24 +88,16 @@ def default_settings() -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
-    "handlers": ("handler_s_per_mb", lambda t: t.evidence.handler_s_per_mb),
-    "latency_p99": ("latency_p99_ms", lambda t: t.evidence.client.latency.p99_ms),
-    "achieved": ("achieved_share", lambda t: t.evidence.client.achieved_share),
-}
-"""What a fixed load compares, by its name in suites → the column of `cases`, and its value."""
-
-
-def config_of(config: Configuration, case: Case) -> Configuration:
+def config_of(config: Configuration, case: SuiteCase) -> Configuration:
     """The configuration of one case."""
     sized = config if case.size is None else config.with_workload(message_bytes=(case.size,))
     return sized if case.kind == LIMIT else sized.in_full
 
 
-def plan_of(config: Configuration, case: Case) -> Plan:
+def plan_of(config: Configuration, case: SuiteCase) -> Plan:
     """The plan of a case; what a share of a limit writes is not known before the limit."""
     load = None if case.kind == LIMIT else case.held or (1 if case.mix is None else SCALE_UNITS)
-    asked = MeasuredCase(config_of(config, case), load, case.repeats)
+    asked = Case(config_of(config, case), load, case.repeats)
     plan = measurement_named(case.kind).body(asked).plan(Path())
     return plan if case.share is None else replace(plan, write_bytes_max=None)
 
@@ -124,7 +117,7 @@ class CaseMeasurer:
     suite: str
     night: str
 
-    def measure(self, case: Case, load: int | None, left_s: float | None) -> CaseRow:
+    def measure(self, case: SuiteCase, load: int | None, left_s: float | None) -> CaseRow:
         """Measure a case, and append its row.
 
         Args:
@@ -140,7 +133,7 @@ class CaseMeasurer:
         row = (
             self._limit(context, ending_within(config, left_s), case)
             if load is None
-            else self._load(context, config, case, load)
+            else self._load(context, case, load)
         )
         row = replace(row, at_s=started_s, duration_s=time.time() - started_s)
         context.tables.append_case(row)
@@ -148,7 +141,7 @@ class CaseMeasurer:
 
     # --- a limit ------------------------------------------------------------
 
-    def _limit(self, context: RunContext, config: Configuration, case: Case) -> CaseRow:
+    def _limit(self, context: RunContext, config: Configuration, case: SuiteCase) -> CaseRow:
         first = len(context.history.trials)
         # The cases of a night alternate, which shows changes of the cluster.
         searching = LimitRun(config, holds=False, checks=False)
@@ -158,7 +151,7 @@ class CaseMeasurer:
         return self._limit_row(context, case, boundary, [trial.number for trial in own])
 
     def _limit_row(
-        self, context: RunContext, case: Case, boundary: Boundary, trials: Sequence[int]
+        self, context: RunContext, case: SuiteCase, boundary: Boundary, trials: list[int]
     ) -> CaseRow:
         why = why_no_answer(boundary, self.context.config.goal)
         if why:
@@ -168,8 +161,8 @@ class CaseMeasurer:
             least = "a single producer" if case.mix is None else boundary.along.amount(1)
             raise NoConclusionError(f"{least} was too much")
         return replace(
-            self._row(context, case, boundary.loads[0], tuple(trials)),
-            measure="mb_per_s_per_broker",
+            self._row(context, case, boundary.loads[0], trials),
+            measure=QUANTITIES[LIMIT].name,
             value=value,
             values=(value,),
             mb_per_s_per_broker=value,
@@ -179,7 +172,8 @@ class CaseMeasurer:
 
     # --- a fixed load -------------------------------------------------------
 
-    def _load(self, context: RunContext, config: Configuration, case: Case, load: int) -> CaseRow:
+    def _load(self, context: RunContext, case: SuiteCase, load: int) -> CaseRow:
+        config = context.config
         spare = config.goal.search.invalid_repeats_max
         trials: list[Trial] = []
         progress = SearchProgress()
@@ -201,14 +195,14 @@ class CaseMeasurer:
         return self._load_row(context, case, load, trials)
 
     def _load_row(
-        self, context: RunContext, case: Case, load: int, trials: Sequence[Trial]
+        self, context: RunContext, case: SuiteCase, load: int, trials: Sequence[Trial]
     ) -> CaseRow:
         valid = [trial for trial in trials if trial.is_valid]
-        column, read = QUANTITIES[case.compares]
-        values = tuple(value for trial in valid if (value := read(trial)) is not None and value > 0)
+        compared = QUANTITIES[case.compares]
+        values = tuple(value for trial in valid if (value := compared.of(trial)) is not None)
         if not values:
             raise NoConclusionError(
-                f"no trial has the metric {column}; expected brokers that provide it; "
+                f"no trial has the metric {compared.name}; expected brokers that provide it; "
                 "make the case compare latency_p99 instead"
             )
         evidence = [trial.evidence for trial in valid]
@@ -217,8 +211,8 @@ class CaseMeasurer:
             [AttributionVote(trial.judgement) for trial in valid if trial.limited_by]
         )
         return replace(
-            self._row(context, case, load, tuple(trial.number for trial in trials)),
-            measure=column,
+            self._row(context, case, load, [trial.number for trial in trials]),
+            measure=compared.name,
             value=median(values),
             values=values,
             mb_per_s_per_broker=None if achieved is None else achieved / context.brokers,
@@ -230,7 +224,7 @@ class CaseMeasurer:
             evidence=bound.text if bound else "",
         )
 
-    def _row(self, context: RunContext, case: Case, load: int, trials: tuple[int, ...]) -> CaseRow:
+    def _row(self, context: RunContext, case: SuiteCase, load: int, trials: list[int]) -> CaseRow:
         config = context.config
         size = config.workload.message_bytes[0]
         return CaseRow(
@@ -246,7 +240,7 @@ class CaseMeasurer:
             kind=case.kind,
             message_bytes=size,
             producers=context.pattern(size, load).producers,
-            trials=trials,
+            trials=tuple(trials),
             measure="",
             value=0.0,
             values=(),
@@ -259,7 +253,7 @@ class CaseMeasurer:
 
 
 def load_of(
-    case: Case, history: Sequence[CaseRow], limit_load: int | None, message_bytes: int
+    case: SuiteCase, history: Sequence[CaseRow], limit_load: int | None, message_bytes: int
 ) -> int:
     """A fixed load on the goal's axis.
 

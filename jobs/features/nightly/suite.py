@@ -24,7 +24,7 @@ LIMIT, LOAD = "limit", "load"
 Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
 
 
-class Case(ConfigModel):
+class SuiteCase(ConfigModel):
     """One figure of a night: a boundary point, or trials at a fixed load.
 
     Attributes:
@@ -71,7 +71,7 @@ class Case(ConfigModel):
         return self.np if self.scale is None else max(1, round(SCALE_UNITS * self.scale))
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> Case:
+    def _is_one_kind(self) -> SuiteCase:
         if self.mix is not None:
             self._require_mix()
             return self
@@ -157,7 +157,7 @@ class Suite(ConfigModel):
         | None
     ) = None
     noise: Annotated[Noise, FileSection()] = Noise()
-    cases: Annotated[tuple[Case, ...], Field(strict=False, min_length=1, max_length=100)]
+    cases: Annotated[tuple[SuiteCase, ...], Field(strict=False, min_length=1, max_length=100)]
 
     @model_validator(mode="after")
     def _cases_differ(self) -> Suite:
@@ -207,7 +207,7 @@ class Suite(ConfigModel):
         """The message sizes of all cases, each once; none for a mix [B]."""
         return tuple(dict.fromkeys(case.size for case in self.cases if case.size is not None))
 
-    def noise_of(self, case: Case) -> Noise:
+    def noise_of(self, case: SuiteCase) -> Noise:
         """The stated noise of a case."""
         return case.noise or self.noise
 

@@ -19,17 +19,17 @@ from metrics.planning.provisioning import (
     BETWEEN_RUNS,
     Demand,
     MeasuredLimit,
-    Provision,
     TrafficShare,
     provision,
+    provision_rows,
 )
 from metrics.reporting.files import write_json_file
-from metrics.reporting.limit_words import AT_LEVEL, doubt_words
+from metrics.reporting.limit_words import doubt_words
 from metrics.reporting.summary import RunSummary, chosen_goal, load_summary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE
 from metrics.trial.trial import ALL_BROKERS
-from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
+from metrics.units import AT_LEVEL, format_count, format_mb_per_s, format_size
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,11 @@ def plan_brokers(
         ]
     answer = provision(limits, demand)
     with make_reporter() as reporter:
-        reporter.report(_table(answer, demand))
+        title = f"{format_mb_per_s(demand.mb_per_s * (1 + demand.growth))} MB/s needs"
+        if demand.scale is not None:
+            title = f"{demand.scale * (1 + demand.growth):.3g} times the mix, {title}"
+        rows = tuple(provision_rows(answer, demand))
+        reporter.report(Table(title, ("what", "value"), rows))
         for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
     write_json_file(
@@ -244,7 +248,14 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
             "beside the others as they are; expected a limit of the whole mix; search it along "
             "scale (redline find-limit without goal.search.axis)"
         )
-    points = list(filter(_is_answer, of_goal))
+    points = [
+        each
+        for each in of_goal
+        if each.along in {NP, SCALE}
+        and each.state == ALL_BROKERS
+        and each.gave_up is None
+        and each.mb_per_s > 0
+    ]
     is_older = any(not each.replication_factor for point in points for each in point.parts)
     if summary.replication_factor < 1 or is_older:
         raise ConfigError(
@@ -313,37 +324,3 @@ def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
     return replace(
         limit, mb_per_s=share * limit.mb_per_s, mb_per_s_low=None, limited_by="disk", lasts=text
     )
-
-
-def _is_answer(boundary: Boundary) -> bool:
-    is_whole = boundary.along in {NP, SCALE} and boundary.state == ALL_BROKERS
-    return boundary.gave_up is None and is_whole and boundary.mb_per_s > 0
-
-
-def _table(answer: Provision, demand: Demand) -> Table:
-    low = answer.low_mb_per_s_per_broker
-    size = f" at {format_size(demand.message_bytes)}" if demand.scale is None else ""
-    rows = [
-        ("brokers to buy", f"{answer.brokers}"),
-        *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
-        ("binds first", answer.binds_first),
-        (f"limit of a broker{size}", f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s"),
-        *([(f"lower end on any day {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
-        ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
-        ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
-        ("headroom, all up", format_ratio(answer.headroom)),
-        *(
-            [(f"headroom, {answer.offline} offline", format_ratio(answer.headroom_offline))]
-            if answer.offline
-            else []
-        ),
-    ]
-    needs = [
-        (f"brokers for {need.resource}", f"{need.brokers} ({need.formula})")
-        for need in sorted(answer.needs, key=lambda need: -need.brokers)
-    ]
-    title = f"{format_mb_per_s(demand.mb_per_s * (1 + demand.growth))} MB/s needs"
-    if demand.scale is not None and answer.scale is not None:
-        title = f"{demand.scale * (1 + demand.growth):.3g} times the mix, {title}"
-        rows.append(("these brokers sustain", f"{answer.scale:.3g} times the mix"))
-    return Table(title, ("what", "value"), tuple(rows + (needs if len(needs) > 1 else [])))

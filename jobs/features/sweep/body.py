@@ -15,7 +15,7 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.topic_plan import begun_s
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
-from jobs.features.sweep.cases import Sweep, SweepCase, case_of
+from jobs.features.sweep.cases import ExperimentCase, Sweep, case_of
 from jobs.features.sweep.from_tables import finished, results_of
 from jobs.runs.context_factory import RunOrder, open_session
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, caveat_of
@@ -27,14 +27,14 @@ from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.figures import CASE, Result
 from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.files import write_atomic
-from metrics.tables.rows import SweepCase as RecordedCase
+from metrics.tables.rows import SweepCase
 from metrics.units import iso_utc
 
 PLAN = "experiment.json"
 """The file in a sweep's folder with its experiment and cases, which --resume checks."""
 
 
-class SweepRun(Campaign[SweepCase]):
+class SweepRun(Campaign[ExperimentCase]):
     """Measures the cases of an experiment.
 
     Args:
@@ -64,36 +64,36 @@ class SweepRun(Campaign[SweepCase]):
         """The configurations of all cases."""
         return [case.config for case in self.sweep.cases]
 
-    def schedule(self) -> Iterator[list[Turn[SweepCase]]]:
+    def schedule(self) -> Iterator[list[Turn[ExperimentCase]]]:
         """All cases in each repeat, in a random order from the experiment's seed."""
         experiment = self.sweep.experiment
         return shuffled(
             self.sweep.cases, experiment.repeats, experiment.seed, lambda each: each.config.cluster
         )
 
-    def title(self, turn: Turn[SweepCase]) -> str:
+    def title(self, turn: Turn[ExperimentCase]) -> str:
         """The case and its repeat."""
         return f"case {turn.case.name}, repeat {turn.repeat}"
 
     # --- the plan -----------------------------------------------------------
 
-    def body_of(self, case: SweepCase) -> Body:
+    def body_of(self, case: ExperimentCase) -> Body:
         """The body of a case's run; a search begins near the limit of the case before."""
         measurement = self.sweep.measurement
         with explaining(measurement):
             asked = case_of(self.sweep.experiment, case.config)
             return measurement.body(replace(asked, nearby=self.nearby))
 
-    def forecast(self, case: SweepCase) -> Plan:
+    def forecast(self, case: ExperimentCase) -> Plan:
         """The plan of the case's run."""
         return self.body_of(case).plan(Path())
 
-    def starting_s(self, groups: Sequence[Sequence[Turn[SweepCase]]]) -> float:
+    def starting_s(self, groups: Sequence[Sequence[Turn[ExperimentCase]]]) -> float:
         """Brokers start for each group of cases; looks are for each case."""
         started_s = sum(brokers_s(group[0].case.config.cluster) for group in groups)
         return SPARK_S + started_s + sum(map(len, groups)) * LOOKS_S
 
-    def about(self, groups: Sequence[Sequence[Turn[SweepCase]]]) -> tuple[str, ...]:
+    def about(self, groups: Sequence[Sequence[Turn[ExperimentCase]]]) -> tuple[str, ...]:
         """The experiment, and what varies."""
         experiment, cases = self.sweep.experiment, self.sweep.cases
         values = {path: dict.fromkeys(each.settings[path] for each in cases)
@@ -133,7 +133,7 @@ class SweepRun(Campaign[SweepCase]):
             super().measure(run)
 
     @contextmanager
-    def opened(self, run: RunState, group: Sequence[Turn[SweepCase]]) -> Iterator[None]:
+    def opened(self, run: RunState, group: Sequence[Turn[ExperimentCase]]) -> Iterator[None]:
         """Open the brokers of the group, and Spark with the first one."""
         cluster, open_spark = group[0].case.config.cluster, partial(self._open_spark, run.order)
         with ExitStack() as brokers:
@@ -151,11 +151,11 @@ class SweepRun(Campaign[SweepCase]):
         self._session = open_session(self._stack, options.slots, log, least)
         self._stack.callback(self._session.tables(options.tables_or_default).close)
 
-    def _folders(self, run: RunState, turn: Turn[SweepCase]) -> list[Path]:
+    def _folders(self, run: RunState, turn: Turn[ExperimentCase]) -> list[Path]:
         """The folders of this turn's runs, the first try first."""
         return sorted(run.order.folder.glob(f"{run.order.run_id}-{turn.name}*"))
 
-    def take_over(self, run: RunState, turn: Turn[SweepCase]) -> bool:
+    def take_over(self, run: RunState, turn: Turn[ExperimentCase]) -> bool:
         """Add the results of the turn's finished run."""
         found = (finished(folder) for folder in self._folders(run, turn))
         summary = next((each for each in found if each is not None), None)
@@ -167,7 +167,7 @@ class SweepRun(Campaign[SweepCase]):
         self.nearby = limits[0] if limits else self.nearby
         return True
 
-    def measure_turn(self, run: RunState, turn: Turn[SweepCase], budget: TimeBudget) -> None:
+    def measure_turn(self, run: RunState, turn: Turn[ExperimentCase], budget: TimeBudget) -> None:
         """Execute a run, and take over its results, also those without an answer."""
         order, case, tries = run.order, turn.case, len(self._folders(run, turn))
         name = f"{order.run_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
@@ -176,7 +176,7 @@ class SweepRun(Campaign[SweepCase]):
             order.reporter,
             replace(order.options, out=order.folder, tables=tables, json_file=None),
             name,
-            sweep_case=RecordedCase(order.run_id, experiment, case.name, turn.repeat, case.shown),
+            sweep_case=SweepCase(order.run_id, experiment, case.name, turn.repeat, case.shown),
         )
         unanswered: NoConclusionError | None = None
         try:
@@ -272,7 +272,7 @@ def answer_of(
         experiment.repeats,
         tuple(in_order(sweep, results)),
         {case.name: case.settings for case in sweep.cases if CASE in case.shown},
-        experiment.published_claims,
+        experiment.claims,
     )
 
 

@@ -11,17 +11,17 @@ from jobs.config.files import load_model
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
 from jobs.config.source import ParsedFile
-from jobs.features.sweep.experiment import Experiment, setting_text
+from jobs.features.sweep.experiment import Experiment
 from jobs.runs.measurement import Case, Measurement, require_measurable
 from metrics.common.errors import ConfigError
-from metrics.comparing.figures import CASE, PROPERTIES_PREFIX
+from metrics.comparing.figures import CASE, PROPERTIES_PREFIX, setting_text
 
 _REMEDIES = {"trials": "set repeats instead"}
 """Key that a measurement does not take → its remedy where that is not to remove the key."""
 
 
 @dataclass(frozen=True)
-class SweepCase:
+class ExperimentCase:
     """One combination of values.
 
     Attributes:
@@ -47,7 +47,7 @@ class Sweep:
 
     experiment: Experiment
     measurement: Measurement
-    cases: tuple[SweepCase, ...]
+    cases: tuple[ExperimentCase, ...]
 
 
 def load_sweep(
@@ -137,7 +137,7 @@ def _cases(
     source: ParsedFile,
     given: Sequence[str],
     cluster: str | None,
-) -> Iterator[SweepCase]:
+) -> Iterator[ExperimentCase]:
     names = _short_names(experiment.varied)
     for number, settings in enumerate(experiment.settings):
         own = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
@@ -157,7 +157,7 @@ def _cases(
         except ConfigError as error:
             where = source.origin(("cases", number) if experiment.cases else ("axes",))
             raise ConfigError(f"{where}: case {name}: {error}") from error
-        yield SweepCase(name, texts, shown, config)
+        yield ExperimentCase(name, texts, shown, config)
 
 
 def _require_one(config: Configuration) -> None:

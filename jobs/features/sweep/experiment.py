@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from jobs.config.base import ConfigModel, Name
+from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.files import Conf
 from metrics.common.bounds import Number, UnexpectedError, Whole
-from metrics.features.sweep.findings import Claim
+from metrics.features.sweep.findings import CaseSettings, Claim
 
 CASES_MAX = 200
 """Largest number of cases of an experiment."""
@@ -29,45 +29,8 @@ def _as_values(value: Any) -> Any:
     return tuple(value)
 
 
-def _as_settings(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise UnexpectedError("keys by their full paths, such as workload.producer.acks: all")
-    return dict(value)
-
-
-def setting_text(value: Any) -> str:
-    """The value of a setting as a result has it."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {key: setting_text(value) for key, value in settings.items()}
-
-
 Values = Annotated[tuple[Any, ...], BeforeValidator(_as_values)]
-Settings = Annotated[Mapping[str, Any], BeforeValidator(_as_settings)]
-
-
-class PublishedClaim(ConfigModel):
-    """A published claim about one case of an experiment and another.
-
-    Attributes:
-        source: the study, such as "Heroku 2016".
-        says: the claim, a clause without a full stop.
-        of: full path or "case" → value of the case that the claim is about.
-        against: full path or "case" → value of the case that it is compared with.
-        change: "less", "more", or "same" for at most 10 % of a difference.
-        by: the published change; null where the study has no figure [share].
-        reading: the reading that is compared, such as "p99_ms"; empty for the figure.
-    """
-
-    source: str
-    says: str
-    of: Settings
-    against: Settings
-    change: Literal["less", "more", "same"]
-    by: Annotated[float, Number(-1, 1_000, "of the other case", above=True)] | None = None
-    reading: str = ""
+Settings = Annotated[Mapping[str, Any], CaseSettings()]
 
 
 class Experiment(ConfigModel):
@@ -105,7 +68,7 @@ class Experiment(ConfigModel):
     name: Name
     description: str = ""
     published: str = ""
-    claims: Annotated[tuple[PublishedClaim, ...], Field(strict=False)] = ()
+    claims: Annotated[tuple[Annotated[Claim, FileSection()], ...], Field(strict=False)] = ()
     asks: Name = "limit"
     cluster: Conf = DEFAULT_CLUSTER
     workload: Conf = "1kB"
@@ -159,14 +122,6 @@ class Experiment(ConfigModel):
         if self.names and len(self.settings) < len(self.names):
             raise ValueError("two cases have the same settings; expected each once; remove one")
         return self
-
-    @property
-    def published_claims(self) -> tuple[Claim, ...]:
-        """The claims as records, with values as the texts of a result's settings."""
-        return tuple(
-            Claim(**dict(each) | {"of": _texts(each.of), "against": _texts(each.against)})
-            for each in self.claims
-        )
 
     @property
     def varied(self) -> tuple[str, ...]:

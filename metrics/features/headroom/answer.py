@@ -183,13 +183,6 @@ def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float
     return found
 
 
-def rows_with_run(
-    today: Today, measured: RunLimit, limits: Indicators
-) -> Iterator[ResourceHeadroom]:
-    """The rows of all brokers against the limit of a run."""
-    return _rows(today, limits, lambda broker, load, _: measured_capacity(measured, broker, load))
-
-
 def rows_without_run(today: Today, limits: Indicators) -> Iterator[ResourceHeadroom]:
     """The rows of all brokers by thresholds, which no run confirmed."""
     rates = [
@@ -277,24 +270,17 @@ def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple
     if not min(sizes) < stored_bytes < max(sizes):
         smaller = stored_bytes < nearest.stored_bytes
         rate = nearest.messages_per_s * stored_bytes if smaller else nearest.bytes_per_s
-        same = "messages" if smaller else "bytes"
-        return (
-            rate,
-            (
-                f"messages are {size} in the brokers' logs and {measured} in the nearest "
-                f"measurement: the same {same}/s are assumed to be the limit"
-            ),
+        return rate, (
+            f"messages are {size} in the brokers' logs and {measured} in the nearest measurement: "
+            f"the same {'messages' if smaller else 'bytes'}/s are assumed to be the limit"
         )
     line = [
         MeasuredLimit(max(1, round(each.stored_bytes)), each.bytes_per_s / 1e6) for each in points
     ]
     found, _ = limit_at(line, round(stored_bytes))
-    return (
-        found.mb_per_s * 1e6,
-        (
-            f"messages are {size} in the brokers' logs, between measured sizes: the limit is "
-            "interpolated with a cost for each message and for each byte"
-        ),
+    return found.mb_per_s * 1e6, (
+        f"messages are {size} in the brokers' logs, between measured sizes: the limit is "
+        "interpolated with a cost for each message and for each byte"
     )
 
 
@@ -389,7 +375,9 @@ def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicator
         limits: the limits of the goal.
     """
     measured = nearest_limit(today, points)
-    rows = list(rows_with_run(today, measured, limits))
+    rows = list(
+        _rows(today, limits, lambda broker, load, _: measured_capacity(measured, broker, load))
+    )
     is_by_traffic = not any(row.counts and row.times is not None for row in rows)
     by_traffic, notes = traffic_rows(today, measured, points, counts=is_by_traffic)
     notes += _notes_on(measured, today)

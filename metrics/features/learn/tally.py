@@ -6,7 +6,7 @@ What is known of one topic: its place in the cluster, its readers, and what was 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -43,17 +43,11 @@ class ProducerTally:
     """What the batches of one producer id show.
 
     Attributes:
-        batches, records: their numbers.
-        open_ms: time in which its batches took records, all partitions together [ms].
-        first_ms, last_ms: time of its first record and of its last one [ms since the epoch].
+        batches: their number, without markers.
         ends_ms: times of the ends of its transactions [ms since the epoch].
     """
 
     batches: int = 0
-    records: int = 0
-    open_ms: int = 0
-    first_ms: int = 2**62
-    last_ms: int = 0
     ends_ms: list[int] = field(default_factory=list)
 
     @property
@@ -108,14 +102,14 @@ class BatchTally:
     markers: int = 0
     append_times: int = 0
     older: int = 0
-    producers: dict[int, ProducerTally] = field(default_factory=dict)
+    producers: dict[int, ProducerTally] = field(default_factory=lambda: defaultdict(ProducerTally))
     opened: list[Opened] = field(default_factory=list)
 
     def add(self, partition: int, batch: BatchHeader) -> None:
         """Count one batch of a partition."""
         if batch.is_control:
             self.markers += 1
-            ends = self.producers.setdefault(batch.producer_id, ProducerTally()).ends_ms
+            ends = self.producers[batch.producer_id].ends_ms
             if len(ends) < MARKERS_MAX:
                 ends.append(batch.max_ms)
             return
@@ -140,18 +134,9 @@ class BatchTally:
                 self.wide_ms += span_ms * batch.records / (batch.records - 1)
         if batch.producer_id >= 0:
             self.idempotent += 1
-            self._add_producer(batch)
+            self.producers[batch.producer_id].batches += 1
             if not batch.has_append_time and len(self.opened) < OPENED_MAX:
                 self.opened.append(Opened(batch.producer_id, partition, batch.first_ms))
-
-    def _add_producer(self, batch: BatchHeader) -> None:
-        own = self.producers.setdefault(batch.producer_id, ProducerTally())
-        own.batches += 1
-        own.records += batch.records
-        if not batch.has_append_time:
-            own.open_ms += max(0, batch.max_ms - batch.first_ms)
-            own.first_ms = min(own.first_ms, batch.first_ms)
-        own.last_ms = max(own.last_ms, batch.max_ms)
 
     # --- what follows -----------------------------------------------------------
 

@@ -21,10 +21,12 @@ from metrics.common.bounds import Number
 from metrics.comparing.cause import VERSIONS, changed_release, release_of
 from metrics.comparing.effects import (
     BETWEEN_NIGHTS_SD,
+    CAPACITY,
     NIGHT_ALPHA,
     REFERENCE_NIGHTS,
     Conclusion,
     Effect,
+    Quantity,
     conclude,
     night_effect,
     night_spread,
@@ -39,6 +41,31 @@ COMMIT = "redline.commit"
 each would start a new history. `redline.version` separates nights."""
 _GIB = 2**30
 _NAMED_MAX = 3
+QUANTITIES: Mapping[str, Quantity] = {
+    "limit": Quantity("mb_per_s_per_broker", "limit per broker", "MB/s", CAPACITY.read),
+    "handlers": Quantity(
+        "handler_s_per_mb",
+        "handlers' time per MB",
+        "s/MB",
+        lambda trial: trial.evidence.handler_s_per_mb,
+        less_is_better=True,
+    ),
+    "latency_p99": Quantity(
+        "latency_p99_ms",
+        "latency p99",
+        "ms",
+        lambda trial: trial.evidence.client.latency.p99_ms,
+        less_is_better=True,
+    ),
+    "achieved": Quantity(
+        "achieved_share",
+        "achieved over offered",
+        "",
+        lambda trial: trial.evidence.client.achieved_share,
+    ),
+}
+"""What nights compare, by its name in suites; its own name is the column of `cases`."""
+_BY_COLUMN = {each.name: each for each in QUANTITIES.values()}
 _OUTCOMES = {
     Conclusion.REGRESSION: Outcome.REGRESSION,
     Conclusion.IMPROVEMENT: Outcome.IMPROVEMENT,
@@ -241,7 +268,7 @@ def _compared(
     left_out = tuple(LeftOut(tuple(nights), reason) for reason, nights in why.items())
     if not used:
         return NightComparison(row, left_out=left_out)
-    merits = [each.merit for each in (*comparable, row)]
+    merits = list(map(merit_of, (*comparable, row)))
     are_usual = [_why_unusual(each) is None for each in comparable]
     effect, slow = compare_merits(merits, are_usual, rule.noise[row.case], rule, cases)
     before = used[-1]
@@ -255,6 +282,16 @@ def _compared(
         changes=difference(subject_of(before), subject_of(row)),
         notes=_notes(before, row),
     )
+
+
+def quantity_of(row: CaseRow) -> Quantity:
+    """The quantity that a row's value is."""
+    return _BY_COLUMN[row.measure]
+
+
+def merit_of(row: CaseRow) -> float:
+    """The value of a row, inverted if less is better."""
+    return 1.0 / row.value if quantity_of(row).less_is_better else row.value
 
 
 def compare_merits(

@@ -10,9 +10,9 @@ from typing import Any
 from metrics.columns import as_document
 from metrics.comparing.cause import release_of
 from metrics.comparing.effects import Effect
-from metrics.features.nightly.judging import NightComparison
+from metrics.features.nightly.judging import NightComparison, quantity_of
 from metrics.reporting.files import json_text, write_atomic
-from metrics.tables.rows import MEASURES, Outcome
+from metrics.tables.rows import Outcome
 from metrics.units import format_ratio
 
 SCHEMA_VERSION = 1
@@ -78,8 +78,8 @@ def case_report(compared: NightComparison) -> CaseReport:
 def comparison_text(compared: NightComparison) -> str:
     """A comparison in a sentence: figure, change, interval and likely cause or upgrade."""
     row, effect = compared.tonight, compared.effect
-    compares = MEASURES[row.measure]
-    figure = f"{compares.name} {row.value:.4g} {compares.unit}".rstrip()
+    compares = quantity_of(row)
+    figure = f"{compares.title} {row.value:.4g} {compares.unit}".rstrip()
     if effect is None:
         which = "comparable night" if compared.left_out else "night"
         sentences = [f"{figure}: this is the first {which}, so there is no comparison"]
@@ -171,7 +171,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     return {
         **head,
         **{name: own[name] for name in _OF_ROW},
-        "unit": MEASURES[row.measure].unit,
+        "unit": quantity_of(row).unit,
         "effect": None if compared.effect is None else _effect(compared.effect),
         "slow_loss": None if compared.slow_loss is None else as_document(compared.slow_loss),
         "nights": list(compared.nights),
@@ -208,7 +208,7 @@ def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
     for each in cases:
         compared = each.comparison
         effect = compared.effect if compared else None
-        unit = MEASURES[compared.tonight.measure].unit if compared else ""
+        unit = quantity_of(compared.tonight).unit if compared else ""
         rows.append(
             (
                 each.case,

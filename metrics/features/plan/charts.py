@@ -8,12 +8,17 @@ from typing import Any
 
 import altair as alt
 
-from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.planning.provisioning import (
+    Demand,
+    MeasuredLimit,
+    Provision,
+    provision,
+    provision_rows,
+)
 from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS
-from metrics.reporting.limit_words import AT_LEVEL
 from metrics.reporting.notebook_display import NotebookOutput, table_html
 from metrics.reporting.summary import RunSummary
-from metrics.units import format_mb_per_s, format_ratio, format_size
+from metrics.units import AT_LEVEL, format_mb_per_s, format_size
 
 STEPS = 60
 _WIDTH, _HEIGHT = 240, 220  # [px]
@@ -21,20 +26,7 @@ _WIDTH, _HEIGHT = 240, 220  # [px]
 
 def answer_table(answer: Provision, demand: Demand) -> NotebookOutput:
     """A table of the answer, with its assumptions in sentences."""
-    size = format_size(demand.message_bytes)
-    low = answer.low_mb_per_s_per_broker
-    rows = [
-        ("Brokers to buy", f"{answer.brokers}"),
-        *([("Brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
-        ("Limiting resource", answer.binds_first),
-        (f"Limit of a broker at {size}", _rate(answer.limit_mb_per_s_per_broker)),
-        *([(f"Lower end on any day {AT_LEVEL}", _rate(low))] if low else []),
-        ("Planned load per broker at most", _rate(answer.plan_mb_per_s_per_broker)),
-        ("Load per broker at the demand", _rate(answer.mb_per_s_per_broker)),
-        ("Headroom, all brokers up", format_ratio(answer.headroom)),
-        (f"Headroom, {answer.offline} offline", format_ratio(answer.headroom_offline)),
-        *((f"Brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs),
-    ]
+    rows = provision_rows(answer, demand)
     return NotebookOutput(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))
 
 

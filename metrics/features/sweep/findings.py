@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from metrics.columns import Column
+from metrics.common.bounds import Checked, Number
 from metrics.comparing.axis_effects import effect_of, matches, mean_ratio, pairs_of
 from metrics.comparing.effects import Effect, interval_effect, paired_effect, spread_of
-from metrics.comparing.figures import Result, middle
+from metrics.comparing.figures import Result, middle, setting_text
 
 NEAR = 0.1
 """For the aim `both`: distance from the highest figure up to which a figure is near it [share]."""
@@ -23,7 +24,7 @@ THROUGHPUT, LATENCY, BOTH = "throughput", "latency", "both"
 
 
 @dataclass(frozen=True)
-class CaseFigure:
+class CaseMedians:
     """A case at one message size, the medians of its repeats.
 
     Attributes:
@@ -43,7 +44,7 @@ class CaseFigure:
     p99_ms: float | None
     run_ids: tuple[str, ...]
 
-    def is_apart_from(self, other: CaseFigure) -> bool:
+    def is_apart_from(self, other: CaseMedians) -> bool:
         """True if the figures differ significantly; False without intervals."""
         if not (self.low and self.high and other.low and other.high):
             return False
@@ -67,7 +68,7 @@ class Recommendation:
     """
 
     aim: str
-    best: CaseFigure
+    best: CaseMedians
     alike: tuple[Mapping[str, str], ...] = ()
 
 
@@ -88,7 +89,7 @@ def recommendations(
     return tuple(found)
 
 
-def _best(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
+def _best(cases: Sequence[CaseMedians]) -> Iterator[Recommendation]:
     highest = max(cases, key=lambda one: one.value)
     alike = tuple(
         one.settings for one in cases if one is not highest and not one.is_apart_from(highest)
@@ -103,13 +104,13 @@ def _best(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
         yield Recommendation(BOTH, min(near, key=lambda pair: pair[0])[1])
 
 
-def _cases(results: Sequence[Result]) -> Iterator[CaseFigure]:
+def _cases(results: Sequence[Result]) -> Iterator[CaseMedians]:
     by_case: dict[tuple[tuple[str, str], ...], list[Result]] = {}
     for each in results:
         if each.value:
             by_case.setdefault(tuple(sorted(each.settings.items())), []).append(each)
     for own in by_case.values():
-        yield CaseFigure(
+        yield CaseMedians(
             own[0].settings,
             own[0].message_bytes,
             median(each.estimate or 0.0 for each in own),
@@ -124,26 +125,49 @@ SAME_WITHIN = 0.10
 """Largest change that counts as the same, where a study publishes no difference [share]."""
 
 
+class CaseSettings(Checked):
+    """The settings of a case."""
+
+    def expected(self) -> str:
+        """The expected values as a noun phrase, for messages and docs."""
+        return "keys by their full paths, such as workload.producer.acks: all"
+
+    def accepts(self, value: Any) -> bool:
+        """True for a map."""
+        return isinstance(value, Mapping)
+
+
+class CaseTexts(CaseSettings):
+    """The settings of a case; their values become texts, as a result has them."""
+
+    def for_editors(self) -> dict[str, Any]:
+        """The JSON Schema of a map with values of any type."""
+        return {**super().for_editors(), "additionalProperties": True}
+
+    def _check(self, value: Any) -> Any:
+        return {key: setting_text(each) for key, each in super()._check(value).items()}
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A published claim: how the figure of one case compares with that of another.
+    """A published claim about one case of an experiment and another.
 
     Attributes:
-        source: the study, such as `Heroku 2016`.
+        source: the study, such as "Heroku 2016".
         says: the claim, a clause without a full stop.
-        of: full path → value of the case that the claim is about.
-        against: full path → value of the case that it is compared with.
-        change: `less`, `more`, or `same` for at most `SAME_WITHIN`.
-        by: the published change, such as -0.33; None where the study has no figure [share].
-        reading: the reading that is compared, such as `p99_ms`; empty for the figure.
+        of: full path or "case" → value of the case that the claim is about.
+        against: full path or "case" → value of the case that it is compared with.
+        change: "less", "more", or "same" for at most 10 % of a difference.
+        by: the published change; null where the study has no figure [share].
+        reading: the reading that is compared, such as "p99_ms"; empty for the figure.
     """
 
     source: str
     says: str
-    of: Mapping[str, str]
-    against: Mapping[str, str]
+    of: Annotated[Mapping[str, str], CaseTexts()]
+    against: Annotated[Mapping[str, str], CaseTexts()]
     change: Literal["less", "more", "same"]
-    by: float | None = None
+    by: Annotated[float, Number(-1, 1_000, "of the other case", above=True)] | None = None
     reading: str = ""
 
 
