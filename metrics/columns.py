@@ -125,9 +125,17 @@ def bare(hint: Any) -> Any:
     return hint
 
 
-@functools.cache
-def fields_of(kind: Any) -> tuple[ColumnField, ...]:
+_FIELDS: dict[Any, tuple[ColumnField, ...]] = {}
+
+
+def fields_of(kind: type[Any]) -> tuple[ColumnField, ...]:
     """The columns of a dataclass in order, flat ones whole, derived ones last."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = _find_fields(kind)
+    return _FIELDS[kind]
+
+
+def _find_fields(kind: type[Any]) -> tuple[ColumnField, ...]:
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for item in dataclasses.fields(kind):
