@@ -16,7 +16,6 @@ from jobs.cli import redline
 from jobs.setup.releases import PAIRS
 from jobs.setup.version import __version__
 from tests.support.commands import job
-from tests.support.spark_environments import ENVIRONMENTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "deploy").glob("*.md"))
@@ -107,29 +106,6 @@ def test_artifacts_wheels_and_images_have_the_versions_of_the_project() -> None:
         for scala in pair.scala:
             assert f"`{pair.artifact(scala)}`" in row
         assert " ".join(f"`{each.strip(chr(39))}`" for each in pair.packages.split()) in row
-
-
-def test_the_least_versions_of_packages_are_those_of_the_wheel() -> None:
-    """Each platform's version is one that the tests' environment of this platform has, too."""
-    parts = [each.partition(",")[0].partition(">=") for each in _in_setup("REQUIRES")]
-    requirements = {name: least for name, _, least in parts}
-    section = TEXTS["README.md"].partition("### Packages")[2]
-    rows = [
-        [cell.strip() for cell in row.strip("|").split("|")]
-        for row in re.findall(r"^\| .* \|$", section, re.M)
-    ]
-    columns, _, *packages = rows[: next(i for i, row in enumerate(rows) if len(row) != 5)]
-    platforms = [each.removeprefix("Databricks ") for each in columns[2:]]
-    known = {
-        each.platform.removeprefix("Databricks "): {**each.packages, **each.replaced}
-        for each in ENVIRONMENTS.values()
-    }
-    for package, least, *versions in packages:
-        if package in requirements:
-            assert least.partition(";")[0] == requirements[package], package
-        for platform, version in zip(platforms, versions, strict=True):
-            stated = version.strip("*").partition(":")[0]
-            assert stated == known[platform].get(package, ""), (package, platform)
 
 
 def test_the_projects_spark_settings_are_settings_that_the_driver_reads() -> None:

@@ -1,4 +1,4 @@
-"""Pages of docs agree with the code: README, testbed, faults and tables."""
+"""Pages of docs agree with the code: commands, README, faults and tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ import click
 import pytest
 from pydantic import create_model
 
-from jobs.config.link import Link
-from jobs.testbed import commands
-from jobs.testbed.profile import Profile
 from metrics.tables.schema import ROWS, SCHEMAS, described_columns
 from tests.support.commands import ROOT, job
 from tests.support.reference import PAGES, WRITERS, key_row
@@ -63,41 +60,6 @@ def blocks_of(page: Path) -> list[str]:
     blocks = re.findall(r"^```(?:sh)?\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
     text = "\n".join(blocks).replace("\\\n", " ")
     return [line.partition(" #")[0].strip() for line in text.splitlines()]
-
-
-# --- docs/testbed.md ---------------------------------------------------------------
-
-
-TESTBED = (Path(__file__).parents[2] / "docs" / "testbed.md").read_text(encoding="utf-8")
-
-
-def test_every_key_of_a_profile_and_of_a_link_is_documented_with_its_default() -> None:
-    defaults = {name: field.default for name, field in Profile.model_fields.items()}
-    rows = rows_of("Profiles")
-    assert list(rows) == list(defaults)
-    for name, cells in rows.items():
-        if isinstance(defaults[name], (int, str)) and defaults[name]:
-            assert cells[2] in (str(defaults[name]), "the file's name")
-    defaults = {item.name: item.default for item in dataclasses.fields(Link)}
-    rows = rows_of("Brokers behind a link")
-    assert list(rows) == list(defaults)
-    for name, cells in rows.items():
-        assert cells[2] == ("–" if defaults[name] is None else str(defaults[name]))
-
-
-def rows_of(heading: str) -> dict[str, list[str]]:
-    """Key → the cells of its row in the table under a heading."""
-    section = TESTBED.split(f"## {heading}", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:3] == "| `"]
-    return {row[0].strip("`"): row for row in rows}
-
-
-def test_every_command_and_option_is_documented() -> None:
-    for name, command in commands.testbed.commands.items():
-        assert f"redline testbed {name}" in TESTBED
-        for parameter in command.params:
-            assert isinstance(parameter, click.Option)
-            assert re.search(rf"`{parameter.opts[0]}\b", TESTBED), parameter.opts[0]
 
 
 # --- docs/faults.md ----------------------------------------------------------------
