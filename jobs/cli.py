@@ -22,7 +22,7 @@ JOBS = {
     "init": "Write a cluster file from the answers to a few questions, or from options.",
     "learn": "Write a workload from the traffic that producers really send to a cluster.",
     "nightly": "Measure the cases of a suite, and report which of them are worse than before.",
-    "plan": "Calculate how many brokers a load needs, with their headroom and what binds first.",
+    "plan": "Calculate how many brokers a load needs, with their headroom and the limiting need.",
     "report": "Write a run's HTML report: its answer, its evidence, and the command to repeat it.",
     "runs": "List the runs of a folder, show one, tag it or delete it.",
     "sweep": "Measure the cases of an experiment, and report the effect of each varied setting.",

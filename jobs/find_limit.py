@@ -28,7 +28,7 @@ from jobs.runs.options import RunOptions
               help="On a testbed, hold the largest limit until the brokers are overloaded, and "
                    "state the time; as --set goal.search.to_failure=true.")  # fmt: skip
 @click.option("--offline", type=Count(1, COUNT_MAX), metavar="BROKERS",
-              help="Find also the limits with this many brokers offline, and hold them while these "
+              help="Also find the limits with this many brokers offline, and hold them while these "
                    "catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID", type=RunId(),

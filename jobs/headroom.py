@@ -37,7 +37,7 @@ def headroom(**given: Any) -> int:
     """Answer how many times today's traffic fits into a cluster, and until when.
 
     It loads nothing: it watches the brokers for a minute, or reads the busiest part of the last
-    day from a Prometheus server, and holds that against the limit of a run. Each call adds rows to
+    day from a Prometheus server, and compares it with the limit of a run. Each call adds rows to
     the table headroom; with two weeks of them it states when the cluster is full.
 
     Exit codes: 4 with less headroom than --fail-below, 3 where nothing can be concluded.

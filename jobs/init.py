@@ -115,7 +115,7 @@ def _prompt(question: str, **options: Any) -> str:
     """The user's answer.
 
     Raises:
-        ConfigError: standard input is no terminal.
+        ConfigError: standard input is not a terminal.
     """
     try:
         answer: str = click.prompt(question, **options)

@@ -33,12 +33,12 @@ def duration_s(text: str) -> float:
     """The seconds of a time with its unit, such as 90s, 30m or 1.5h [s].
 
     Raises:
-        ConfigError: the text is no such time.
+        ConfigError: the text is not such a time.
     """
     seconds = amount(text, "seconds")
     if not seconds:
         raise ConfigError(
-            f"{text!r} is no time; expected a number above 0 with the unit s, m or h; write for "
+            f"{text!r} is not a time; expected a number above 0 with the unit s, m or h; write for "
             "example 30m"
         )
     return float(seconds)
@@ -65,14 +65,14 @@ class Duration(Parsed):
     name = "time"
 
     def read(self, value: Any) -> float:
-        """The duration [s]; fails for a value that is no time, or not finite."""
+        """The duration [s]; fails for a value that is not a time, or not finite."""
         text = str(value).strip()
         try:
             seconds = float(text)
         except ValueError:
             return duration_s(text)
         if not 0 < seconds < math.inf:
-            raise ValueError(f"{value!r} is no finite time above 0.")
+            raise ValueError(f"{value!r} is not a finite time above 0.")
         return seconds
 
 
@@ -86,8 +86,8 @@ class Rate(Parsed):
         rate = offered_rate(str(value))
         if rate is None:
             raise ValueError(
-                f"{value!r} is no rate; expected a payload such as 200MB/s (MB is 10^6 bytes), or "
-                "messages such as 50000/s or '50k msg/s'."
+                f"{value!r} is not a rate; expected a payload such as 200MB/s (MB is 10^6 bytes), "
+                "or messages such as 50000/s or '50k msg/s'."
             )
         return rate
 
@@ -128,7 +128,7 @@ class Amount(click.FloatRange):
         """The number; fails for nan and the infinities."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
 
@@ -170,7 +170,7 @@ class RunId(Parsed):
         """The id; fails for a value that could be a path or part of a query."""
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}", str(value)) is None:
             raise ValueError(
-                f"{value!r} is no id of a run; expected letters, digits, dots, dashes and "
+                f"{value!r} is not a run id; expected letters, digits, dots, dashes and "
                 "underscores, such as 20261122-210000-ab12."
             )
         return str(value)
@@ -277,8 +277,8 @@ class TimeOfDay(Parsed):
             return next_time(str(value), time.time())
         except ValueError as error:
             raise ValueError(
-                f"{value!r} is no time ahead ({error}); expected a time of day such as 06:00, or "
-                "a date with a time such as 2026-11-27T06:00."
+                f"{value!r} is not a time ahead ({error}); expected a time of day such as 06:00, "
+                "or a date with a time such as 2026-11-27T06:00."
             ) from None
 
 
@@ -288,10 +288,10 @@ class ListenAddress(Parsed):
     name = "port"
 
     def read(self, value: Any) -> tuple[str, int]:
-        """Host and port; fails for a value that is no port."""
+        """Host and port; fails for a value that is not a port."""
         host, _, port = str(value).rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
-            raise ValueError(f"{value!r} is no port; expected one such as 9464 or 0.0.0.0:9464.")
+            raise ValueError(f"{value!r} is not a port; expected one such as 9464 or 0.0.0.0:9464.")
         return host or "127.0.0.1", int(port)
 
 
@@ -330,7 +330,7 @@ lock_option = click.option(
     "locks",
     flag_value=False,
     default=True,
-    help="Load the cluster without its lock, where the brokers deny it; no other run may load it.",
+    help="Do not take the cluster's lock, if brokers deny it; ensure that no other run is active.",
 )
 
 
@@ -352,7 +352,7 @@ def _default_workload(cluster: str, overrides: tuple[str, ...]) -> str:
     """The default workload of a testbed.
 
     Raises:
-        ConfigError: the cluster is no testbed, and has no default workload.
+        ConfigError: the cluster is not a testbed, and has no default workload.
     """
     from jobs.config.loading import available, load_cluster
 
@@ -363,9 +363,9 @@ def _default_workload(cluster: str, overrides: tuple[str, ...]) -> str:
     if not is_exclusive:
         known = ", ".join(available("workload"))
         raise ConfigError(
-            f"cluster {cluster} is no testbed, and --workload is missing; expected one of {known}, "
-            "or the path of a YAML file, as only testbeds have a default workload; add for example "
-            "--workload quick"
+            f"cluster {cluster} is not a testbed, and --workload is missing; expected one of "
+            f"{known}, or the path of a YAML file, as only testbeds have a default workload; add for "
+            "example --workload quick"
         )
     return TESTBED_WORKLOAD
 

@@ -92,7 +92,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     json_file: Path | None,
     **margins: Any,
 ) -> None:
-    """Calculate how many brokers a load needs, with their headroom and what binds first.
+    """Calculate how many brokers a load needs, with their headroom and the limiting need.
 
     The limits come from a run (--run), by the lower ends of their 90 % ranges on any day, or from
     --limit. A run with a mix answers for its parts in their proportions, at --scale times the mix
@@ -137,7 +137,7 @@ FORMATS = ("capacity", "quotas", "alerts")
 @click.argument("run_id", type=RunId())
 @click.option("--as", "form", required=True, type=click.Choice(FORMATS),
               help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
-                   " rules for Prometheus.")  # fmt: skip
+                   "rules for Prometheus.")  # fmt: skip
 @out_option
 @click.option("--goal", metavar="NAME", help="The goal to export, where the run has several.")
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),

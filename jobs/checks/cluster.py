@@ -1,8 +1,6 @@
-"""Checks of the cluster that create and change nothing on it.
+"""Checks of the cluster, of the past of its brokers, and of the series that exporters show.
 
-What the past of the brokers shows, where their source keeps it.
-
-The series of an exporter that a run would read, by reading.
+They create and change nothing on the cluster.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ from metrics.units import format_counted, format_size, format_some
 
 CHECK = "history"
 SPAN_S, STEP_S = 86_400.0, 600.0
-"""Time that is looked at, and between two numbers of it [s]."""
+"""Length of the history, and of one of its steps [s]."""
 
 
 def history_findings(
@@ -58,7 +56,7 @@ def history_findings(
 ) -> list[Finding]:
     """The broker that had the busiest request handlers in the last day, and when.
 
-    Empty where the source keeps no past, or not the idle time of the brokers' own handlers.
+    Empty if the source keeps no history, or none of the brokers' own handlers.
     """
     is_shared = any(node.controller_share is not None for node in source.nodes.values())
     if is_shared or not isinstance(source, KeepsHistory):
@@ -201,7 +199,7 @@ def broker_findings(info: ClusterInfo) -> list[Finding]:
             warning(
                 "brokers",
                 f"fenced and out of service: {ids}",
-                "all registered brokers in service, as the limit is that of the serving ones",
+                "all registered brokers in service, as the limit applies to the serving ones only",
                 "see those brokers' logs, or unregister them",
             )
         )
@@ -373,7 +371,7 @@ def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]
     elif config.workload.topic.replication_factor < 2:
         shown = "no followers"
     else:
-        shown = f"unknown when lagging followers show: no broker reports {LAG_PROPERTY}"
+        shown = f"when lagging followers show is unknown, as no broker reports {LAG_PROPERTY}"
     return [ok("length of a trial", f"{measured_s:g} s measured; {shown}")]
 
 

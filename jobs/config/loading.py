@@ -367,7 +367,7 @@ def _require_axis_of_mix(config: Configuration) -> None:
         known = f"the parts of workload {workload.name} are {', '.join(parts)}"
         raise ConfigError(
             f"goal.search.axis is {axis.name} and "
-            f"{known if parts else f'workload {workload.name} is no mix'}; expected "
+            f"{known if parts else f'workload {workload.name} is not a mix'}; expected "
             f"{'one of these parts' if parts else 'scale, or a mix'}; correct it"
         )
 

@@ -168,7 +168,7 @@ class TerminalReporter(Reporter):
                 self._live.start(refresh=True)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user; every answer but yes means no, and so does input that is no terminal."""
+        """Ask the user; every answer but yes means no, and so does input that is not a terminal."""
         with self._lock:
             self._end_activity(done=True)
             if self._stdin is None or not self._stdin.isatty():

@@ -23,7 +23,7 @@ def steady(stream: TextIO | None, warn: Callable[[str], None] | None = None) -> 
 
     Args:
         stream: the stream to write to; None where the process was started without it.
-        warn: gets the reason of the failure, once; a closed pipe is no reason to warn.
+        warn: gets the reason of the failure, once; a closed pipe is not a reason to warn.
     """
     return cast("TextIO", _SteadyStream(stream, warn))
 

@@ -106,7 +106,7 @@ def require_consent(
         plan: makes the plan that is shown before the question, such as time and bytes.
 
     Raises:
-        ConfigError: standard input is no terminal, or the answer is no.
+        ConfigError: standard input is not a terminal, or the answer is no.
     """
     clusters = {
         config.cluster.bootstrap_servers: config.cluster.name

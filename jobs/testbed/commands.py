@@ -24,7 +24,7 @@ from metrics.common.errors import ConfigError
 from metrics.units import format_duration
 
 _name_option = click.option(
-    "--name", default="default", show_default=True, help="Name of the testbed."
+    "--name", default="default", show_default=True, metavar="NAME", help="Name of the testbed."
 )
 
 
@@ -41,14 +41,20 @@ def testbed() -> None:
     "--profile",
     default="disk-bound",
     show_default=True,
-    help="A file of conf/testbed by its name without .yaml, or a path.",
+    metavar="NAME|FILE",
+    help="The kind of brokers: a file of conf/testbed, or a path.",
 )
 @click.option(
     "--brokers",
     type=click.IntRange(1, BROKERS_MAX),
-    help="Number of brokers, besides one controller; default: the profile's.",
+    metavar="WHOLE NUMBER",
+    help="Number of brokers, besides one controller.  [default: the profile's]",
 )
-@click.option("--kafka-version", help="Any release from 2.8.0 on; default: the profile's.")
+@click.option(
+    "--kafka-version",
+    metavar="VERSION",
+    help="Any release from 2.8.0 on.  [default: the profile's]",
+)
 @click.option(
     "--set",
     "settings",
@@ -63,13 +69,14 @@ def testbed() -> None:
     type=click.IntRange(0, SPARK_WORKERS_MAX),
     default=0,
     show_default=True,
+    metavar="WHOLE NUMBER",
     help=f"Workers of a standalone Spark cluster, with {WORKER_SLOTS} slots each.",
 )
 @click.option(
     "--link",
     metavar="KEY=VALUE,…",
     help="The link between brokers and clients: delay=25ms (one way), jitter, rate, loss, "
-    "queue_bytes, mtu, seed, and maximum sizes of TCP buffers. Needs root and iproute2.",
+    "queue_bytes, mtu, seed, and maximum sizes of TCP buffers. It requires root and iproute2.",
 )
 @_name_option
 def up_command(

@@ -105,21 +105,20 @@ class Profile(ConfigModel):
         brokers: number of brokers; the controller is a process of its own.
         kafka_version: release of Kafka.
         kafka_versions: broker id → its release, where it differs from kafka_version.
-        metadata: zookeeper, kraft or combined; None for the release's default, see
-            `jobs.setup.releases.metadata_of`.
+        metadata: place of the metadata; the release's default when left out.
         heap_mb: Java heap of each process [MiB].
         jvm_options: options of each process's JVM, -X and -XX, after Kafka's own.
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
-        security: protocols of listeners for clients, the default first; empty for plain.
+        security: protocols of listeners for clients; runs use the first. Plain when left out.
         jmx_secured: whether JMX needs a password and speaks TLS.
         log_dirs: number of log dirs of each broker; Kafka puts a new partition into the dir with
             the fewest.
-        cpus: cores that each broker may use, or a part of a core; None for all.
+        cpus: cores that each broker may use, or a part of a core; all when left out.
         racks: number of racks over which the brokers are spread in turns; 0 without racks.
         produce_handler_ms: time that a request handler waits in each produce request, for all
-            brokers or by broker id [ms]; None without a stated time.
-        link: link between the brokers and their clients; None for the loopback interface.
-        disk: disk of each broker with a stated write rate; None for the machine's own.
+            brokers or by broker id [ms]; no wait when left out.
+        link: link between the brokers and their clients; the loopback interface when left out.
+        disk: disk of each broker with a stated write rate; the machine's own when left out.
         broker: broker properties by Kafka's names. The controller reads them too, as it applies
             the defaults of new topics.
         controller: additional properties of the controller.

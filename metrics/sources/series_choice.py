@@ -376,13 +376,13 @@ def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
         return _only(shown, preferred, "its name says what it is")
     for behavior, reason in (
         (Behavior.COUNT, "by its numbers it is the count"),
-        (Behavior.UNKNOWN, "the other is no count"),
+        (Behavior.UNKNOWN, "the other is not a count"),
     ):
         if alike := [each for each in shown if _is_uncertain(each) and each.shows is behavior]:
             return _only(shown, alike, reason)
     if all(each.candidate.meaning is Meaning.RATE for each in shown):
-        return None, "which averages over a time before the window, as it is no count"
-    return None, "whose numbers are no count: a count is a whole number that grows"
+        return None, "which averages over a time before the window, as it is not a count"
+    return None, "whose numbers are not a count: a count is a whole number that grows"
 
 
 def _only(

@@ -107,7 +107,7 @@ def test_a_port_is_on_loopback_unless_a_host_is_given_and_named_where_it_is_in_u
     assert listening.convert("9464", None, None) == ("127.0.0.1", 9464)
     assert listening.convert("0.0.0.0:9464", None, None) == ("0.0.0.0", 9464)
     for wrong in ("x", "9464x", "70000", ""):
-        with pytest.raises(click.UsageError, match="is no port"):
+        with pytest.raises(click.UsageError, match="is not a port"):
             listening.convert(wrong, None, None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

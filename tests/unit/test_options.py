@@ -38,7 +38,7 @@ def test_amounts_are_finite() -> None:
         for value in ("nan", "inf", "-inf", "NaN", "1e999"):
             message = refused(*PLAN, option, value)
             assert f"'{option}'" in message
-            assert "is no finite number" in message or "is not in the range" in message
+            assert "is not a finite number" in message or "is not in the range" in message
     for name in JOBS:
         for param in job(name).params:
             is_float = isinstance(param.type, click.types.FloatParamType)
@@ -49,7 +49,7 @@ def test_paths_and_queries_are_no_ids() -> None:
     resume = (("find-limit", "--resume"), ("sweep", "acks", "--resume"))
     for command in (*resume, ("report",), ("export", "--as", "quotas")):
         for name in ("../../x", "a/b", "a b", "x'; drop table", "`x`", "", ".x", "a\n"):
-            assert "is no id of a run" in refused(*command, name), (command, name)
+            assert "is not a run id" in refused(*command, name), (command, name)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_a_rate_alone_is_refused_by_name_and_by_its_numbers() -> None:
     assert {each.reading for each in by_numbers.refused} >= {IDLE, "bytes_in", "isr_shrinks"}
     (sentence,) = by_numbers.refusals
     assert sentence.endswith(f"(and {len(by_numbers.refused) - 1} more readings)")
-    assert "no count" in by_numbers.refused[0].why
+    assert "not a count" in by_numbers.refused[0].why
 
 
 def test_the_idle_time_is_never_taken_from_a_number_that_is_no_count() -> None:

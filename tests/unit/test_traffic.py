@@ -255,4 +255,4 @@ def test_what_is_no_rate_is_refused_with_an_example() -> None:
     for text in ("200", "0/s", "5 Mbit/s", "MB/s", "-1/s", "1MB", "1e3/s"):
         done = CliRunner().invoke(traffic, [f"--rate={text}", "--dry-run"])
         assert done.exit_code == 2
-        assert "is no rate; expected a payload such as 200MB/s" in done.output
+        assert "is not a rate; expected a payload such as 200MB/s" in done.output

@@ -116,7 +116,7 @@ def settings_of(spec: str) -> dict[str, str] | None:
         key, _, value = (text.strip() for text in part.partition("="))
         if not key or not value or key in settings:
             raise ConfigError(
-                f"{part.strip()!r} in {spec!r} is no setting, or repeats one; expected settings "
+                f"{part.strip()!r} in {spec!r} is not a setting, or repeats one; expected settings "
                 "such as kafka=4.3.1,num.io.threads=2; correct it"
             )
         settings[key] = value

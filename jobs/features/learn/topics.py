@@ -215,15 +215,15 @@ def pattern_of(texts: Sequence[str]) -> re.Pattern[str]:
     """The expression that matches what any of these expressions matches.
 
     Raises:
-        ConfigError: one of them is no regular expression.
+        ConfigError: one of them is not a regular expression.
     """
     for text in texts:
         try:
             re.compile(text)
         except re.error as error:
             raise ConfigError(
-                f"--topics {text!r} is no regular expression ({error}); expected one that matches "
-                "whole names of topics, such as 'orders.*'; correct it"
+                f"--topics {text!r} is not a regular expression ({error}); expected one that "
+                "matches whole names of topics, such as 'orders.*'; correct it"
             ) from None
     return re.compile("|".join(f"(?:{text})" for text in texts))
 
