@@ -364,8 +364,8 @@ def _default_workload(cluster: str, overrides: tuple[str, ...]) -> str:
         known = ", ".join(available("workload"))
         raise ConfigError(
             f"cluster {cluster} is not a testbed, and --workload is missing; expected one of "
-            f"{known}, or the path of a YAML file, as only testbeds have a default workload; add for "
-            "example --workload quick"
+            f"{known}, or the path of a YAML file, as only testbeds have a default workload; add "
+            "for example --workload quick"
         )
     return TESTBED_WORKLOAD
 
