@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyspark
@@ -34,21 +35,12 @@ ROW = {
 EMPTY = dict.fromkeys(SCHEMA.names)
 
 
-class Session:
-    """A session that keeps the arguments of `createDataFrame`."""
-
-    def __init__(self) -> None:
-        self.given: tuple[Any, ...] = ()
-
-    def createDataFrame(self, *given: Any) -> None:  # noqa: N802 - Spark's name
-        self.given = given
-
-
-def given_to(version: str, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+def given_to(version: str, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The arguments of `createDataFrame` in a session of a release, without a JVM."""
     monkeypatch.setattr(pyspark, "__version__", version)
-    session = Session()
-    frame_of(session, rows)  # type: ignore[arg-type]
-    return session.given
+    session = mock.Mock(spec=["createDataFrame"])
+    frame_of(session, rows)
+    return session.createDataFrame.call_args.args
 
 
 def test_pyspark_4_gets_the_arrow_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,24 +64,12 @@ def test_pyspark_3_gets_values_of_the_same_types(monkeypatch: pytest.MonkeyPatch
 def test_the_values_are_one_partition_on_however_many_slots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Context:
-        """A context that keeps the number of partitions."""
-
-        def parallelize(self, values: list[Any], partitions: int) -> tuple[list[Any], int]:
-            return values, partitions
-
-    class Driver(Session):
-        """A session with a JVM."""
-
-        _jvm = object()
-        sparkContext = Context()  # noqa: N815 - Spark's name
-
     monkeypatch.setattr(pyspark, "__version__", "3.5.7")
-    session = Driver()
-    frame_of(session, pa.Table.from_pylist([EMPTY], schema=SCHEMA))  # type: ignore[arg-type]
-    (values, partitions), schema = session.given
-    assert (values, partitions) == ([(None,) * len(SCHEMA)], 1)
-    assert schema == ddl(SCHEMA)
+    session = mock.Mock()  # with a JVM
+    frame_of(session, pa.Table.from_pylist([EMPTY], schema=SCHEMA))
+    parallelize = session.sparkContext.parallelize
+    parallelize.assert_called_once_with([(None,) * len(SCHEMA)], 1)
+    session.createDataFrame.assert_called_once_with(parallelize.return_value, ddl(SCHEMA))
 
 
 @pytest.mark.parametrize("table", ROWS)

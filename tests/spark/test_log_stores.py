@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest import mock
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -45,25 +46,14 @@ class FakeSpark:
         schemas: dict[str, str] | None = None,
         classes: tuple[str, ...] = (SAFE,),
     ) -> None:
-        files = SimpleNamespace(
-            getDefaultUri=lambda _conf: SimpleNamespace(getScheme=lambda: default)
-        )
-        hadoop = SimpleNamespace(fs=SimpleNamespace(FileSystem=files))
-        loader = SimpleNamespace(
-            getResource=lambda path: path if path in [_path(each) for each in classes] else None
-        )
-        thread = SimpleNamespace(getContextClassLoader=lambda: loader)
-        java = SimpleNamespace(
-            lang=SimpleNamespace(Thread=SimpleNamespace(currentThread=lambda: thread))
-        )
-        self.sparkContext = SimpleNamespace(
-            getConf=lambda: SimpleNamespace(getAll=lambda: list((settings or {}).items())),
-            _jvm=SimpleNamespace(
-                org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)), java=java
-            ),
-            _jsc=SimpleNamespace(hadoopConfiguration=lambda: None),
-        )
+        paths = {f"{each.replace('.', '/')}.class": "jar" for each in classes}
+        jvm = mock.MagicMock()
+        jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri().getScheme.return_value = default
+        thread = jvm.java.lang.Thread.currentThread()
+        thread.getContextClassLoader().getResource = paths.get
         self.conf = settings or {}
+        self.sparkContext = mock.MagicMock(_jvm=jvm)
+        self.sparkContext.getConf().getAll.return_value = list(self.conf.items())
         self.catalog = self
         self._schemas = schemas or {}
 
@@ -71,10 +61,6 @@ class FakeSpark:
         if name not in self._schemas:
             raise AnalysisException(f"no schema {name}")
         return SimpleNamespace(locationUri=self._schemas[name])
-
-
-def _path(name: str) -> str:
-    return f"{name.replace('.', '/')}.class"
 
 
 def required(tables: str, **session: Any) -> None:
@@ -103,21 +89,57 @@ def test_the_whole_sentence(snapshot: SnapshotAssertion) -> None:
     assert refusal(ON_S3) == snapshot
 
 
+HDFS = "org.apache.spark.sql.delta.storage.HDFSLogStore"
+SCHEMAS = {"redline": ON_S3, "main.redline": "abfss://files@account/redline"}
+WAREHOUSE = "spark.sql.warehouse.dir"
+
+
 @pytest.mark.parametrize(
-    "place",
+    ("place", "session"),
     [
-        "/var/lib/redline/tables",
-        "./tables",
-        "file:///tables",
-        "hdfs://name/tables",
-        "hdfs:///tables",
-        "gs://bucket/tables",
-        "abfss://files@account.dfs.core.windows.net/tables",
-        "dbfs:/redline/tables",
+        ("/var/lib/redline/tables", {}),
+        ("./tables", {}),
+        ("file:///tables", {}),
+        ("hdfs://name/tables", {}),
+        ("hdfs:///tables", {}),
+        ("gs://bucket/tables", {}),
+        ("abfss://files@account.dfs.core.windows.net/tables", {}),
+        ("dbfs:/redline/tables", {}),
+        ("/redline/tables", {"default": "hdfs"}),
+        ("main.redline", {"schemas": SCHEMAS}),
+        ("main.other", {"schemas": SCHEMAS, "default": "s3a"}),
+        ("new", {"settings": {WAREHOUSE: "/warehouse"}}),
+        (ON_S3, {"settings": {"spark.delta.logStore.s3a.impl": SAFE}}),
     ],
 )
-def test_stores_with_atomic_commits_pass(place: str) -> None:
-    required(place)
+def test_stores_with_atomic_commits_pass(place: str, session: dict[str, Any]) -> None:
+    required(place, **session)
+
+
+@pytest.mark.parametrize(
+    ("place", "session", "begin"),
+    [
+        ("/redline/tables", {"default": "s3a"}, "/redline/tables is on s3a:"),
+        ("redline", {"schemas": SCHEMAS}, f"{ON_S3} is on s3a:"),
+        ("new", {"settings": {WAREHOUSE: "s3a://b/warehouse"}}, "s3a://b/warehouse is on s3a:"),
+        (
+            ON_S3,
+            {"settings": {"spark.delta.logStore.s3a.impl": SAFE}, "classes": ()},
+            f"Delta's LogStore {SAFE} is in no jar",
+        ),
+    ],
+)
+def test_a_place_without_them_is_named_as_the_session_finds_it(
+    place: str, session: dict[str, Any], begin: str
+) -> None:
+    text = refusal(place, **session)
+    assert text.startswith(begin)
+    assert "--packages" in text or "classes" not in session
+
+
+def test_the_log_store_in_use_is_named() -> None:
+    settings = {"spark.delta.logStore.s3a.impl": HDFS}
+    assert "HDFSLogStore can lose commits" in refusal(ON_S3, settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -138,34 +160,6 @@ def test_the_log_store_is_the_one_that_delta_chooses(
     settings: dict[str, str], is_safe: bool
 ) -> None:
     assert (commit_problem(ON_S3, "s3a", settings) is None) is is_safe
-
-
-def test_the_log_store_in_use_is_named() -> None:
-    settings = {"spark.delta.logStore.s3a.impl": "org.apache.spark.sql.delta.storage.HDFSLogStore"}
-    assert "HDFSLogStore can lose commits" in refusal(ON_S3, settings=settings)
-
-
-def test_a_log_store_whose_jar_is_missing_is_named() -> None:
-    settings = {"spark.delta.logStore.s3a.impl": SAFE}
-    required(ON_S3, settings=settings)
-    text = refusal(ON_S3, settings=settings, classes=())
-    assert text.startswith(f"Delta's LogStore {SAFE} is in no jar")
-    assert "--packages" in text
-
-
-def test_a_path_without_a_scheme_is_on_the_default_file_system() -> None:
-    assert refusal("/redline/tables", default="s3a").startswith("/redline/tables is on s3a:")
-    required("/redline/tables", default="hdfs")
-
-
-def test_a_schema_is_where_its_catalog_puts_it() -> None:
-    schemas = {"redline": ON_S3, "main.redline": "abfss://files@account/redline"}
-    assert refusal("redline", schemas=schemas).startswith(f"{ON_S3} is on s3a:")
-    required("main.redline", schemas=schemas)
-    required("main.other", schemas=schemas, default="s3a")
-    on_s3 = {"spark.sql.warehouse.dir": "s3a://bucket/warehouse"}
-    assert refusal("new", settings=on_s3).startswith("s3a://bucket/warehouse is on s3a:")
-    required("new", settings={"spark.sql.warehouse.dir": "/warehouse"})
 
 
 def test_databricks_has_a_commit_service_unless_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

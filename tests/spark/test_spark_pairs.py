@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -25,34 +26,26 @@ from jobs.spark.session import DELTA
 from metrics.common.errors import ConfigError
 from tests.support.commands import ROOT
 
-ARTIFACTS = {
-    ("3.5.7", "2.12"): "io.delta:delta-spark_2.12:3.3.2",
-    ("3.5.0-amzn-1", "2.13"): "io.delta:delta-spark_2.13:3.3.2",
-    ("4.0.1", "2.13"): "io.delta:delta-spark_2.13:4.0.0",
-    ("4.1.4", "2.13"): "io.delta:delta-spark_4.1_2.13:4.4.0",
-}
-
-
-@pytest.mark.parametrize("build", ARTIFACTS)
-def test_each_spark_has_the_delta_that_was_built_for_it(build: tuple[str, str]) -> None:
-    spark, scala = build
-    assert str(require_pair(spark, scala).artifact(scala)) == ARTIFACTS[build]
-
 
 @pytest.mark.parametrize(
-    ("spark", "delta", "name"),
+    ("spark", "scala", "delta", "artifact"),
     [
-        ("3.5.1", "3.1.0", "delta-spark_2.12"),
-        ("4.0.1", "4.0.1", "delta-spark_2.12"),
-        ("4.0.1", "4.1.0", "delta-spark_4.0_2.12"),
-        ("4.1.4", "4.1.0", "delta-spark_4.1_2.12"),
+        ("3.5.7", "2.12", None, "delta-spark_2.12:3.3.2"),
+        ("3.5.0-amzn-1", "2.13", None, "delta-spark_2.13:3.3.2"),
+        ("4.0.1", "2.13", None, "delta-spark_2.13:4.0.0"),
+        ("4.1.4", "2.13", None, "delta-spark_4.1_2.13:4.4.0"),
+        ("3.5.1", "2.12", "3.1.0", "delta-spark_2.12:3.1.0"),
+        ("4.0.1", "2.13", "4.0.1", "delta-spark_2.13:4.0.1"),
+        ("4.0.1", "2.13", "4.1.0", "delta-spark_4.0_2.13:4.1.0"),
+        ("4.1.4", "2.13", "4.1.0", "delta-spark_4.1_2.13:4.1.0"),
     ],
 )
-def test_deltas_name_has_the_release_of_spark_from_4_1_on(
-    spark: str, delta: str, name: str
+def test_each_spark_has_the_delta_that_was_built_for_it(
+    spark: str, scala: str, delta: str | None, artifact: str
 ) -> None:
-    pair = require_pair(spark, delta=delta)
-    assert pair.artifact("2.12", delta) == Coordinate("io.delta", name, delta)
+    """From Delta 4.1 on its name has the release of Spark."""
+    found = require_pair(spark, scala, delta).artifact(scala, delta)
+    assert str(found) == f"io.delta:{artifact}"
 
 
 @pytest.mark.parametrize(
@@ -184,17 +177,13 @@ def test_jobs_refuse_an_unsupported_spark_before_anything_else(
 EXTENSIONS = "spark.sql.extensions"
 
 
-class Jvm:
+def jvm_of(scala: str, has_delta: bool) -> Any:
     """A JVM with a version of Scala, and with Delta's classes or without."""
-
-    def __init__(self, scala: str, has_delta: bool) -> None:
-        properties = SimpleNamespace(versionNumberString=lambda: scala)
-        self.scala = SimpleNamespace(util=SimpleNamespace(Properties=properties))
-        resource = "jar:file" if has_delta else None
-        loader = SimpleNamespace(getResource=lambda name: resource)
-        thread = SimpleNamespace(getContextClassLoader=lambda: loader)
-        threads = SimpleNamespace(currentThread=lambda: thread)
-        self.java = SimpleNamespace(lang=SimpleNamespace(Thread=threads))
+    jvm = mock.MagicMock()
+    jvm.scala.util.Properties.versionNumberString.return_value = scala
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader.getResource.return_value = "jar:file" if has_delta else None
+    return jvm
 
 
 def activate(monkeypatch: pytest.MonkeyPatch, version: str, jvm: Any, extensions: str = "") -> None:
@@ -206,7 +195,7 @@ def activate(monkeypatch: pytest.MonkeyPatch, version: str, jvm: Any, extensions
 @pytest.mark.parametrize("version", ["3.5.2", "4.0.0", "4.1.4"])
 def test_a_session_with_delta_is_taken(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scala = "2.12.18" if version.startswith("3") else "2.13.16"
-    activate(monkeypatch, version, Jvm(scala, has_delta=True), f"org.example.Mine,{EXTENSION}")
+    activate(monkeypatch, version, jvm_of(scala, has_delta=True), f"org.example.Mine,{EXTENSION}")
     assert require_supported_spark() == require_pair(version)
     assert used_spark() == version
 
@@ -215,7 +204,7 @@ def test_a_session_with_delta_is_taken(version: str, monkeypatch: pytest.MonkeyP
 def test_a_session_without_delta_is_refused_with_the_settings_to_use(
     has_delta: bool, extensions: str, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    activate(monkeypatch, "3.5.2", Jvm("2.12.18", has_delta), extensions)
+    activate(monkeypatch, "3.5.2", jvm_of("2.12.18", has_delta), extensions)
     with pytest.raises(ConfigError) as refused:
         require_supported_spark()
     assert str(refused.value) == snapshot
@@ -228,7 +217,7 @@ def test_databricks_and_spark_connect_have_a_delta_of_their_own(
     activate(monkeypatch, "3.5.0", None)
     assert require_supported_spark().spark == "3.5"
     monkeypatch.setenv(DATABRICKS, "17.3")
-    activate(monkeypatch, "4.0.0", Jvm("2.13.16", has_delta=False))
+    activate(monkeypatch, "4.0.0", jvm_of("2.13.16", has_delta=False))
     assert require_supported_spark().spark == "4.0"
 
 
@@ -236,7 +225,7 @@ def test_databricks_and_spark_connect_have_a_delta_of_their_own(
 def test_a_session_of_another_spark_is_refused(
     version: str, scala: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    activate(monkeypatch, version, Jvm(scala, has_delta=True), EXTENSION)
+    activate(monkeypatch, version, jvm_of(scala, has_delta=True), EXTENSION)
     with pytest.raises(ConfigError, match=rf"Spark {version} .*is not supported; expected Spark"):
         require_supported_spark()
 
