@@ -101,9 +101,6 @@ class Bench:
         """Measure all entries at a size in turns, on one topic per role.
 
         Args:
-            entries: the clients that take turns.
-            message_bytes: size of a message's value [B].
-            repeats: number of repeats of each entry.
             turns_max: upper bound of the turns of entries whose ratios are still uncertain.
             batch_bytes: `batch.size` of the topic that consumers read [B].
         """
@@ -189,7 +186,6 @@ class Choice:
 
     Attributes:
         sizes: bytes of a message.
-        clients, roles: names of clients and roles.
         variants: parts of names of variants; without one, all of them and the plain rows.
         with_variants: False for the plain rows alone.
         commit: commit whose engine is measured beside that of today; empty for none.

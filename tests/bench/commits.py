@@ -22,7 +22,6 @@ def checkout(commit: str, repository: Path = ROOT) -> Path:
 
     Args:
         commit: any name that git resolves to one.
-        repository: folder with the repository.
 
     Raises:
         BenchError: the repository has no such commit.

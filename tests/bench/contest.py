@@ -82,7 +82,6 @@ class Way:
     """Connection of clients to the brokers.
 
     Attributes:
-        bootstrap: addresses of brokers, host:port.
         connection: connection options with kafka-python's names.
     """
 
@@ -96,8 +95,6 @@ class Contest:
     Args:
         ends_of: topic → its partitions with their end offsets.
         batches_of: (topic, end offsets before, end offsets after) → number of batches between.
-        jars: the jars of Kafka's tools.
-        plain, tls: the connections to the brokers.
         measure_s: longest duration of a repeat [s].
     """
 
@@ -118,10 +115,6 @@ class Contest:
 
     def run(self, entry: Entry, task: Task) -> Repeat:
         """Run one repeat in its own process.
-
-        Args:
-            entry: the client.
-            task: the task that all clients get.
 
         Raises:
             BenchError: the client failed; the message ends with its last output.

@@ -56,10 +56,7 @@ class Case:
 
     Attributes:
         rate_bytes_per_s: payload that a producer offers [B/s].
-        message_bytes: size of a message [B].
         acks: "1" or "all".
-        producers: number of producers.
-        linger_ms: linger of a producer [ms].
         is_overload: whether brokers may take less than is offered.
     """
 
@@ -126,8 +123,6 @@ class Comparison:
 
     Args:
         testbed: the testbed, whose brokers should be warm.
-        admin: the admin client of its brokers.
-        source: an open source of the brokers' metrics.
         warm_s, measure_s: duration of the load before and in the window [s].
 
     Attributes:

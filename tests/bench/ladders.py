@@ -49,9 +49,6 @@ class Condition:
 
     Attributes:
         name: name of the file of recorded ladders.
-        cluster: a file of conf/clusters.
-        workload: a file of conf/workloads.
-        overrides: values of `--set`.
         first: number of producers in the first rung.
     """
 
@@ -114,12 +111,10 @@ class Rung:
     """The readings of one trial.
 
     Attributes:
-        producers: number of producers.
         idle: lowest idle fraction of any broker's handlers.
         achieved: achieved load divided by offered load [ratio].
         isr: share of samples with an ISR change.
         p50_ms, p99_ms: latencies of acknowledged records [ms].
-        verdict: verdict of the default goal.
         reason: indicator of the first reason for it.
     """
 

@@ -47,12 +47,7 @@ class Tolerance:
     amount: float = 0.0
 
     def allows(self, apart: float, larger: float) -> bool:
-        """True if two values with this difference count as equal.
-
-        Args:
-            apart: their difference.
-            larger: the larger value.
-        """
+        """True if two values with this difference count as equal."""
         return abs(apart) <= max(self.share * abs(larger), self.amount)
 
 

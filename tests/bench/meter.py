@@ -32,7 +32,6 @@ class Mark:
     """Progress of a client at one time.
 
     Attributes:
-        at_s: monotonic time [s].
         payload_bytes: payload until this time [B].
         cpu_s: CPU time of the client's process until this time [CPU-s].
     """
@@ -65,7 +64,6 @@ class Repeat:
     Attributes:
         payload_bytes: payload that was moved [B].
         cpu_s: CPU time of the client [CPU-s].
-        seconds: its duration [s].
         batches: its batches; 0 if they were not counted.
         late_ms: p99 of the time by which batches were sent late [ms]; None for other clients.
     """
@@ -96,11 +94,7 @@ class Repeat:
 def started(
     command: Sequence[str], task: str, options: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """The process of a client with this task, and its error output; it is killed at the end.
-
-    Args:
-        options: further options of `Popen`.
-    """
+    """The process of a client with this task, and its error output; it is killed at the end."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command,
@@ -135,11 +129,7 @@ def by_offsets(
     """Measure a producer by the growth of its topic.
 
     Args:
-        process: the producer.
         written_bytes: payload in the topic [B].
-        window: the times of the measurement.
-        clock: a monotonic clock [s].
-        sleep: waits for a time [s].
     """
     before = written_bytes()
     ends_s = clock() + START_DEADLINE_S
@@ -163,11 +153,8 @@ def by_lines(
     """Measure a client by the progress lines that it prints.
 
     Args:
-        process: the client.
         parse: a line → payload until now [B] and the CPU time in the line [CPU-s], None without;
             None for a line without progress.
-        window: the times of the measurement.
-        clock: a monotonic clock [s].
     """
     stdout = process.stdout
     assert stdout is not None

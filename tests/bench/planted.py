@@ -45,8 +45,6 @@ class Kind:
 
     Attributes:
         key: property of the testbed that states the value.
-        values: values of the planned runs.
-        options: options of its runs.
         run_s: longest duration of a run; a longer one has failed [s].
         resource: limiting resource that a run has to name; None for any.
         share: share of the points that have to be right.
@@ -98,13 +96,11 @@ class Point:
         kind: what was planted.
         value: its stated value.
         repeat: number of the run with this value, from 1.
-        message_bytes: message size [B].
         planted: the planted limit [producers]; None if the run did not state it.
         sustained, overloaded: the bracket [producers]; None without a conclusion.
         low, high: the interval at 90 % [producers]; None if the run stated none.
         estimate: the best estimate of the limit [producers]; None if the run stated none.
         limited_by: the limiting resource that the run named; None without one.
-        trials: number of trials.
     """
 
     kind: str

@@ -130,7 +130,6 @@ def _values(message_bytes: int, repeated_share: float = 0.0) -> list[bytes]:
     """Some MB of different values, made in advance, so that they cost no CPU time later.
 
     Args:
-        message_bytes: size of a value [B].
         repeated_share: share of each value that is one repeated character.
     """
     repeated = b"x" * round(message_bytes * repeated_share)

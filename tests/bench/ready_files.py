@@ -54,7 +54,6 @@ def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> s
 
     Args:
         folder: folder in which Airflow is installed first, if it is not there.
-        dag: file of the DAG.
 
     Raises:
         subprocess.CalledProcessError: pip could not install Airflow.

@@ -43,12 +43,7 @@ DRY_RUN = ("find-limit", "--dry-run")
 
 @dataclass(frozen=True)
 class Check:
-    """The check of one requirement of a release.
-
-    Attributes:
-        what: the requirement.
-        trouble: the error; empty without an error.
-    """
+    """The check of one requirement of a release."""
 
     what: str
     trouble: str = ""
@@ -132,9 +127,6 @@ def answers(
     """Check the exit code and the output of the installed command.
 
     Args:
-        words: arguments of the command.
-        code: expected exit code.
-        expected: expected part of the output.
         path: folder for PYTHONPATH.
     """
     redline = str(python.with_name("redline"))

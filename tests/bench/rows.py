@@ -27,9 +27,7 @@ class Row:
 
     Attributes:
         role: `producer` or `consumer`.
-        client: name of the client.
         variant: difference from the plain case; empty for the plain case.
-        message_bytes: size of a message's value [B].
         mb_per_cpu_s: median of the repeats, payload per CPU time of the client [MB/CPU-s].
         spread: (highest - lowest) / median of the repeats [ratio].
         mb_per_s: median of the payload per wall time, which the brokers limit [MB/s].

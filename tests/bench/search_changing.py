@@ -36,14 +36,12 @@ class ChangingCase:
     """One condition.
 
     Attributes:
-        name: name in the table.
         noise: scatter of the limit from trial to trial [σ, ratio].
         factor: factor of a step at any trial of the search; 1 for none.
         trend: change of ln limit in an hour [1/h].
         burst: factor on the limit until a volume was delivered, which ends at any trial.
         stall: share of trials that stall.
         at_limit: utilization at the limit; below 1 where the handlers are not the limit.
-        searches: number of searches.
         is_line: True for lines of `LINE_SIZES`, which count as one search each.
     """
 
@@ -63,7 +61,6 @@ class Found:
     """The result of one condition; shares are shares of searches, for lines of points.
 
     Attributes:
-        trials: mean number of trials per search.
         changed: share of searches with `changed`.
         off_10: share of answers that are off.
         unnamed: share of answers that are off and have no `changed`.

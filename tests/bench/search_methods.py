@@ -56,10 +56,8 @@ class Scenario:
     """The conditions of a comparison.
 
     Attributes:
-        name: name in tables.
         behavior: behavior of every cluster; capacity and curve are random.
         misfit: deviation of the sizes from a line of two costs [σ, ratio].
-        lines: number of clusters.
     """
 
     name: str

@@ -62,7 +62,6 @@ class Ladder:
     """Readings of brokers as functions of the load; they never fall as the load grows.
 
     Attributes:
-        name: name of the brokers and the message size.
         heaviest: heaviest offered load, divided by the limit [ratio].
         handlers: utilization of the idle threshold [ratio].
         shortfall: share of the offered bytes that was not delivered [ratio].

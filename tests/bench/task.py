@@ -19,11 +19,7 @@ class Task:
     """One repeat of one client.
 
     Attributes:
-        topic: the topic to write or read.
-        message_bytes: size of a message's value [B].
         role: `producer` or `consumer`.
-        client: the client to run.
-        bootstrap: addresses of brokers, host:port.
         seconds_max: time after which the client ends [s].
         warmup_s: time before it in which the engine's producers send, too [s].
         batch_bytes: `batch.size` [B].
@@ -32,7 +28,6 @@ class Task:
         port: port of the other end of a plain socket.
         producers: number of producers in the process; Java's tool has one.
         records_per_s: rate of each producer, a whole number but for `wire`; -1 for no limit [1/s].
-        linger_ms: `linger.ms` [ms].
         batches: number of batches in the topic that consumers read; 0 if they were not counted.
         bytes_max: payload after which a consumer ends [B].
         jars: jars of Kafka's tools, for Java.

@@ -41,7 +41,6 @@ class Exported:
     """A broker with an exporter, and the cluster's file that names no rules.
 
     Attributes:
-        cluster: option for the cluster's file.
         rules: file of the exporter's rules, which it reads again after a change.
     """
 

@@ -129,12 +129,7 @@ def there(
 
 @dataclass(frozen=True)
 class Brokers:
-    """A testbed that the environment's own command started, with a Spark cluster.
-
-    Attributes:
-        cluster: its cluster file.
-        master: URL of its Spark master.
-    """
+    """A testbed that the environment's own command started, with a Spark cluster."""
 
     cluster: str
     master: str

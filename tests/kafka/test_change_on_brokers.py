@@ -89,7 +89,6 @@ def searched(measurer: Measurer, remains: float, rel: float, limits: Limits = LI
     Args:
         remains: share of the limit that the change leaves.
         rel: largest distance of the answer from it [ratio].
-        limits: bounds and resolution of the search.
     """
     answer = run_search(Guided(limits), measurer)
     log.warning("%s", answer)

@@ -52,13 +52,7 @@ DEADLINE_S = 10.0
 
 @dataclass(frozen=True)
 class Settled:
-    """Brokers that have settled, with a Prometheus exporter of other rules in each.
-
-    Attributes:
-        version: release of Kafka.
-        metadata: where the cluster keeps its metadata.
-        exporters: broker id → its exporter.
-    """
+    """Brokers that have settled, with a Prometheus exporter of other rules in each."""
 
     version: str
     metadata: str

@@ -79,7 +79,6 @@ class Logs:
     """The logs of brokers, by their files.
 
     Args:
-        servers: addresses of the brokers.
         folders: broker id → folder of its data.
         originals: the topics of the original; the others are the copy's.
     """
@@ -138,12 +137,7 @@ class Logs:
 
 
 class Turns(FixedLoadRun):
-    """Original and copy in turns, on the same brokers.
-
-    Args:
-        configs: the configuration of each turn.
-        logs: the brokers' logs.
-    """
+    """Original and copy in turns, on the same brokers."""
 
     def __init__(self, configs: Sequence[Configuration], logs: Logs) -> None:
         size = configs[0].workload.message_bytes[0]

@@ -26,10 +26,7 @@ class Cron:
     """The entry of a file in /etc/cron.d.
 
     Attributes:
-        environment: the variables that the file sets.
-        user: the user of the entry.
         command: the command that the shell gets, after cron's own treatment of percent signs.
-        written: the command as it is in the file.
     """
 
     environment: dict[str, str]

@@ -29,9 +29,7 @@ class DrivenDelivery:
     Args:
         leaders: broker that leads partition 0, 1, …
         full: number of records in a full batch.
-        rate: records per second of each producer [records/s].
         end_s: end of the measured window, which starts at 0 [s].
-        producers: number of producers.
         window: the measured window, if it is not from 0 to `end_s`.
         options: options of `producer_pattern`.
 

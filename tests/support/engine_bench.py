@@ -51,7 +51,6 @@ class Bench:
     """A topic on the testbed, and trials with producers and consumers of it.
 
     Attributes:
-        options: connection options of the clients.
         before: end offsets before the last plan.
     """
 
@@ -124,11 +123,7 @@ class Bench:
         return {each.partition: at.offset for each, at in offsets.items()}
 
     def read_back(self, **options: Any) -> list[Any]:
-        """All records of the topic, read by kafka-python's consumer.
-
-        Args:
-            options: further options of the consumer, such as `isolation_level`.
-        """
+        """All records of the topic, read by kafka-python's consumer."""
         partitions = [TopicPartition(self.topic, p) for p in self.assigned]
         consumer = KafkaConsumer(
             bootstrap_servers=self._bootstrap,
@@ -163,10 +158,8 @@ def bench_on(
     """A bench within this context, with a topic of its own.
 
     Args:
-        options: connection options of its clients.
         servers: addresses of brokers, by default those of the testbed.
         partitions: partitions that each broker leads.
-        config: properties of the topic.
     """
     assigned = assignment(testbed.broker_ids, partitions, replicas)
     with (

@@ -174,9 +174,6 @@ def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) ->
 
     Each second has 200 produce requests of 4 ms, 3 ms of it local, 10 flushes of 20 ms, 5,000
     messages, 500,000 bytes, half a core of CPU and 10 ms of garbage collection.
-
-    Args:
-        idle: idle fraction of the request handlers.
     """
     taken = []
     for second in range(seconds):

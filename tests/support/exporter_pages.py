@@ -37,10 +37,7 @@ class BrokerState:
     """The numbers of a broker.
 
     Attributes:
-        at_s: time of the poll [s].
-        idle_ns: idle time of the request handlers.
         messages: messages received; bytes and requests follow from them.
-        node_id: id of the broker.
     """
 
     at_s: float = 1_000.0
@@ -157,8 +154,6 @@ def page(
 
     Args:
         rules: a key of `RULES`, or the text of rules.
-        release: major release of the exporter.
-        version: Kafka's version.
         agent: whether the exporter runs in the broker's JVM and shows it.
     """
     lines = list(_lines(rules, beans_of(state, version) | _jvm_beans(state), release))

@@ -38,9 +38,7 @@ class Exporter:
 
     Attributes:
         rules: name of its rule set, a key of `RULES`.
-        port: its port on `HOST`.
         text: its rules, where they are others.
-        version: release of the exporter.
     """
 
     rules: str

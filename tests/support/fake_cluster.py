@@ -74,9 +74,7 @@ class Habits:
         racks: racks of the brokers, in the order of their ids; None for an unknown rack.
         versions: request → its newest version; None if brokers do not support the request.
         config: properties of each broker and topic; "{}" in a value is the broker's id.
-        config_source: source of the value of a property.
         log_dirs: log directories of each broker; "{}" is its id.
-        partition_bytes: size of each partition [B].
         volume_bytes: size of each log directory's volume; -1 for an unknown size [B].
         place: (number of new partitions, number of existing ones) → replicas of the new
             partitions; None to follow assignments.

@@ -28,11 +28,9 @@ class JavaKind:
     """One kind of traffic.
 
     Attributes:
-        producers: number of producers.
         rate_per_s: messages per second of each of them, evenly spaced.
         value_bytes: size of a value, half of it random.
         keys: number of different keys; 0 for none.
-        properties: properties of the producers by Kafka's names.
     """
 
     producers: int
@@ -66,8 +64,6 @@ class JavaTraffic:
         sent: topic → records that were sent so far.
         batch_bytes: topic → mean size of the batches of the last half minute, by the producers' own
             metrics, at each second [B].
-        commands: input of the program.
-        is_paused: whether no producer sends.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
@@ -116,7 +112,6 @@ def java_traffic(
 
     Args:
         kinds: topic → the kind that is sent to it.
-        word: a word that each message holds.
         log: file for what the program writes to its error stream.
     """
     jars = ":".join(map(str, kafka_jars(testbed.kafka_version)))

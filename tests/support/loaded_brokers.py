@@ -62,10 +62,8 @@ class Route:
     """The clients of a trial, and their addresses of the brokers.
 
     Attributes:
-        brokers: broker id → (host, port).
         within: function that runs the clients, for example in another network namespace.
         link_mbit_per_s: stated speed of the brokers' interface.
-        groups: number of consumer groups that read the topic.
     """
 
     brokers: Mapping[int, tuple[str, int]]
@@ -216,7 +214,6 @@ def judged_writes(
     Args:
         written: number of records in their topics.
         rate_records_per_s: the rate of all of them together.
-        message_bytes: mean size of their messages.
     """
     before = written()
     windows, from_s, to_s = watched(source, duration_s)
@@ -292,7 +289,6 @@ def loaded_testbed(profile: str, jvm: Any = None, **options: Any) -> Iterator[Lo
 
     Args:
         jvm: the JVM that reads the metrics; a bare one by default.
-        options: options of `start`.
     """
     with ExitStack() as stack:
         if jvm is None:

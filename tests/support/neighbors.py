@@ -60,14 +60,11 @@ class Neighbor:
     """A producer that keeps a rate on a topic of six partitions within this context.
 
     Attributes:
-        replicas: replication factor of its topic.
         in_flight: requests to a broker that it sends before the first is answered; with one, it
             sends less where brokers answer late.
-        record_bytes: size of a record [B].
         batch_bytes: size of a batch, at most [B]; a single record by default.
         producers: number of producers, which take the partitions in turn; with one for each
             partition, each record is a request of its own.
-        sent: records sent so far.
     """
 
     testbed: Testbed

@@ -33,11 +33,7 @@ GROUPS = ("billing", "audit")
 def original_traffic(
     testbed: Testbed, folder: Path, kinds: Mapping[str, JavaKind] = KINDS
 ) -> Iterator[JavaTraffic]:
-    """The kinds on new topics of three brokers, each with one replica beside the leader's.
-
-    Args:
-        folder: folder for the errors of the program that sends.
-    """
+    """The kinds on new topics of three brokers, each with one replica beside the leader's."""
     with connect(testbed.bootstrap_servers) as admin:
         for topic in kinds:
             placed = {n: [1 + n % 3, 1 + (n + 1) % 3] for n in range(PARTITIONS)}

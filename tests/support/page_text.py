@@ -14,8 +14,6 @@ class PageText(HTMLParser):
     Attributes:
         text: the text with single spaces.
         lines: the rows of tables, the paragraphs and the headings.
-        references: the addresses in `src` and `href`.
-        tags: the names of the tags.
     """
 
     def __init__(self, page: str) -> None:

@@ -21,7 +21,6 @@ class TaskRun:
 
     Attributes:
         memory_bytes: growth of the process's memory, from before the connections to the end [B].
-        cpu_s: CPU time of the process [CPU-s].
     """
 
     row: TaskReport

@@ -86,7 +86,6 @@ class Job:
     Attributes:
         name: value of the label `job`.
         targets: host:port → further labels of the target.
-        interval_s: time between two scrapes [s].
     """
 
     name: str
@@ -109,11 +108,7 @@ class Job:
 
 
 class RealPrometheus:
-    """A running server; a context manager that ends it.
-
-    Attributes:
-        url: its URL.
-    """
+    """A running server; a context manager that ends it."""
 
     def __init__(self, folder: Path, *jobs: Job) -> None:
         self._folder = folder

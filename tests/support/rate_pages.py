@@ -82,11 +82,8 @@ class RateExporter(Exporter):
 
     Args:
         end: end of the names of the rates.
-        minutes: time of the averages [min].
         idle_factor: 100 for the idle time as a percentage.
         printed: the text of a number.
-        more: further lines.
-        seed: seed of the load's variation.
         up_s: time since the start of the broker, or since up to 5 s earlier [s].
     """
 

@@ -26,11 +26,7 @@ _SOURCE = Path(__file__).with_name("RedlineExporters.java").read_text(encoding="
 
 
 def agents_option(exporters: Mapping[str, Exporter], folder: Path) -> str:
-    """The JVM option that starts these exporters as agents of one broker.
-
-    Args:
-        folder: folder for their rules and the list of them.
-    """
+    """The JVM option that starts these exporters as agents of one broker."""
     jar = folder / f"{_NAME}-agent.jar"
     with (
         zipfile.ZipFile(java_jar(_NAME, _SOURCE, ())) as classes,
@@ -52,7 +48,6 @@ def standalone(
 
     Args:
         jmx_endpoint: `host:port` of the broker's JMX.
-        folder: folder for their rules and their log.
     """
     jars = {each: standalone_jar(each) for each in VERSIONS.values()}
     url = f"service:jmx:rmi:///jndi/rmi://{jmx_endpoint}/jmxrmi"

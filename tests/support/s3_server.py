@@ -37,7 +37,6 @@ class S3Server:
     """A running server with one empty bucket.
 
     Attributes:
-        url: address of the server.
         jars: Hadoop's access to S3, for the class path of a driver.
     """
 

@@ -30,9 +30,7 @@ class Answer:
     Attributes:
         error_code: error code of the answer, with which no batch is appended; 0 to append.
         hang_up: append the batches, and close the connection without an answer.
-        delay_s: time before the answer [s].
         silent: append the batches, and send no answer.
-        throttle_ms: throttle time in the answer [ms].
     """
 
     error_code: int = 0
@@ -109,10 +107,7 @@ class ScriptedBroker:
     Attributes:
         leaders: partition → leader, for answers to metadata requests.
         log: the log of the broker; brokers of one cluster share it.
-        time: the simulated time.
         session_s: lifetime of the session of a connection [s].
-        requests: number of produce requests.
-        metadata_requests: number of metadata requests.
         client_socket: the client's end of the first connection.
     """
 

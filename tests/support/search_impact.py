@@ -47,8 +47,6 @@ class Handled:
     """What the request handlers of all brokers did since their start.
 
     Attributes:
-        at_s: time of the reading [s].
-        requests: produce requests.
         idle_s: the time for which a handler had nothing to do, a mean of its broker's, added up
             over the brokers [s].
     """

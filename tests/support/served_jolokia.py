@@ -22,9 +22,7 @@ class Jolokia:
     """The state of the stand-in, which the test controls.
 
     Attributes:
-        beans: object name → its attributes.
         login: the expected Authorization header; None for any.
-        asked: number of requests.
     """
 
     def __init__(self, recording: str = BROKER) -> None:

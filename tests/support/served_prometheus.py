@@ -48,12 +48,10 @@ class Scraped:
     """A target that the server scrapes.
 
     Attributes:
-        labels: labels that the server adds.
         page: returns the page at a time [s].
         interval_s, phase_s: the scrapes are at phase + i·interval, i = 1, 2, ….
         from_s, until_s: times of the first and the last scrape [s since the epoch].
         fails_from_s: time from which scrapes fail [s since the epoch].
-        has_up: whether the server keeps `up`.
     """
 
     labels: Mapping[str, str]
@@ -104,14 +102,10 @@ class PrometheusStandIn:
     """The state and the answers of the server, which the test controls.
 
     Attributes:
-        time: the time of the test, or the real time.
-        targets: what it scrapes.
         lag_s: time until queries show a scrape [s].
         ahead_s: time by which its clock is ahead [s].
-        login: the Authorization header that it requires.
         posts: whether it accepts POST.
         instead: status and body of every answer, in place of its own.
-        queries: the queries that it has answered.
         methods: the methods of the requests for them.
     """
 

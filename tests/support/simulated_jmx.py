@@ -76,7 +76,6 @@ class SimulatedJmx:
 
     Attributes:
         endpoints: JMX endpoints of the brokers, with ids from 1 on.
-        pid: process id of the JVM.
         calls: returns the number of calls for attributes of Kafka's beans.
     """
 

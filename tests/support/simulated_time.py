@@ -30,12 +30,7 @@ Actor = Callable[[float], float]
 
 
 class SimulatedTime:
-    """A simulated clock, and the actors that follow it besides the event loop.
-
-    Attributes:
-        now_s: current time [s].
-        actors: participants such as brokers.
-    """
+    """A simulated clock, and the actors that follow it besides the event loop."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

@@ -34,7 +34,6 @@ class Batch:
     Attributes:
         base, records: its first offset, and its number of records.
         first_ms, max_ms: times of its first and last record.
-        data: all of its bytes.
     """
 
     base: int
@@ -123,10 +122,7 @@ class Kind:
     Attributes:
         producers: number of producers, each at `rate_per_s`.
         linger_s: time for which a batch waits.
-        batch_records: number of records of a full batch.
         is_keyed: whether each record goes to a partition of its own choice.
-        has_ids: whether producers have ids.
-        is_random: whether records come at random times.
         weights: weight of each partition in the choice; empty for equal ones.
     """
 
@@ -224,13 +220,9 @@ class ServedCluster(KafkaAdmin):
         hidden: topics that this user may not look up offsets of.
         hidden_configs: topics whose properties this user may not read.
         moved_ms: times between which leaders answer that they moved [ms since the epoch].
-        throttle_ms: throttle time of each answer with data.
         configs: topic → its properties.
         refused_groups: groups that this user may not describe.
         committed: group → topic → its members, and how far behind it is.
-        requests: names of the requests, in order.
-        before_fetch: called before each answer with data.
-        before_request: called with the name of each request.
     """
 
     def __init__(

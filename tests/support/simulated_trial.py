@@ -50,11 +50,7 @@ class SimulatedTrial:
     """A trial with similar brokers without idle CPU, each on its own host.
 
     Attributes:
-        brokers: number of brokers.
-        window_s: length of the measured window [s].
-        interval_s: interval between two samples [s].
         handler_idle: idle fraction of the request handlers of each broker [ratio].
-        start_s: start of the window [s since the epoch].
     """
 
     brokers: int

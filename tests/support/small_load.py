@@ -34,12 +34,7 @@ WORKLOAD = load_workload(
 
 
 class SmallTopic:
-    """The topics of a pattern on a testbed.
-
-    Attributes:
-        before: end offsets before the load.
-        target: where a load goes.
-    """
+    """The topics of a pattern on a testbed."""
 
     def __init__(self, topics: Topics, made: TopicSet, brokers: dict[int, tuple[str, int]]) -> None:
         self._topics, self._made = topics, made
@@ -67,7 +62,6 @@ class SmallTopic:
 
         Args:
             during: watches the load, see `Generator.offer`.
-            options: connection options of the clients.
             through: makes what the tasks take for the driver's control server.
         """
         target = self.target
@@ -82,11 +76,7 @@ class SmallTopic:
 def small_topic(
     testbed: Testbed, pattern: TrafficPattern, options: Mapping[str, Any] | None = None
 ) -> Iterator[SmallTopic]:
-    """New topics of a pattern, within this context.
-
-    Args:
-        options: connection options of the user who creates them.
-    """
+    """New topics of a pattern, within this context."""
     with connect(testbed.bootstrap_servers, options) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
         made = topics.create(pattern)

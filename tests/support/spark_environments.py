@@ -34,9 +34,7 @@ class SparkEnvironment:
     """An environment to be made.
 
     Attributes:
-        spark, delta: versions of pyspark and delta-spark.
         platform: whose packages these are.
-        packages: package → version, as on the platform.
         replaced: packages of the platform that an installation replaces, with their versions there.
     """
 

@@ -52,11 +52,9 @@ class Submitter:
         """Submit a script of jobs/, named without .py.
 
         Args:
-            spark: further settings of Spark.
             cache: cache folder of jars; by default that of this checkout.
             within: command that runs spark-submit, for example in a container.
             cluster: file of the cluster to load; by default the testbed's.
-            secrets: further environment variables.
         """
         script = self.folder / f"{job}.py"
         shutil.copyfile(ROOT / "jobs" / f"{job}.py", script)

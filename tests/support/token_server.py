@@ -22,11 +22,7 @@ class TokenServer:
     """The server.
 
     Attributes:
-        url: where it gives tokens.
         make: number of a token, from 1 → the answer with the token.
-        given: number of answers.
-        forms: the requests.
-        status: status of the answers.
         answer: the answer in place of a token; None for tokens.
         expected: user and password that are accepted.
     """

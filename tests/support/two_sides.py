@@ -30,9 +30,7 @@ class TwoSides:
 
     Attributes:
         capacity: side → capacity of a broker [MB/s].
-        noise: standard deviation of a trial's capacity [ratio].
         machine: number of the trial → speed of the machine at that time, normally 1.
-        invalid: numbers of the trials that are INVALID.
         made: (side, load per broker) of each trial, oldest first.
     """
 

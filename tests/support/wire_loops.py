@@ -45,7 +45,6 @@ class Cluster:
         """Run one producer with messages of 100 B until its last answer.
 
         Args:
-            rate: rate of the producer [records/s].
             options: fields of `tests.support.patterns.plan`.
         """
         trial = plan(
