@@ -29,7 +29,7 @@ TRIAL_S = 60.0
 TOLERANT_IDLE_MIN = load_goal("tolerant").indicators.request_handler_idle_min
 
 
-def test_it_ends_well_and_says_the_limit(run: Run) -> None:
+def test_it_ends_well_says_the_limits_and_draws_them(run: Run) -> None:
     assert run.code == 0, run.text
     for goal in ("default", "tolerant"):
         assert (
@@ -38,8 +38,16 @@ def test_it_ends_well_and_says_the_limit(run: Run) -> None:
         )
     assert "Traceback" not in run.text
 
+    shared = "each broker that is a controller, too (node 1, 2), is known to ±"
+    assert shared in run.summary["caveat"]
 
-def test_the_summary_keeps_its_contract(run: Run) -> None:
+    for goal in ("default", "tolerant"):
+        assert (run.folder / f"boundary-{goal}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<html" in (run.folder / f"boundary-{goal}.html").read_text()
+        assert f"Goal {goal}" in (run.folder / "report.html").read_text()
+
+
+def test_the_summary_has_each_limit_with_its_interval_and_its_latencies(run: Run) -> None:
     names = {"run_id", "started_at", "finished_at", "cluster", "workload", "goal", "boundaries"}
     assert names <= run.summary.keys()
     assert [point["goal"] for point in run.summary["boundaries"]] == ["default", "tolerant"]
@@ -52,21 +60,6 @@ def test_the_summary_keeps_its_contract(run: Run) -> None:
         width = 1 - point["np_sustained"] / point["np_overloaded"]
         assert width <= 0.2 or point["np_overloaded"] - point["np_sustained"] == 1
 
-
-def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
-    for point, idle_min in zip(run.summary["boundaries"], (0.2, TOLERANT_IDLE_MIN), strict=True):
-        # Each broker has 4 handlers; a producer fills a batch every 0.512 s. A request takes a
-        # little more than its 60 ms even on a busy machine, and never less.
-        stated = len(BROKERS) * 4 * (1 - idle_min) / 0.060 * 0.512
-        assert 0.9 * stated < point["np_planted"] <= stated
-        assert point["np_sustained"] <= 1.05 * point["np_planted"]
-        assert point["np_overloaded"] >= 0.95 * point["np_planted"]
-        assert 0.75 * point["np_planted"] < point["np_estimate"] < point["np_planted"] / 0.75
-    assert "Planted in these brokers, and found" in run.text
-    assert re.search(r"found +off by +estimate +off by +limit at 90 %", run.text)
-
-
-def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
     for point in run.summary["boundaries"]:
         low, high = point["np_low"], point["np_high"]
         assert 0 < low < high
@@ -84,6 +77,19 @@ def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
         for words in (latency_words(p50, p99, p999), f"{span} MB/s"):
             assert words in report
         assert latency_words(p50, p99, p999) in run.text
+
+
+def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
+    for point, idle_min in zip(run.summary["boundaries"], (0.2, TOLERANT_IDLE_MIN), strict=True):
+        # Each broker has 4 handlers; a producer fills a batch every 0.512 s. A request takes a
+        # little more than its 60 ms even on a busy machine, and never less.
+        stated = len(BROKERS) * 4 * (1 - idle_min) / 0.060 * 0.512
+        assert 0.9 * stated < point["np_planted"] <= stated
+        assert point["np_sustained"] <= 1.05 * point["np_planted"]
+        assert point["np_overloaded"] >= 0.95 * point["np_planted"]
+        assert 0.75 * point["np_planted"] < point["np_estimate"] < point["np_planted"] / 0.75
+    assert "Planted in these brokers, and found" in run.text
+    assert re.search(r"found +off by +estimate +off by +limit at 90 %", run.text)
 
 
 def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSession) -> None:
@@ -125,18 +131,6 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
     ended = tables.runs().where(f"run_id = '{run_id}'").collect()
     assert [(row.status, row.exit_code) for row in ended] == [("done", 0)]
     assert release_of(ended[0].environment).text == "Kafka 4.1.2 with KRaft controllers in brokers"
-
-
-def test_the_summary_states_the_error_of_a_shared_meter(run: Run) -> None:
-    shared = "each broker that is a controller, too (node 1, 2), is known to ±"
-    assert shared in run.summary["caveat"]
-
-
-def test_the_chart_exists(run: Run) -> None:
-    for goal in ("default", "tolerant"):
-        assert (run.folder / f"boundary-{goal}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<html" in (run.folder / f"boundary-{goal}.html").read_text()
-        assert f"Goal {goal}" in (run.folder / "report.html").read_text()
 
 
 @pytest.mark.long

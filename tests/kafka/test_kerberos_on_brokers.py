@@ -97,18 +97,21 @@ def refusal(broker: Testbed, service: str | None = None) -> str:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_missing_ticket_is_reported_before_any_load(broker: Testbed) -> None:
+def test_a_missing_ticket_an_unknown_service_and_another_mechanism_are_reported(
+    broker: Testbed, realm: Any
+) -> None:
     message = refusal(broker)
     assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in message
     assert "kinit, and KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
 
-
-@pytest.mark.usefixtures("host")
-def test_a_service_that_the_realm_does_not_know_is_reported(realm: Any, broker: Testbed) -> None:
     kinit(realm)
     message = refusal(broker, "kaffka")
     assert f"kaffka/127.0.0.1@{realm.realm} not found in Kerberos database" in message
     assert "correct cluster security.kerberos_service_name" in message
+
+    plain = broker.client_security(mechanism="PLAIN").client_kwargs()
+    with pytest.raises(ConfigError, match="does not offer the SASL mechanism PLAIN"):
+        connect(broker.bootstrap_servers, plain)
 
 
 @pytest.mark.usefixtures("host")
@@ -120,10 +123,3 @@ def test_a_producer_without_a_ticket_names_the_broker_in_its_row(
         os.environ["KRB5CCNAME"] += "-of-another-host"
         with pytest.raises(AssertionError, match=r"broker 1 at .*Kerberos gives no ticket"):
             bench.run()
-
-
-@pytest.mark.usefixtures("host")
-def test_a_mechanism_that_the_broker_does_not_offer_is_reported(broker: Testbed) -> None:
-    plain = broker.client_security(mechanism="PLAIN").client_kwargs()
-    with pytest.raises(ConfigError, match="does not offer the SASL mechanism PLAIN"):
-        connect(broker.bootstrap_servers, plain)

@@ -29,13 +29,13 @@ from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Judgement
 from metrics.units import format_size
-from metrics.windows.host import HostWindow, host_windows
-from metrics.windows.use import Resource, waiting_share
+from metrics.windows.host import host_windows
+from metrics.windows.use import Resource
 from search.guided import Guided
 from search.limits import Limits
 from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
-from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded_testbed
+from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, loaded_testbed
 
 log = logging.getLogger(__name__)
 BROKERS = (1, 2)
@@ -125,31 +125,9 @@ class Measurer:
             samples, client.start_s, client.end_s, {name: BROKERS}, {name}, {name}
         )
         judgement = judge(replace(found.evidence, hosts=windows), THRESHOLDS)
-        words = f"{judgement.reasons[0].text}; {judgement.attribution}"
-        log.warning("%d: %s %s; %s", load, judgement.verdict.value, words, _waits(found, windows))
+        words = (judgement.verdict.value, judgement.reasons[0].text, judgement.attribution)
+        log.warning("%d: %s %s; %s", load, *words)
         return judgement
-
-
-def _waits(found: TrialOutcome, windows: Sequence[HostWindow]) -> str:
-    """What handlers and disks waited for, in figures."""
-    brokers = "; ".join(
-        f"broker {each.broker_id}: idle {each.handler_idle or 0:.2f}, waiting "
-        f"{waiting_share(each) or 0:.2f}, local {each.produce.local_ms or 0:.1f} ms x "
-        f"{each.produce.per_s or 0:.0f}/s, CPU {each.cpu_cores or 0:.2f}"
-        for each in found.evidence.brokers
-    )
-    disks = "; ".join(
-        f"{disk.device} busy {disk.busy_share or 0:.2f}, queue {disk.queue or 0:.2f}, wrote "
-        f"{(disk.written_bytes_per_s or 0) / 1e6:.2f} MB/s in {disk.operations_per_s or 0:.0f}/s"
-        for host in windows
-        for disk in host.disks
-    )
-    hosts = "; ".join(
-        f"CPU {host.cpu_busy or 0:.2f}, iowait {host.cpu_iowait or 0:.2f}, pressure of I/O "
-        f"{host.pressure_io or 0:.2f}"
-        for host in windows
-    )
-    return f"{brokers}; {disks}; {hosts}"
 
 
 @pytest.mark.parametrize("rate", RATES)

@@ -176,7 +176,9 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
 
 @pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
-def test_a_port_without_jmx_is_a_configuration_error(name: str, spark: SparkSession) -> None:
+def test_a_port_without_jmx_and_another_process_at_it_are_configuration_errors(
+    name: str, spark: SparkSession, kafka_testbed: Testbed
+) -> None:
     (port,) = free_ports(1)
     with pytest.raises(ConfigError) as raised:
         open_jmx({7: f"127.0.0.1:{port}"}, jvm_for(name, spark))
@@ -185,12 +187,6 @@ def test_a_port_without_jmx_is_a_configuration_error(name: str, spark: SparkSess
     assert f"JMX_PORT={port}" in message
     assert "\n" not in message
 
-
-@pytest.mark.together
-@pytest.mark.parametrize("name", NAMES)
-def test_another_process_at_the_port_is_a_configuration_error(
-    name: str, spark: SparkSession, kafka_testbed: Testbed
-) -> None:
     broker_id, address = next(iter(kafka_testbed.jmx_endpoints.items()))
     with pytest.raises(ConfigError, match=f"answers as node {broker_id}, expected node 77"):
         open_jmx({77: address}, jvm_for(name, spark))

@@ -64,28 +64,35 @@ def tables(where: str, spark: SparkSession) -> TableStore:
     return open_tables(where, spark)
 
 
-def test_missing_tables_are_refused_with_a_remedy(tmp_path: Path, spark: SparkSession) -> None:
+def test_missing_tables_and_runs_are_named_with_a_remedy(
+    tmp_path: Path, spark: SparkSession, tables: TableStore
+) -> None:
     with pytest.raises(ConfigError, match=r"/runs does not exist; expected the tables of a run"):
         open_tables(f"{tmp_path}/none", spark)
     with pytest.raises(ConfigError, match=r"no_such_schema\.runs does not exist"):
         open_tables("no_such_schema", spark)
 
+    with pytest.raises(ConfigError, match=r"there is no run r9 .*newest runs are r2, r1"):
+        read_summary(tables, "r9")
 
-def test_a_table_that_is_not_there_has_no_rows_but_its_columns(tables: TableStore) -> None:
+
+def test_a_missing_table_has_its_columns_and_a_long_one_its_number_of_rows(
+    tables: TableStore,
+) -> None:
     missing = rows_of(tables, "cases")
     assert missing.columns == SCHEMAS["cases"].names
     assert rows(missing) == []
     assert rows(rows_of(tables, "trials", "r1"))[0]["trial"] == 1
     assert rows_of(tables, "trials", "r2").count() == 0
 
-
-def test_a_table_shows_the_number_of_its_rows(tables: TableStore) -> None:
     runs = rows_of(tables, "runs").select("run_id")
     assert "The first 2 rows." in table(runs, limit=2)._repr_html_()
     assert "The first" not in table(runs)._repr_html_()
 
 
-def test_the_summary_of_the_newest_run_with_a_point_is_read_back(tables: TableStore) -> None:
+def test_summaries_are_read_back_by_default_of_the_newest_run_with_a_point(
+    tables: TableStore,
+) -> None:
     found = read_summary(tables)
     assert (found.run_id, found.status, found.brokers) == ("r1", "done", 3)
     assert (found.started_at, found.finished_at) == ("1970-01-01T00:00:10Z", "1970-01-01T00:00:40Z")
@@ -95,12 +102,5 @@ def test_the_summary_of_the_newest_run_with_a_point_is_read_back(tables: TableSt
     assert default == BOUNDARY
     assert tolerant == replace(BOUNDARY, goal="tolerant", notes=("n",))
 
-
-def test_a_run_without_points_has_a_summary_without_points(tables: TableStore) -> None:
     found = read_summary(tables, "r2")
     assert (found.status, found.boundaries, found.replication_factor) == ("running", (), 0)
-
-
-def test_the_message_on_an_unknown_run_names_the_newest_ones(tables: TableStore) -> None:
-    with pytest.raises(ConfigError, match=r"there is no run r9 .*newest runs are r2, r1"):
-        read_summary(tables, "r9")

@@ -39,7 +39,7 @@ def control() -> Iterator[ControlServer]:
         yield server
 
 
-def test_facts_name_missing_packages_without_an_error() -> None:
+def test_facts_name_missing_packages_and_the_first_task_of_a_host_looks_at_brokers() -> None:
     facts = executor_facts.facts(ORDER, 0, "127.0.0.1:7", True)
     assert facts["packages"]["kafka-python"].startswith("3.")
     assert "No module named 'nonesuch'" in facts["package_errors"]["nonesuch"]
@@ -47,8 +47,6 @@ def test_facts_name_missing_packages_without_an_error() -> None:
     assert facts["channel_trouble"].endswith("127.0.0.1:1: connection refused")
     assert facts["trouble"] == ""
 
-
-def test_only_the_first_task_of_a_host_looks_at_the_brokers() -> None:
     assert "unreachable" in executor_facts.facts(ORDER, 0, "h:1", True)
     assert "unreachable" not in executor_facts.facts(ORDER, 1, "h:1", False)
 
@@ -106,7 +104,9 @@ def answer_late_clocks(listening: socket.socket, tls: ssl.SSLContext) -> int:
     return rounds
 
 
-def test_a_driver_that_an_executor_cannot_reach_is_named_by_its_address() -> None:
+def test_a_driver_out_of_reach_is_named_and_a_wrong_token_is_refused(
+    control: ControlServer,
+) -> None:
     with socket.socket() as held:  # bound and not listening: connections are refused
         held.bind(("127.0.0.1", 0))
         place = {"host": "127.0.0.1", "port": held.getsockname()[1], "token": "t"}
@@ -116,8 +116,6 @@ def test_a_driver_that_an_executor_cannot_reach_is_named_by_its_address() -> Non
     with pytest.raises(ConnectionError, match=r"driver\.invalid:7080: the host name does not"):
         executor_facts.clock_offset(place, 0, PATIENCE_S)
 
-
-def test_a_connection_with_a_wrong_token_is_closed(control: ControlServer) -> None:
     with control.channel(1) as channel:
         place = asdict(channel.address) | {"token": "wrong"}
         with pytest.raises(OSError, match=r"hung up|reset|Broken"):

@@ -82,12 +82,10 @@ def test_the_page_of_a_killed_drivers_run_reports_the_kill(out: Path, spark: Spa
     assert "redline find-limit --resume killed" in text
 
 
-def test_the_message_on_an_unknown_run_names_the_newest_ones(out: Path) -> None:
+def test_unknown_runs_and_missing_tables_are_named(out: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"run unknown is not in .*{RUN_ID}.*--tables"):
         answered(report, "unknown", "--out", str(out))
 
-
-def test_missing_tables_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing/tables does not exist; expected the tables"):
         answered(report, RUN_ID, "--out", str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"runs does not exist; .*--tables"):

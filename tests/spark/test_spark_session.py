@@ -22,19 +22,24 @@ from jobs.spark.session import (
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_barrier_stage_of_as_many_tasks_as_slots_runs(spark: SparkSession) -> None:
+def test_the_session_runs_barrier_stages_on_loopback_and_is_reused_without_a_file(
+    spark: SparkSession,
+) -> None:
     slots = spark.sparkContext.defaultParallelism
     rows = spark.sparkContext.parallelize(range(slots), slots).barrier()
     assert sorted(rows.mapPartitions(_where).collect()) == [sys.executable] * slots
 
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.sparkContext.uiWebUrl is None
+
+    taken = local_session(slots=2)
+    assert taken.sparkContext.applicationId == spark.sparkContext.applicationId
+    litter = [Path(name) for name in ("spark-warehouse", "metastore_db", "derby.log")]
+    assert not [path for path in litter if path.exists()]
+
 
 def _where(_: object) -> list[str]:
     return [sys.executable]
-
-
-def test_the_session_listens_on_loopback_only_and_has_no_ui(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
-    assert spark.sparkContext.uiWebUrl is None
 
 
 def test_the_session_has_one_collector_unless_the_environment_names_another(
@@ -60,13 +65,6 @@ def test_the_session_starts_from_the_archive_of_set_up(spark: SparkSession) -> N
     process = java.java.lang.ProcessHandle.current().pid()
     # A JVM does not keep an archive of another class path in memory.
     assert str(session_archive()) in Path(f"/proc/{process}/maps").read_text()
-
-
-def test_an_active_session_is_reused_and_leaves_no_file(spark: SparkSession) -> None:
-    taken = local_session(slots=2)
-    assert taken.sparkContext.applicationId == spark.sparkContext.applicationId
-    litter = [Path(name) for name in ("spark-warehouse", "metastore_db", "derby.log")]
-    assert not [path for path in litter if path.exists()]
 
 
 def test_an_interrupt_in_a_job_is_raised_once_and_closing_leaves_nothing(tmp_path: Path) -> None:

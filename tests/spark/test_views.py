@@ -67,7 +67,9 @@ def test_the_newest_row_of_a_run_is_its_end_whenever_it_was_written(spark: Spark
     )
 
 
-def test_resources_are_rows_and_the_limit_is_marked(spark: SparkSession) -> None:
+def test_resources_are_rows_with_the_limit_and_the_most_utilized_broker(
+    spark: SparkSession,
+) -> None:
     bound = trial(1, "r", brokers=(broker(1), broker(2, handler_idle=0.1, flush_threads=0.9)))
     found = resource_rows(table(spark, "trials", [row_of(bound)]))
     assert found.count() == 16
@@ -86,6 +88,17 @@ def test_resources_are_rows_and_the_limit_is_marked(spark: SparkSession) -> None
     no_limit = resource_rows(table(spark, "trials", [row_of(sustained)]))
     assert no_limit.where("is_limit").count() == 0
     assert no_limit.where("is_limit is null").count() == 0
+
+    made = trial(1, "r", brokers=(broker(1, handler_idle=0.7), broker(2, handler_idle=0.1)))
+    peaks = resource_peaks(resource_rows(table(spark, "trials", [row_of(made)])))
+    assert peaks.count() == 8
+    assert_rows(
+        peaks.where("resource in ('request handlers', 'quota')").select(
+            "resource", "broker_id", "utilization"
+        ),
+        [("request handlers", 2, 0.9), ("quota", 1, None)],
+        "resource string, broker_id bigint, utilization double",
+    )
 
 
 def test_brokers_are_rows_with_all_columns_of_their_windows(spark: SparkSession) -> None:
@@ -168,7 +181,9 @@ def test_a_resumed_search_has_only_its_newest_point(spark: SparkSession) -> None
     )
 
 
-def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) -> None:
+def test_points_have_a_bracket_on_their_axis_and_an_interval_per_broker(
+    spark: SparkSession,
+) -> None:
     mps, on_axis = 105_000.0, {"axis": "rate", "load_sustained": 75, "load_overloaded": 100}
     records = [
         _point("a", 1.0, mps_overloaded=mps),
@@ -184,8 +199,6 @@ def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) 
         f"{upper} double",
     )
 
-
-def test_points_have_their_interval_per_broker(spark: SparkSession) -> None:
     known = {
         "load_low": 18.0,
         "load_high": 22.0,
@@ -250,19 +263,6 @@ def test_the_trial_at_a_limit_is_the_last_overload_of_its_goal(spark: SparkSessi
         found.select("goal", "trial", "load"),
         [("default", 2, 21), ("strict", 4, 19)],
         "goal string, trial bigint, load bigint",
-    )
-
-
-def test_each_resource_has_its_most_utilized_broker(spark: SparkSession) -> None:
-    made = trial(1, "r", brokers=(broker(1, handler_idle=0.7), broker(2, handler_idle=0.1)))
-    peaks = resource_peaks(resource_rows(table(spark, "trials", [row_of(made)])))
-    assert peaks.count() == 8
-    assert_rows(
-        peaks.where("resource in ('request handlers', 'quota')").select(
-            "resource", "broker_id", "utilization"
-        ),
-        [("request handlers", 2, 0.9), ("quota", 1, None)],
-        "resource string, broker_id bigint, utilization double",
     )
 
 
@@ -338,8 +338,6 @@ def test_a_point_moved_if_its_bracket_does_not_touch_the_one_before(spark: Spark
     newest = history_for_people(found).collect()
     assert [row.run_id for row in newest] == ["d", "c", "b", "b", "a"]
 
-
-def test_a_point_did_not_move_if_its_bracket_touches_the_one_before(spark: SparkSession) -> None:
     open_side = _limit("c", 3.0, 30) | {"np_overloaded": None, "mps_overloaded": None}
     wide = _limit("a", 1.0, 20) | {"np_overloaded": 25, "mps_overloaded": 125_000.0}
     points = [wide, _limit("b", 2.0, 24), open_side, _limit("d", 4.0, 40)]
@@ -365,7 +363,7 @@ def _runs(spark: SparkSession) -> DataFrame:
     return table(spark, "runs", [row_of(row) for row in rows])
 
 
-def test_changes_of_the_environment_are_rows_for_each_pair_of_runs(spark: SparkSession) -> None:
+def test_points_that_moved_have_the_changes_of_the_environment(spark: SparkSession) -> None:
     found = environment_changes(_history(spark), _runs(spark))
     assert_rows(
         found,
@@ -377,8 +375,6 @@ def test_changes_of_the_environment_are_rows_for_each_pair_of_runs(spark: SparkS
         "run_id string, previous_run_id string, name string, before string, after string",
     )
 
-
-def test_points_that_moved_have_the_other_changes(spark: SparkSession) -> None:
     history = _history(spark)
     found = moved_points(history, environment_changes(history, _runs(spark)))
     assert [row.run_id for row in found.collect()] == ["d", "c", "b"]

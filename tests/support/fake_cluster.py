@@ -27,7 +27,6 @@ UNKNOWN_TOPIC = 3
 NOT_LEADER = 6
 NOT_CONTROLLER = 41
 ALREADY_EXISTS = 36
-INVALID_ASSIGNMENT = 39
 
 _ANSWERED = {
     metadata: ("ApiVersions", "Metadata", "FindCoordinator"),

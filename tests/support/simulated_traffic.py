@@ -78,7 +78,6 @@ def marker(base: int, at_ms: int, producer_id: int) -> Batch:
 class PartitionOfLog:
     batches: list[Batch] = field(default_factory=list)
     first_offset: int = 0
-    has_records: bool = True
 
     @property
     def end_offset(self) -> int:
