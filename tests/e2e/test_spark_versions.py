@@ -23,7 +23,7 @@ from jobs.testbed.spark import submit_properties
 from metrics.columns import row_of
 from metrics.reporting.summary import load_summary
 from tests.bench.planted import NEAR, measure
-from tests.support.commands import ROOT, document_in, ended
+from tests.support.commands import ROOT, SHORT_LOAD, document_in, ended
 from tests.support.notebook_checks import check, parameters
 from tests.support.notebook_kernel import execute
 from tests.support.rows import trial
@@ -37,12 +37,6 @@ RELEASES = ("3.5", "4.0", "4.1")
 ONE_SIZE = "--set=workload.message_bytes=[1000]"
 JOB_S = 300.0
 """Time for one job with short trials, on two busy cores [s]."""
-SHORT = (
-    "--set=cluster.warm_up_max_s=0",
-    "--set=workload.trial.warmup_s=0.5",
-    "--set=workload.trial.measure_s=3",
-    "--set=workload.topic.replication_factor=1",
-)
 EXPERIMENT = """
 asks: load
 load: 4
@@ -187,7 +181,7 @@ def test_the_planted_limit_is_found_and_shown_by_a_notebook(
 def test_a_sweep_of_two_cases(there: Installed, brokers: Brokers) -> None:
     file = there.folder / "acks.yaml"
     file.write_text(EXPERIMENT.format(cluster=brokers.cluster))
-    code, text = there.run(there.redline, "sweep", str(file), *SHORT, "--yes", "--out=sweep")
+    code, text = there.run(there.redline, "sweep", str(file), *SHORT_LOAD, "--out=sweep")
     assert code == 0, text
     (path,) = (there.folder / "sweep").rglob("sweep.json")
     sweep = json.loads(path.read_text())
@@ -199,8 +193,8 @@ def test_two_nights_are_compared(there: Installed, brokers: Brokers) -> None:
     (there.folder / "suite.yaml").write_text(SUITE.format(cluster=brokers.cluster))
     outcomes = []
     for night in ("a", "b"):
-        words = ("nightly", "--suite=suite.yaml", f"--night={night}", "--out=nights", "--yes")
-        code, text = there.run(there.redline, *words, *SHORT)
+        words = ("nightly", "--suite=suite.yaml", f"--night={night}", "--out=nights")
+        code, text = there.run(there.redline, *words, *SHORT_LOAD)
         assert code in {0, 4}, text
         assert "Traceback" not in text
         path = there.folder / "nights" / f"suite-{night}" / "nightly.json"
@@ -234,7 +228,7 @@ except Exception as error:
     code = error.exit_code
 print(f"code {code}, alive {spark.range(3).count()}")
 """
-ONE_TRIAL = ("traffic", "--workload=1kB", "--np=4", *SHORT, "--yes")
+ONE_TRIAL = ("traffic", "--workload=1kB", "--np=4", *SHORT_LOAD)
 
 
 def test_a_session_that_is_there_already_is_used(there: Installed, brokers: Brokers) -> None:

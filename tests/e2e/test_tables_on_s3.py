@@ -11,24 +11,14 @@ from deltalake import DeltaTable
 
 from jobs.spark.compatibility import SINGLE_DRIVER
 from jobs.testbed.launcher import cluster_file, start
-from tests.support.commands import ROOT, ended
+from tests.support.commands import ROOT, SHORT_LOAD, ended
 from tests.support.s3_server import BUCKET, S3Server, s3_server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 RUN_S = 400.0
 """Spark with another 650 MB of jars, and a short trial, on two busy cores [s]."""
-OPTIONS = (
-    "traffic",
-    "--workload=1kB",
-    "--np=1",
-    "--yes",
-    f"--tables=s3a://{BUCKET}/redline",
-    "--set=cluster.warm_up_max_s=0",
-    "--set=workload.topic.replication_factor=1",
-    "--set=workload.trial.warmup_s=1",
-    "--set=workload.trial.measure_s=4",
-)
+OPTIONS = ("traffic", "--workload=1kB", *SHORT_LOAD, "--np=1", f"--tables=s3a://{BUCKET}/redline")
 
 
 def test_a_run_is_refused_or_writes_its_tables_there(tmp_path: Path) -> None:

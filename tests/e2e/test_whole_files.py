@@ -12,7 +12,7 @@ import pytest
 
 from jobs.runs.run_lock import FILE
 from metrics.tables.store import TableStore
-from tests.support.commands import finished
+from tests.support.commands import SHORT_LOAD, finished
 from tests.support.whole_file_volume import whole_file_volume
 
 if TYPE_CHECKING:
@@ -22,16 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 RUN_S = 300.0
 """A testbed of one broker and a short trial, on two busy cores [s]."""
-OPTIONS = (
-    "traffic",
-    "--workload=1kB",
-    "--np=1",
-    "--set=cluster.testbed.brokers=1",
-    "--set=cluster.warm_up_max_s=0",
-    "--set=workload.topic.replication_factor=1",
-    "--set=workload.trial.warmup_s=1",
-    "--set=workload.trial.measure_s=4",
-)
+OPTIONS = ("traffic", "--workload=1kB", *SHORT_LOAD, "--np=1", "--set=cluster.testbed.brokers=1")
 
 
 def test_a_run_writes_its_files_and_tables_there(tmp_path: Path, spark: SparkSession) -> None:

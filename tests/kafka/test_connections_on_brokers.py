@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.console.events import RecordingReporter
 from jobs.testbed.handle import Testbed
 from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.control_server import ControlServer
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import Phases
 from tests.support.engine_bench import Bench
-from tests.support.sweeps import sweep_of, sweeping
+from tests.support.sweeps import swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,9 +99,7 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
 def test_trials_of_a_closed_loop_are_marked_and_name_the_limiting_resource(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
-    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, HELD), tmp_path, RecordingReporter())
-    under_way.run()
-    assert under_way.outcome(None).exit_code == 0
+    swept(tmp_path, kafka_testbed, HELD)
     (row,) = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
     assert (row.closed_loop, row.rate_records_per_s) == (True, None)
     assert row.offered_records == 0

@@ -69,16 +69,9 @@ def outcome(
         found = brokers.trial(topic, LED_BY_ONE, PATTERN, PRODUCERS, measure_s, warmup_s=2.0)
     evidence = found.evidence
     log.warning(
-        "%g s: %s, grew by %.3f of the load; others %s, %s records above the high watermark, ISR "
-        "%s, MaxLag %s: %s %s",
-        measure_s,
-        evidence.follower_lag,
-        evidence.follower_lag_growth_share or 0.0,
-        evidence.others and evidence.others.bytes_per_s,
-        evidence.unreplicated_records,
-        [each.isr_changed_share for each in evidence.brokers],
-        [each.replica_lag_max_records for each in evidence.brokers],
-        found.judgement.verdict.value,
+        "%g s: %s, others %s, MaxLag %s: %s %s",
+        *(measure_s, evidence.follower_lag, evidence.others and evidence.others.bytes_per_s),
+        *([each.replica_lag_max_records for each in evidence.brokers], found.judgement.verdict),
         [each.text for each in found.judgement.reasons],
     )
     return found

@@ -19,7 +19,7 @@ from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from tests.support.added_packages import add_project
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
-from tests.support.sweeps import load_answer, sweep_of, sweeping
+from tests.support.sweeps import load_answer, sweep_of, sweeping, swept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,9 +163,7 @@ cases: [{{{GROUPS}: 2}}]
 def test_a_volume_is_written_whole_and_then_read_whole(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
-    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, VOLUME), tmp_path, RecordingReporter())
-    under_way.run()
-    assert under_way.outcome(None).exit_code == 0
+    under_way = swept(tmp_path, kafka_testbed, VOLUME)
     (answer,) = under_way.results
     assert answer.settings[GROUPS] == "2"
 
@@ -208,9 +206,7 @@ def test_the_time_to_rest_is_measured_and_read_back(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_project(monkeypatch, tmp_path, "rest")
-    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, REST), tmp_path, RecordingReporter())
-    under_way.run()
-    assert under_way.outcome(None).exit_code == 0, under_way.results
+    under_way = swept(tmp_path, kafka_testbed, REST)
     (answer,) = under_way.results
     assert answer.value is not None and 0.0 <= answer.value < 60.0
     tables = TableStore(spark, str(tmp_path / "tables"))

@@ -27,6 +27,16 @@ SUBMITTED_FIND_LIMIT = (SPARK_SUBMIT, str(ROOT / "jobs" / "find_limit.py"))
 """The command that a scheduler runs; it takes the options of `redline find-limit`."""
 
 
+SHORT_LOAD = (
+    "--yes",
+    "--set=cluster.warm_up_max_s=0",
+    "--set=workload.topic.replication_factor=1",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=4",
+)
+"""Options of a command with loads of five seconds."""
+
+
 def job(name: str, group: click.Group = redline) -> click.Command:
     found = group.get_command(click.Context(group), name)
     assert found is not None, name

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jobs.console.events import Reporter
+from jobs.console.events import RecordingReporter, Reporter
 from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import Sweep, load_sweep
 from jobs.runs.context_factory import RunOrder
@@ -63,3 +63,11 @@ def sweeping(
     """The sweep `s1`, with its tables in the same folder."""
     order = RunOrder(reporter, RunOptions(folder), "s1", resumes=True)
     return Sweeping(SweepRun(sweep, budget_s), order)
+
+
+def swept(folder: Path, testbed: Testbed, text: str) -> Sweeping:
+    """A sweep that ended well."""
+    under_way = sweeping(sweep_of(folder, testbed, text), folder, RecordingReporter())
+    under_way.run()
+    assert under_way.outcome(None).exit_code == 0, under_way.results
+    return under_way
