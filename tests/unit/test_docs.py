@@ -62,10 +62,10 @@ def blocks_of(page: Path) -> list[str]:
     return [line.partition(" #")[0].strip() for line in text.splitlines()]
 
 
-# --- docs/faults.md ----------------------------------------------------------------
+# --- docs/evidence/faults.md ----------------------------------------------------------------
 
 
-FAULTS = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+FAULTS = (ROOT / "docs" / "evidence" / "faults.md").read_text(encoding="utf-8")
 FAULT_ROWS = [
     tuple(cell.strip() for cell in line.strip("|").split(" | "))
     for line in FAULTS.splitlines()
