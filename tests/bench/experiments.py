@@ -35,6 +35,17 @@ PAGES = ROOT / "docs" / "evidence" / "experiments"
 RUN_S = 1_800.0
 """Longest duration of an experiment; a longer one has failed [s]."""
 REMARK = "## Remark"
+INDEX = """# Published studies, repeated
+
+*Written by `make generate`, as are the pages of the experiments except their remarks.*
+
+Each experiment is a file of [conf/experiments](../../../conf/experiments). Its page shows the \
+results of its short form on real brokers on two cores (November 2026), and holds them against \
+the published claims; [data](data) has the figures. They do not apply to other hardware. \
+`make bench-experiments` runs all experiments, and [sweep](../../experiments.md) describes how.
+
+| experiment | question | published result |
+| --- | --- | --- |"""
 
 
 def measure(name: str, out: Path) -> bool:
@@ -137,6 +148,15 @@ The experiment is [{name}.yaml](../../../conf/experiments/{name}.yaml).
 """
 
 
+def index_page() -> str:
+    """The list of all ready experiments."""
+    rows = []
+    for name in names_in("experiments"):
+        found = load_sweep(name).experiment
+        rows.append(f"| [{name}]({name}.md) | {found.description} | {found.published or '–'} |")
+    return "\n".join([INDEX, *rows, ""])
+
+
 def remark_in(page: str) -> str:
     """The part of a page that a person writes."""
     return page.split(REMARK)[1].strip() if REMARK in page else ""
@@ -160,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep(name, out)
         remark = remark_in(page.read_text(encoding="utf-8")) if page.exists() else ""
         page.write_text(page_of(name, remark), encoding="utf-8")
+    (PAGES / "README.md").write_text(index_page(), encoding="utf-8")
     if failed:
         click.echo(f"without an answer: {', '.join(failed)}", err=True)
     return 1 if failed else 0

@@ -14,8 +14,7 @@ from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import load_sweep
 from jobs.sweep import sweep
 from metrics.comparing.figures import CASE
-from tests.bench.experiments import REMARK, page_of, remark_in
-from tests.support.commands import ROOT
+from tests.bench.experiments import PAGES, REMARK, index_page, page_of, remark_in
 
 ACKS = "workload.producer.acks"
 THREADS = "cluster.testbed.properties.num.io.threads"
@@ -40,24 +39,21 @@ def write(folder: Path, text: str) -> str:
 
 @pytest.mark.computes
 def test_the_experiments_of_the_project_are_valid_and_in_the_docs_with_their_questions() -> None:
-    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     for name in names_in("experiments"):
         for loaded in (load_sweep(name), load_sweep(name, quick=True)):
             assert len(loaded.cases) >= 2, name
             assert len({case.name for case in loaded.cases}) == len(loaded.cases), name
         found = loaded.experiment
         assert found.description, name
-        row = f"| [{name}](evidence/experiments/{name}.md) | {found.description} |"
-        assert f"{row} {found.published or '–'} |" in text, name
+    assert (PAGES / "README.md").read_text(encoding="utf-8") == index_page()
 
 
 def test_each_page_of_an_experiment_follows_from_its_data() -> None:
-    pages = ROOT / "docs" / "evidence" / "experiments"
     for name in names_in("experiments"):
-        text = (pages / f"{name}.md").read_text(encoding="utf-8")
+        text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
         remark = remark_in(text)
         assert text == page_of(name, remark), "python -m tests.bench.experiments --pages renews it"
-        assert (pages / "images" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
+        assert (PAGES / "images" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
         known = set(figures_in(text.split(REMARK)[0]))
         assert remark and set(figures_in(remark)) <= known, f"{name}: a figure of its own"
 
