@@ -214,51 +214,27 @@ def place_of(out: Path, run: str) -> Path:
     return Path(run) if "/" in run else out / run
 
 
-_CLUSTER = click.option(
-    "--cluster",
-    type=ConfName("clusters"),
-    default="testbed",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="The cluster: a file of conf/clusters, or a path.",
-)
-_WORKLOAD = click.option(
-    "--workload",
-    type=ConfName("workloads"),
-    metavar="NAME|FILE",
-    help="The traffic pattern: a file of conf/workloads, or a path.  [default: demo, on a testbed]",
-)
-_SET = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FILE.KEY=VALUE",
-    help="Override a key, such as workload.producer.acks=all; may be repeated.",
-)
-out_option = click.option(
-    "--out",
-    default="out",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of all runs.",
-)
-tables_option = click.option(
-    "--tables",
-    type=Tables(),
-    metavar="PATH|SCHEMA",
-    help="The Delta tables: a path that Spark reads, or a catalog's schema.  [default: OUT/tables]",
-)
-_SLOTS = click.option(
-    "--slots",
-    type=Count(1, COUNT_MAX),
-    help="Tasks that share the load.  [default: as many as Spark can run at once]",
-)
-_DRY_RUN = click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Print the plan with its duration and its bytes, and load nothing.",
-)
+_CLUSTER = click.option("--cluster", type=ConfName("clusters"), default="testbed",
+                        show_default=True, metavar="NAME|FILE",
+                        help="The cluster: a file of conf/clusters, or a path.")  # fmt: skip
+_WORKLOAD = click.option("--workload", type=ConfName("workloads"), metavar="NAME|FILE",
+                         help="The traffic pattern: a file of conf/workloads, or a path.  "
+                              "[default: demo, on a testbed]")  # fmt: skip
+_SET = click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
+                    help="Override a key, such as workload.producer.acks=all; may be "
+                         "repeated.")  # fmt: skip
+out_option = click.option("--out", default="out", show_default=True, metavar="DIR",
+                          type=click.Path(file_okay=False, path_type=Path),
+                          help="The folder of all runs.")  # fmt: skip
+tables_option = click.option("--tables", type=Tables(), metavar="PATH|SCHEMA",
+                             help="The Delta tables: a path that Spark reads, or a catalog's "
+                                  "schema.  [default: OUT/tables]")  # fmt: skip
+_SLOTS = click.option("--slots", type=Count(1, COUNT_MAX),
+                      help="Tasks that share the load.  [default: as many as Spark can run at "
+                           "once]")  # fmt: skip
+_DRY_RUN = click.option("--dry-run", is_flag=True,
+                        help="Print the plan with its duration and its bytes, and load "
+                             "nothing.")  # fmt: skip
 _YES = click.option(
     "--yes", is_flag=True, help="Load a cluster that is not a testbed, without asking."
 )
@@ -295,43 +271,23 @@ class ListenAddress(Parsed):
         return host or "127.0.0.1", int(port)
 
 
-_METRICS_PORT = click.option(
-    "--metrics-port",
-    "metrics_at",
-    type=ListenAddress(),
-    metavar="[HOST:]PORT",
-    help="Serve live values for Prometheus at this port; on loopback unless a HOST is given.",
-)
-_NOTIFY = click.option(
-    "--notify",
-    "notify_from",
-    multiple=True,
-    metavar="env:NAME|file:PATH",
-    help="Send messages at the start and the end; the named variable or file holds the addresses, "
-    "in the form of apprise; may be repeated.",
-)
-_UNTIL = click.option(
-    "--until",
-    "until_s",
-    type=TimeOfDay(),
-    metavar="TIME",
-    help="Begin no load that would last beyond this time, such as 06:00; the run then stops with "
-    "exit code 5, and continues with --resume.",
-)
-json_option = click.option(
-    "--json",
-    "json_file",
-    metavar="FILE",
-    type=OutputFile(),
-    help="Also write the answer for programs to this file.",
-)
-lock_option = click.option(
-    "--no-lock",
-    "locks",
-    flag_value=False,
-    default=True,
-    help="Do not take the cluster's lock, if brokers deny it; ensure that no other run is active.",
-)
+_METRICS_PORT = click.option("--metrics-port", "metrics_at", type=ListenAddress(),
+                             metavar="[HOST:]PORT",
+                             help="Serve live values for Prometheus at this port; on loopback "
+                                  "unless a HOST is given.")  # fmt: skip
+_NOTIFY = click.option("--notify", "notify_from", multiple=True, metavar="env:NAME|file:PATH",
+                       help="Send messages at the start and the end; the named variable or file "
+                            "holds the addresses, in the form of apprise; may be "
+                            "repeated.")  # fmt: skip
+_UNTIL = click.option("--until", "until_s", type=TimeOfDay(), metavar="TIME",
+                      help="Begin no load that would last beyond this time, such as 06:00; the "
+                           "run then stops with exit code 5, and continues with "
+                           "--resume.")  # fmt: skip
+json_option = click.option("--json", "json_file", metavar="FILE", type=OutputFile(),
+                           help="Also write the answer for programs to this file.")  # fmt: skip
+lock_option = click.option("--no-lock", "locks", flag_value=False, default=True,
+                           help="Load the cluster without its lock, where the brokers deny it; no "
+                                "other run may load it.")  # fmt: skip
 
 
 def pattern_options(command: Command) -> Command:

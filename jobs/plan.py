@@ -24,7 +24,6 @@ from jobs.options import (
     place_of,
 )
 from metrics.common.errors import ConfigError
-from metrics.features.plan.setups import DAY_S
 from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 
@@ -100,7 +99,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     that carries the load.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.features.plan.planning import AskedDemand, choose_setup, plan_brokers
+    from jobs.features.plan.planning import DAY_S, AskedDemand, choose_setup, plan_brokers
 
     given = 3 - [mb_per_s, gb_per_day, scale].count(None)
     if given != 1:

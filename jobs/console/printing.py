@@ -1,4 +1,8 @@
-"""The only module that prints: a live display on a terminal, plain lines elsewhere."""
+"""The only module that prints: a live display on a terminal, plain lines elsewhere.
+
+The live area has lines about the running phase or trial, the permanent lines are rich renderables,
+and a log has `name key=value …`, one line for each event.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from jobs.console.events import (
@@ -21,6 +29,7 @@ from jobs.console.events import (
     Notice,
     PhaseProgress,
     PhaseStarted,
+    Plan,
     PlanShown,
     PointFinished,
     Reporter,
@@ -31,22 +40,267 @@ from jobs.console.events import (
     TrialProgress,
     TrialStarted,
 )
-from jobs.console.reporters import (
-    Activity,
-    activity_lines,
-    final_lines,
-    notice_lines,
-    plain_event,
-    plan_lines,
-    point_lines,
-    size_heading,
-    table,
-    trial_lines,
-)
 from jobs.console.streams import steady
-from jobs.console.text import clean, limit_lines, limit_title, sentences, table_lines
-from metrics.reporting.summary import by_goal
-from metrics.units import format_duration
+from jobs.console.text import (
+    clean,
+    idle_words,
+    limit_lines,
+    limit_title,
+    offered_words,
+    plan_rows,
+    point_words,
+    sentences,
+    table_lines,
+    trial_header,
+    trial_line,
+    trial_reason,
+)
+from metrics.reporting.summary import RunSummary, by_goal
+from metrics.traffic.axes import axis_named
+from metrics.traffic.pattern import TrafficPattern
+from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
+from search.model import Verdict
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_BAR_COLUMNS = 24
+# A terminal echoes ^C at the end of the last line. In a full line the echo would start a new
+# line, and the live area would be cleared one line too low.
+_ECHO_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The running phase or trial, its start, and its last progress."""
+
+    event: PhaseStarted | TrialStarted
+    started_s: float
+    progress: PhaseProgress | TrialProgress | None = None
+
+    def progressed(self, progress: PhaseProgress | TrialProgress, now_s: float) -> Activity:
+        """The activity after a progress event; a trial's own elapsed time replaces ours."""
+        started_s = self.started_s
+        if isinstance(progress, TrialProgress):
+            started_s = now_s - progress.elapsed_s
+        return replace(self, progress=progress, started_s=started_s)
+
+    def words(self) -> str:
+        """A short description of what is running."""
+        if isinstance(self.event, PhaseStarted):
+            return clean(self.event.text)
+        pattern = self.event.pattern
+        place = axis_named(pattern.axis).amount(pattern.on_axis)
+        return f"trial {self.event.number}, {format_size(pattern.message_bytes)}, {place}"
+
+
+def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:
+    """The live area: one line for a phase, three for a trial, narrower than `width`."""
+    width -= _ECHO_COLUMNS
+    elapsed_s = max(0.0, now_s - activity.started_s)
+    spinner = _FRAMES[int(elapsed_s * 8) % len(_FRAMES)]
+    if isinstance(activity.event, TrialStarted):
+        return _trial_lines(activity, activity.event, elapsed_s, spinner, width)
+    line = Text.assemble((f"{spinner} ", "cyan"), activity.words())
+    if isinstance(activity.progress, PhaseProgress):
+        line.append(f": {clean(activity.progress.detail)}")
+    line.append(f"  {format_duration(elapsed_s)}", style="dim")
+    return [_one_line(line, width)]
+
+
+def _trial_lines(
+    activity: Activity, trial: TrialStarted, elapsed_s: float, spinner: str, width: int
+) -> list[RenderableType]:
+    progress = activity.progress if isinstance(activity.progress, TrialProgress) else None
+    stage = "preparing" if progress is None else clean(progress.stage)
+    head = Text.assemble((f"{spinner} ", "cyan"), (activity.words(), "bold"), f"  {stage}  ")
+    took = format_duration(elapsed_s)
+    if trial.duration_s is None:
+        first: RenderableType = _one_line(head.append(took), width)
+    else:
+        head.no_wrap, head.overflow = True, "ellipsis"
+        first = RichTable.grid(padding=(0, 1, 0, 0))
+        bar = ProgressBar(trial.duration_s, min(elapsed_s, trial.duration_s), width=_BAR_COLUMNS)
+        of = Text(f"{took} of {format_duration(trial.duration_s)}", no_wrap=True)
+        first.add_row(head, bar, of)
+    reading = _reading(trial, progress)
+    why = Text(f"  why: {clean(trial.reason)}", style="dim")
+    return [first, _one_line(Text(f"  {reading}"), width), _one_line(why, width)]
+
+
+def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
+    offered = offered_words(trial.pattern)
+    if progress is None or progress.achieved_mb_per_s is None:
+        rates = f"offering {offered}"
+    elif trial.pattern.producer.closed_loop:
+        rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} MB/s, {offered}"
+    else:
+        rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} of {offered}"
+    if progress is None or progress.busiest is None:
+        return rates
+    return f"{rates}, lowest idle (broker) {idle_words(progress.busiest)}"
+
+
+def _one_line(text: Text, width: int) -> Text:
+    text.truncate(width, overflow="ellipsis")
+    text.no_wrap = True
+    return text
+
+
+def plain_event(event: Event) -> str | None:
+    """An event as `name key=value …`; None for an event that only the live display shows.
+
+    A notice has one line per sentence; every other event is one line.
+    """
+    if isinstance(event, PlanShown):
+        return _pairs("plan", plan_rows(event.plan))
+    if isinstance(event, RunStarted):
+        return _pairs("run-started", [("run", event.run_id), *plan_rows(event.plan)])
+    if isinstance(event, PhaseStarted):
+        return _pairs("phase", [("doing", event.text)])
+    if isinstance(event, TrialStarted):
+        return _pairs(
+            "trial-started", [*_pattern_pairs(event.number, event.pattern), ("why", event.reason)]
+        )
+    if isinstance(event, TrialFinished):
+        return _pairs("trial-finished", _trial_finished_pairs(event))
+    if isinstance(event, PointFinished):
+        return f"point-finished {point_words(event.boundary, event.goal)}"
+    if isinstance(event, RunFinished):
+        status, took = event.summary.status, format_duration(event.duration_s)
+        pairs = [("run", event.summary.run_id), ("status", status), ("took", took)]
+        return _pairs("run-finished", pairs)
+    if isinstance(event, Notice):
+        return "\n".join(f"{event.level.value}: {each}" for each in sentences(event.text))
+    if isinstance(event, Table):
+        return clean(event.title)
+    return None  # PhaseProgress and TrialProgress would flood a log
+
+
+def _pattern_pairs(number: int, pattern: TrafficPattern) -> list[tuple[str, str]]:
+    return [
+        ("trial", str(number)),
+        ("size", format_size(pattern.message_bytes)),
+        (axis_named(pattern.axis).key, str(pattern.on_axis)),
+        ("offered", offered_words(pattern)),
+    ]
+
+
+def _trial_finished_pairs(event: TrialFinished) -> list[tuple[str, str]]:
+    trial, evidence = event.trial, event.trial.evidence
+    busiest, idle = evidence.busiest_broker, evidence.handler_idle_min
+    pairs = [
+        *_pattern_pairs(trial.number, trial.pattern),
+        ("achieved", f"{format_mb_per_s(evidence.client.achieved_mb_per_s)} MB/s"),
+        ("idle", UNKNOWN if idle is None else f"{idle:.2f}"),
+        ("broker", UNKNOWN if busiest is None else str(busiest.broker_id)),
+        ("isr", format_ratio(evidence.isr_changed_share)),
+        ("verdict", trial.verdict.value),
+        ("took", format_duration(event.duration_s)),
+        ("trials_left", str(event.trials_left)),
+        ("time_left", format_duration(event.time_left_s)),
+    ]
+    if trial.recovery_s is not None:
+        pairs.append(("at_rest_after", format_duration(trial.recovery_s)))
+    return [*pairs, ("reason", event.reason)] if event.reason else pairs
+
+
+def _pairs(name: str, pairs: Sequence[tuple[str, str]]) -> str:
+    return " ".join([name, *(f"{key}={_quoted(value)}" for key, value in pairs)])
+
+
+def _quoted(value: str) -> str:
+    text = clean(value)
+    if text and not set(text) & set(' "='):
+        return text
+    return '"' + text.replace('"', "'") + '"'
+
+
+_VERDICT_STYLES = {
+    Verdict.SUSTAINED: "green",
+    Verdict.OVERLOADED: "yellow",
+    Verdict.INVALID: "magenta",
+}
+_LEVEL_STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+
+
+def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
+    """The lines of a plan under its title."""
+    lines: list[RenderableType] = [Text(f"redline: {clean(title)}", style="bold")]
+    for label, text in plan_rows(plan):
+        lines.append(_hanging(f"  {label:<9} ", clean(text), "dim"))
+    return lines
+
+
+def trial_lines(event: TrialFinished) -> list[RenderableType]:
+    """The line of a finished trial, and its first reason unless it was sustained."""
+    verdict = event.trial.verdict
+    line = Text(trial_line(event), no_wrap=True, overflow="ellipsis")
+    line.highlight_words([verdict.value], _VERDICT_STYLES[verdict])
+    if verdict is Verdict.SUSTAINED or not event.reason:
+        return [line]
+    return [line, _hanging("    └ ", trial_reason(event), "dim", "dim")]
+
+
+def final_lines(event: RunFinished) -> list[RenderableType]:
+    """The final lines: limits with their evidence, files, and how the run ended."""
+    lines: list[RenderableType] = [Text()]
+    if event.summary.answer:
+        lines += [Text(clean(event.summary.answer), style="bold"), Text()]
+    for _, part in by_goal(event.summary):
+        lines += _limit_lines(part)
+    width = max((len(what) for what, _ in event.files), default=0)
+    lines += [_hanging(f"  {what:<{width}}  ", where, "dim") for what, where in event.files]
+    took = f"{event.summary.status} in {format_duration(event.duration_s)}"
+    return [*lines, Text(f"{took}, run {event.summary.run_id}", style="bold")]
+
+
+def _limit_lines(summary: RunSummary) -> list[RenderableType]:
+    if not summary.boundaries:
+        return []
+    found = limit_lines(summary.boundaries)
+    fold = next((n for n, (label, _) in enumerate(found) if label == "Why"), len(found))
+    lines = [
+        _hanging(label, text, "bold", "" if number < fold else "dim") if text else Text(label)
+        for number, (label, text) in enumerate(found)
+    ]
+    return [Text(limit_title(summary), style="bold"), *lines, Text()]
+
+
+def point_lines(event: PointFinished) -> list[RenderableType]:
+    """The result for one message size, as a sentence."""
+    words = Text(point_words(event.boundary, event.goal), style="bold")
+    return [Padding(words, (0, 0, 0, 2), expand=False)]
+
+
+def size_heading(message_bytes: int, axis: str) -> list[RenderableType]:
+    """The heading above the trials of one message size."""
+    headers = [Text(line, style="dim", no_wrap=True) for line in trial_header(axis)]
+    return [Text(), Text(f"Messages of {format_size(message_bytes)}", style="bold"), *headers]
+
+
+def notice_lines(event: Notice) -> list[RenderableType]:
+    """The lines of a notice: each sentence after its level."""
+    style = _LEVEL_STYLES[event.level]
+    lines = sentences(event.text)
+    return [Text.assemble((f"{event.level.value}: ", style), line) for line in lines]
+
+
+def table(event: Table) -> list[RenderableType]:
+    """The lines of a table: title, heading and rows."""
+    heading, *rows = [
+        Text(f"  {line}", no_wrap=True) for line in table_lines(event.columns, event.rows)
+    ]
+    heading.stylize("dim")
+    return [Text(clean(event.title), style="bold"), heading, *rows]
+
+
+def _hanging(label: str, text: str, label_style: str, text_style: str = "") -> RenderableType:
+    """`text` wrapped to the right of its label."""
+    grid = RichTable.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style=label_style), Text(text, style=text_style))
+    return grid
+
 
 # Four refreshes per second look smooth and cost the measuring machine almost no CPU.
 _REFRESH_PER_S = 4

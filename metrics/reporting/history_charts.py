@@ -99,7 +99,7 @@ def history_charts(points: Rows) -> list[alt.LayerChart]:
     Returns one chart for each cluster, workload, goal and axis.
 
     Args:
-        points: rows of `metrics.tables.histories.boundary_history`.
+        points: rows of `metrics.tables.views.boundary_history`.
     """
     found = _series(
         points, lambda row: (row["cluster"], row["workload"], row["goal"], row["axis"] or "np")
@@ -155,7 +155,7 @@ def nights_charts(nights: Rows) -> list[alt.LayerChart]:
     Returns one chart for each suite, cluster and case.
 
     Args:
-        nights: rows of `metrics.tables.histories.nights`.
+        nights: rows of `metrics.tables.views.nights`.
     """
     found = _series(nights, lambda row: (row["suite"], row["cluster"], row["case"]))
     return [_nights_chart(own, ": ".join(names)) for names, own in found]
@@ -201,7 +201,7 @@ def headroom_charts(answers: Rows) -> list[alt.LayerChart]:
     Returns one chart for each cluster.
 
     Args:
-        answers: rows of `metrics.tables.histories.headroom_history`.
+        answers: rows of `metrics.tables.views.headroom_history`.
     """
     found = _series(answers, lambda row: (row["cluster"],))
     return [_headroom_chart(own, name) for (name,), own in found]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.config import load_workload
-from jobs.features.headroom.production import STEP_S
+from jobs.features.headroom.body import STEP_S
 from jobs.headroom import headroom
 from jobs.setup.jars import EXPORTER_VERSION
 from jobs.testbed.handle import Testbed
@@ -228,7 +228,7 @@ def test_headroom_by_the_server_is_that_of_the_planted_limit(
         for _ in range(WRITERS):
             stack.enter_context(Neighbor(testbed, per_s))
         for way, step_s in (("watched", STEP_S), ("past", PAST_STEP_S)):
-            monkeypatch.setattr("jobs.features.headroom.production.STEP_S", step_s)
+            monkeypatch.setattr("jobs.features.headroom.body.STEP_S", step_s)
             output = answered(
                 headroom, f"--cluster={found / 'served.yaml'}", f"--run={summary.parent.name}",
                 f"--out={found / 'out'}", f"--window={WATCHED_S}s", f"--json={found / way}.json",

@@ -17,7 +17,7 @@ from jobs.headroom import headroom
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.judging.thresholds import Indicators
-from metrics.tables import histories
+from metrics.tables import views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
@@ -140,9 +140,9 @@ def test_answers_over_time_have_a_row_for_each_call(
         call = {"headroom_id": f"h{number}", "at_s": at_s}
         first = headroom_row("run-1", **call)
         store.append_headroom([first, headroom_row("run-1", **call, is_first=False, broker_id=2)])
-    answers = histories.headroom_history(store.read("headroom"))
+    answers = views.headroom_history(store.read("headroom"))
     assert [row.headroom_id for row in answers.collect()] == ["h1", "h0"]
     assert [row.at_ms for row in answers.collect()] == [START_S * 1e3, (START_S + 60) * 1e3]
-    shown = histories.headroom_for_people(answers).collect()
+    shown = views.headroom_for_people(answers).collect()
     assert [row.times for row in shown] == [3.25, 3.25]
     assert shown[0].full_at is not None and shown[0].full_high_at is None

@@ -19,7 +19,7 @@ from metrics.columns import as_document, row_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.notebook_display import points_over_time
 from metrics.reporting.summary_tables import read_summary
-from metrics.tables import histories, views
+from metrics.tables import views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
@@ -417,11 +417,11 @@ def test_the_views_of_runs_points_and_nights_accept_older_tables(older: TableSto
     )
     unknown = points.select(*views.UNCERTAINTY_COLUMNS.keys() & set(points.columns)).collect()
     assert all(set(row) == {None} for row in unknown)
-    history = histories.boundary_history(older.read("boundaries"))
-    assert histories.history_for_people(history).count() == 2
-    changes = histories.environment_changes(history, older.read("runs"))
-    assert changes.count() == histories.moved_points(history, changes).count() == 0
-    found = histories.nights_for_people(histories.nights(older.read("cases")))
+    history = views.boundary_history(older.read("boundaries"))
+    assert views.history_for_people(history).count() == 2
+    changes = views.environment_changes(history, older.read("runs"))
+    assert changes.count() == views.moved_points(history, changes).count() == 0
+    found = views.nights_for_people(views.nights(older.read("cases")))
     assert_rows(
         found.select("suite", "night", "case", "outcome", "measure", "run_id"),
         [("suite", "n1", "load-1kB", "no history", "handler_s_per_mb", NIGHT)],

@@ -10,23 +10,21 @@ import pytest
 from metrics.columns import row_of, utc
 from metrics.common.errors import ConfigError
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.histories import (
-    boundary_history,
-    environment_changes,
-    history_for_people,
-    matching,
-    moved_points,
-    nights,
-    nights_for_people,
-)
 from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
 from metrics.tables.views import (
+    boundary_history,
     broker_rows,
     chosen_trial,
+    environment_changes,
+    history_for_people,
     latest_boundaries,
     limit_trials,
+    matching,
+    moved_points,
     newest_points,
     newest_runs,
+    nights,
+    nights_for_people,
     only_row,
     points_for_people,
     reading_rows,

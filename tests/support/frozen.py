@@ -20,7 +20,7 @@ import pyarrow as pa
 from jobs.cli import redline
 from jobs.config.base import all_keys
 from jobs.console.events import PlanShown
-from jobs.console.reporters import plain_event
+from jobs.console.printing import plain_event
 from metrics.common import errors
 from metrics.common.errors import RedlineError, TerminatedError
 from metrics.reporting.summary import summary_schema

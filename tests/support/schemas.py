@@ -19,7 +19,7 @@ from jobs.config.files import Profile
 from jobs.config.goal import Goal
 from jobs.config.workload import MIX, OF_PARTS, Workload
 from jobs.features.nightly.suite import Suite
-from jobs.features.sweep.experiment import Experiment
+from jobs.features.sweep.cases import Experiment
 from metrics.common.bounds import kafka_properties
 from metrics.tables.schema import attributes_of
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions

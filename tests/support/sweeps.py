@@ -20,8 +20,7 @@ from metrics.columns import restored
 from metrics.common.errors import NoConclusionError
 from metrics.comparing import figures
 from metrics.comparing.figures import Result
-from metrics.features.sweep.answer import SweepAnswer
-from metrics.features.sweep.findings import Claim
+from metrics.features.sweep.answer import Claim, SweepAnswer
 
 
 def load_answer(path: Path) -> SweepAnswer:

@@ -20,7 +20,7 @@ from metrics.comparing.effects import (
     paired_effect,
 )
 from metrics.comparing.figures import Result
-from metrics.features.sweep.findings import Claim, Verdict, judge_claim
+from metrics.features.sweep.answer import Claim, Verdict, judge_claim
 from metrics.trial.client import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client

@@ -15,8 +15,7 @@ from jobs.config import available, load, load_cluster, load_goal, load_workload
 from jobs.config.client_properties import secret
 from jobs.config.files import load_rate_profile
 from jobs.features.nightly.suite import load_suite
-from jobs.features.sweep.cases import load_sweep
-from jobs.features.sweep.experiment import CASES_MAX
+from jobs.features.sweep.cases import CASES_MAX, load_sweep
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from tests.support.commands import ROOT

@@ -24,8 +24,13 @@ from jobs.console.events import (
     note,
     warn,
 )
-from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
-from jobs.console.reporters import Activity, activity_lines
+from jobs.console.printing import (
+    Activity,
+    PlainReporter,
+    TerminalReporter,
+    activity_lines,
+    make_reporter,
+)
 from jobs.console.text import limit_title, point_words, table_lines
 from metrics.reporting.limit_answer import answer_of
 from metrics.trial.client import ClientWindow

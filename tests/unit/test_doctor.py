@@ -21,9 +21,8 @@ from jobs.cluster.permissions import Permission
 from jobs.config import load_cluster
 from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
-from jobs.features.doctor import examination, machine
-from jobs.features.doctor.examination import Examination
-from jobs.features.doctor.machine import machine_findings, place_findings
+from jobs.features.doctor import examination
+from jobs.features.doctor.examination import Examination, machine_findings, place_findings
 from jobs.runs.options import RunOptions
 from jobs.spark import session as slots
 from jobs.testbed import facade
@@ -139,7 +138,7 @@ def test_an_unsupported_spark_is_one_problem(
     session = pytest.importorskip("pyspark.sql").SparkSession
     monkeypatch.setattr(session, "getActiveSession", lambda: None)
     monkeypatch.setattr("pyspark.__version__", "3.4.4")
-    monkeypatch.setattr("jobs.features.doctor.machine.delta_jars", looked_for)
+    monkeypatch.setattr("jobs.features.doctor.examination.delta_jars", looked_for)
     (found,) = problems_of(machine_findings(tmp_path, None))
     assert found.check == "Spark's release"
     assert found.sentence.startswith("Spark 3.4.4 is not supported; expected Spark 3.5 (")
@@ -156,8 +155,8 @@ def test_a_testbed_requires_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for overrides, lacking in (([], ["ports"]), (wrong, ["jars of Kafka", "ports"])):
         found = machine_findings(tmp_path, load_cluster("testbed", overrides))
         assert [each.check for each in problems_of(found)] == lacking
-    monkeypatch.setattr(machine, "java_problem", lambda _: "No java was found. Install a JDK.")
-    monkeypatch.setattr(machine, "MIN_DISK_BYTES", 10**18)
+    monkeypatch.setattr(examination, "java_problem", lambda _: "No java was found. Install a JDK.")
+    monkeypatch.setattr(examination, "MIN_DISK_BYTES", 10**18)
     found = problems_of(machine_findings(tmp_path, load_cluster("testbed")))
     assert [each.check for each in found] == ["Java", "disk", "ports"]
     assert found[0].sentence == "No java was found. Install a JDK."

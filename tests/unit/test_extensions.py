@@ -23,7 +23,7 @@ from jobs.config.metrics_registry import SourceTarget
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
-from jobs.features.doctor.machine import extension_findings
+from jobs.features.doctor.examination import extension_findings
 from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import case_of, load_sweep
 from jobs.features.sweep.from_tables import results_of

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from jobs.config import load_cluster
 from jobs.features.headroom import body
-from jobs.features.headroom.production import Production
+from jobs.features.headroom.body import Production
 from jobs.headroom import headroom
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load
 from jobs.console.events import RunFinished
-from jobs.console.reporters import final_lines
+from jobs.console.printing import final_lines
 from jobs.runs.results import boundary_of, present_trials
 from metrics.reporting.limit_answer import answer_of, caveats_of
 from metrics.reporting.page.page import kafka_commands

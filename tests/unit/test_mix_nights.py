@@ -11,8 +11,15 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.features.nightly.body import case_reports, rule_of
-from jobs.features.nightly.measurement import CaseMeasurer, config_of, load_of, plan_of, settings_of
+from jobs.features.nightly.body import (
+    CaseMeasurer,
+    case_reports,
+    config_of,
+    load_of,
+    plan_of,
+    rule_of,
+    settings_of,
+)
 from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.features.nightly.body import rule_of
-from jobs.features.nightly.measurement import config_of, load_of, plan_of, settings_of
+from jobs.features.nightly.body import config_of, load_of, plan_of, rule_of, settings_of
 from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.features.nightly.judging import Noise

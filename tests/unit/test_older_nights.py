@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from jobs.config import load
-from jobs.features.nightly.body import rule_of
-from jobs.features.nightly.measurement import config_of, settings_of
+from jobs.features.nightly.body import config_of, rule_of, settings_of
 from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.runs.resumption import config_text, differences
 from metrics.columns import restored

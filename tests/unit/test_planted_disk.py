@@ -17,7 +17,7 @@ from jobs.cluster.opening import require_startable
 from jobs.config import load_cluster, load_workload
 from jobs.config.cluster import stated_environment
 from jobs.config.link import PlantedDisk
-from jobs.features.doctor.machine import machine_findings
+from jobs.features.doctor.examination import machine_findings
 from jobs.testbed import planted_devices as devices
 from jobs.testbed.commands import disk_lines
 from jobs.testbed.launcher import cluster_text

@@ -14,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from jobs.cluster.owner_topic import PLAIN_BYTES_MAX, BatchFormatError, records_of
 from jobs.features.learn.reading import decode
-from metrics.features.learn.decoded import RecordTally
+from metrics.features.learn.tally import RecordTally
 from metrics.traffic.batch_headers import batches_in
 
 BATCH_HEAD = 61

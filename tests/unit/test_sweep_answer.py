@@ -20,9 +20,8 @@ from jobs.features.sweep.from_tables import answer_from, results_of
 from metrics.comparing.axis_effects import effects_of, sentence
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
 from metrics.comparing.figures import CASE, LIMIT, TIME, FigureKind, Result
-from metrics.features.sweep.answer import SweepAnswer
+from metrics.features.sweep.answer import SweepAnswer, recommendations
 from metrics.features.sweep.charts import sweep_page, sweep_specs, write_sweep_chart
-from metrics.features.sweep.findings import recommendations
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys

@@ -24,7 +24,7 @@ from jobs.config import Cluster, load_cluster
 from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
-from jobs.features.doctor.machine import machine_findings
+from jobs.features.doctor.examination import machine_findings
 from jobs.testbed import commands, facade
 from jobs.testbed import planted_devices as devices
 from jobs.testbed.delay_line import (

@@ -24,8 +24,7 @@ from jobs.cluster.admin import AdminError, KafkaAdmin, fetch_request, offsets_re
 from jobs.cluster.owner_topic import BatchFormatError, records_of
 from jobs.features.learn.topics import ReadingPace
 from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog, times_of
-from metrics.features.learn.decoded import RecordTally
-from metrics.features.learn.tally import BatchTally, TopicFacts
+from metrics.features.learn.tally import BatchTally, RecordTally, TopicFacts
 from metrics.traffic.batch_headers import BatchHeader, batches_in
 from metrics.traffic.payload import BATCH_HEADER_BYTES, varint_bytes
 

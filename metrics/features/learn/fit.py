@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.features.learn.decoded import all_seen
-from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, quantile_of
+from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, all_seen, quantile_of
 
 _BATCHES_LEAST = 20
 """Number of batches of a broker below which no requests are counted."""

@@ -1,33 +1,263 @@
-"""The answer of a sweep: one record for sweep.json, tables, sentences and the page."""
+"""The answer of a sweep: one record for sweep.json, tables, sentences and the page.
+
+The best cases of a sweep, and the cases that do not differ from them significantly. Pure.
+
+Published claims about an experiment's figure, held against the measured figures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property, partial
+from statistics import median
+from typing import Annotated, Any, Literal
 
-from metrics.columns import as_document
+from metrics.columns import Column, as_document
+from metrics.common.bounds import Checked, Number
 from metrics.comparing.axis_effects import (
     AxisEffect,
     change_words,
+    effect_of,
     effects_of,
+    matches,
+    mean_ratio,
+    pairs_of,
     seen_words,
     sentence,
 )
-from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN
-from metrics.comparing.figures import Result, SweepRecord, case_words, figure, short
-from metrics.features.sweep.findings import (
-    BOTH,
-    LATENCY,
-    THROUGHPUT,
-    Claim,
-    ClaimVerdict,
-    Recommendation,
-    judge_claim,
-    recommendations,
+from metrics.comparing.effects import (
+    BETWEEN_STARTS_SD,
+    CONFIDENCE,
+    PAIRS_MIN,
+    Effect,
+    interval_effect,
+    paired_effect,
+    spread_of,
+)
+from metrics.comparing.figures import (
+    Result,
+    SweepRecord,
+    case_words,
+    figure,
+    middle,
+    setting_text,
+    short,
 )
 from metrics.reporting.files import json_text
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
+
+NEAR = 0.1
+"""For the aim `both`: distance from the highest figure up to which a figure is near it [share]."""
+THROUGHPUT, LATENCY, BOTH = "throughput", "latency", "both"
+
+
+@dataclass(frozen=True)
+class CaseMedians:
+    """A case at one message size, the medians of its repeats.
+
+    Attributes:
+        settings: full path of each key that varies → its value.
+        message_bytes: message size [B].
+        value: the middle of the figure's interval, or the figure if no interval is known.
+        low, high: ends of the 90 % interval; None if it is not known.
+        p99_ms: latency at the figure [ms].
+        run_ids: ids of the runs of its repeats.
+    """
+
+    settings: Mapping[str, str]
+    message_bytes: Annotated[int, Column("bpm")]
+    value: float
+    low: float | None
+    high: float | None
+    p99_ms: float | None
+    run_ids: tuple[str, ...]
+
+    def is_apart_from(self, other: CaseMedians) -> bool:
+        """True if the figures differ significantly; False without intervals."""
+        if not (self.low and self.high and other.low and other.high):
+            return False
+        ours = (self.value, spread_of(self.low, self.high))
+        theirs = (other.value, spread_of(other.low, other.high))
+        repeats = min(len(self.run_ids), len(other.run_ids))
+        effect = interval_effect([(theirs, ours)] * repeats)
+        return not effect.low <= 1.0 <= effect.high
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The best case for an aim.
+
+    Attributes:
+        aim: `throughput`: the highest figure; `latency`: the lowest p99 at the figure; `both`: the
+            lowest p99 among the cases whose figure is near the highest.
+        best: the best case.
+        alike: for the aim `throughput`, settings of the cases whose figure does not differ
+            significantly from the best one.
+    """
+
+    aim: str
+    best: CaseMedians
+    alike: tuple[Mapping[str, str], ...] = ()
+
+
+def recommendations(
+    results: Sequence[Result], less_is_better: bool = False
+) -> tuple[Recommendation, ...]:
+    """Find the best case for each aim at each message size with two or more figures.
+
+    Args:
+        less_is_better: True if figures are times; then throughput is the only aim.
+    """
+    found: list[Recommendation] = []
+    for message_bytes in sorted({each.message_bytes for each in results}):
+        cases = list(_cases([each for each in results if each.message_bytes == message_bytes]))
+        if len(cases) > 1:
+            quickest = Recommendation(THROUGHPUT, min(cases, key=lambda one: one.value))
+            found.extend([quickest] if less_is_better else _best(cases))
+    return tuple(found)
+
+
+def _best(cases: Sequence[CaseMedians]) -> Iterator[Recommendation]:
+    highest = max(cases, key=lambda one: one.value)
+    alike = tuple(
+        one.settings for one in cases if one is not highest and not one.is_apart_from(highest)
+    )
+    yield Recommendation(THROUGHPUT, highest, alike)
+    timed = [(one.p99_ms, one) for one in cases if one.p99_ms]
+    if not timed:
+        return
+    yield Recommendation(LATENCY, min(timed, key=lambda pair: pair[0])[1])
+    near = [pair for pair in timed if pair[1].value >= (1 - NEAR) * highest.value]
+    if near:
+        yield Recommendation(BOTH, min(near, key=lambda pair: pair[0])[1])
+
+
+def _cases(results: Sequence[Result]) -> Iterator[CaseMedians]:
+    by_case: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for each in results:
+        if each.value:
+            by_case.setdefault(tuple(sorted(each.settings.items())), []).append(each)
+    for own in by_case.values():
+        yield CaseMedians(
+            own[0].settings,
+            own[0].message_bytes,
+            median(each.estimate or 0.0 for each in own),
+            middle(each.low for each in own),
+            middle(each.high for each in own),
+            middle(each.p99_ms for each in own),
+            tuple(each.run_id for each in own),
+        )
+
+
+SAME_WITHIN = 0.10
+"""Largest change that counts as the same, where a study publishes no difference [share]."""
+
+
+class CaseSettings(Checked):
+    """The settings of a case."""
+
+    def expected(self) -> str:
+        """The expected values as a noun phrase, for messages and docs."""
+        return "keys by their full paths, such as workload.producer.acks: all"
+
+    def accepts(self, value: Any) -> bool:
+        """True for a map."""
+        return isinstance(value, Mapping)
+
+
+class CaseTexts(CaseSettings):
+    """The settings of a case; their values become texts, as a result has them."""
+
+    def for_editors(self) -> dict[str, Any]:
+        """The JSON Schema of a map with values of any type."""
+        return {**super().for_editors(), "additionalProperties": True}
+
+    def _check(self, value: Any) -> Any:
+        return {key: setting_text(each) for key, each in super()._check(value).items()}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published claim about one case of an experiment and another.
+
+    Attributes:
+        source: the study, such as "Heroku 2016".
+        says: the claim, a clause without a full stop.
+        of: full path or "case" → value of the case that the claim is about.
+        against: full path or "case" → value of the case that it is compared with.
+        change: "less", "more", or "same" for at most 10 % of a difference.
+        by: the published change; null where the study has no figure [share].
+        reading: the reading that is compared, such as "p99_ms"; empty for the figure.
+    """
+
+    source: str
+    says: str
+    of: Annotated[Mapping[str, str], CaseTexts()]
+    against: Annotated[Mapping[str, str], CaseTexts()]
+    change: Literal["less", "more", "same"]
+    by: Annotated[float, Number(-1, 1_000, "of the other case", above=True)] | None = None
+    reading: str = ""
+
+
+class Verdict(str, Enum):
+    """What the measured figures say of a claim."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    CANNOT_SAY = "cannot say"
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """A claim with its verdict.
+
+    Attributes:
+        effect: the measured effect; None where too few figures have an interval.
+        seen: the mean ratio of the figures, also without an effect; None if none was measured.
+        lacks: settings that were not measured; empty if all were.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    effect: Effect | None = None
+    seen: float | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+
+def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
+    """Hold a claim against the results of a sweep.
+
+    The claim agrees if the whole interval of the effect lies where the claim has it, and contains
+    the published change, if there is one. It differs if no part of the interval does.
+    """
+    known = [each for each in results if each.value]
+    for settings in (claim.of, claim.against):
+        if not any(matches(each, settings) for each in known):
+            return ClaimVerdict(claim, Verdict.CANNOT_SAY, lacks=settings)
+    pairs = pairs_of(known, claim.against, claim.of)
+    if claim.reading:
+        values = [(a.reading(claim.reading), b.reading(claim.reading)) for a, b in pairs]
+        effect = paired_effect([(a, b) for a, b in values if a and b])
+    else:
+        values = [(a.estimate, b.estimate) for a, b in pairs]
+        effect = effect_of(pairs)
+    return ClaimVerdict(claim, _verdict(claim, effect), effect, mean_ratio(values))
+
+
+def _verdict(claim: Claim, effect: Effect | None) -> Verdict:
+    if effect is None:
+        return Verdict.CANNOT_SAY
+    margin = 1.0 + SAME_WITHIN
+    regions = {"less": (0.0, 1.0), "more": (1.0, math.inf), "same": (1.0 / margin, margin)}
+    low, high = regions[claim.change]
+    excludes_figure = claim.by is not None and not effect.low <= 1.0 + claim.by <= effect.high
+    if effect.high < low or effect.low > high or excludes_figure:
+        return Verdict.DIFFERS
+    return Verdict.AGREES if low <= effect.low and effect.high <= high else Verdict.CANNOT_SAY
+
 
 SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
