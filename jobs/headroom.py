@@ -20,7 +20,7 @@ from jobs.options import Amount, ConfName, Duration, RunId, json_option, out_opt
               help="The run that measured this cluster's limit.  "
                    "[default: an estimate by thresholds]")  # fmt: skip
 @click.option("--goal", metavar="NAME",
-              help="The run's goal, where it has several; for an estimate a file of conf/goals.  "
+              help="The run's goal, if it has several; for an estimate a file of conf/goals.  "
                    "[default: the only one, or default]")  # fmt: skip
 @click.option("--window", "window_s", type=Duration(), metavar="TIME",
               help="Time to watch the brokers, or to read from a Prometheus server.  "

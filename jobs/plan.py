@@ -37,7 +37,7 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
               help="A sweep of --out, or its folder; the answer is the smallest "
                    "set-up that suffices.")  # fmt: skip
 @click.option("--goal", metavar="NAME",
-              help="The goal to plan by, where the run has several.")  # fmt: skip
+              help="The goal to plan by, if the run has several.")  # fmt: skip
 @click.option("--mb-per-s", type=Amount(min=0, min_open=True),
               help="Today's payload from producers, all brokers together.")  # fmt: skip
 @click.option("--gb-per-day", type=Amount(min=0, min_open=True),
@@ -138,7 +138,7 @@ FORMATS = ("capacity", "quotas", "alerts")
               help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
                    "rules for Prometheus.")  # fmt: skip
 @out_option
-@click.option("--goal", metavar="NAME", help="The goal to export, where the run has several.")
+@click.option("--goal", metavar="NAME", help="The goal to export, if the run has several.")
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  "
                    "[default: the size with the lowest limit in bytes]")  # fmt: skip

@@ -216,7 +216,7 @@ def _import(modules: Iterable[str]) -> None:
 
 
 def _or_error(read: Callable[[], Any]) -> tuple[Any, str]:
-    """What was read, or None with the error; a broken package may raise any error."""
+    """The value, or None with the error; a broken package may raise any error."""
     try:
         return read(), ""
     except Exception as error:  # noqa: BLE001 - errors are returned as data, see above

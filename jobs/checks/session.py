@@ -101,7 +101,7 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
                 f"no executor has registered within {waited_s:.0f} s, and {wanted} slots are "
                 "needed",
                 f"executors that start and connect to the driver at {driver}",
-                "look for executors that ended early in the cluster manager's page; where they "
+                "look for executors that ended early in the cluster manager's page; if they "
                 "cannot reach this address, set spark.driver.host to one that they can reach "
                 "(behind NAT the outer one, in a pod the name of its headless service), with "
                 "spark.driver.bindAddress=0.0.0.0, a fixed spark.driver.port and "

@@ -76,7 +76,7 @@ def given_topics(
             f"topic {held[0].name} of {KEY} holds {held[0].records:,} records; expected empty "
             "topics, as a run writes to them and never deletes the records; name an empty topic, "
             "wait until its retention has deleted the records, or set "
-            "cluster.topics_hold_data: true where the topic is for runs only"
+            "cluster.topics_hold_data: true if the topic is for runs only"
         )
     return found
 

@@ -220,7 +220,7 @@ class ClusterLock:
                 f"{self._group.name}, could not be "
                 f"taken within {timeout_s:.0f} s ({self._trouble or 'its coordinator is silent'}); "
                 "expected brokers that serve consumer groups; see why __consumer_offsets has no "
-                "leader, or run with --no-lock where no other run loads the cluster"
+                "leader, or run with --no-lock if no other run loads the cluster"
             )
 
     def release(self) -> None:
@@ -295,7 +295,7 @@ class ClusterLock:
             ConfigError(
                 f"a run locks its cluster as a member of the consumer group "
                 f"{self._group.name}, and the "
-                f"brokers {why}; expected {wanted}, or run with --no-lock where no other run loads "
+                f"brokers {why}; expected {wanted}, or run with --no-lock if no other run loads "
                 "the cluster"
             )
         )

@@ -119,7 +119,7 @@ def permissions(
         acl = "Write on transactional ids"
         found.append(ask("write in transactions", acl, _end(transactional_id)))
     if lock_group is not None:
-        remedy = "grant it, or run with --no-lock where no other run loads the cluster"
+        remedy = "grant it, or run with --no-lock if no other run loads the cluster"
         lock = _heartbeat(lock_group)
         found.append(ask("lock the cluster", "Read on groups", lock, remedy=remedy))
     return tuple(found)

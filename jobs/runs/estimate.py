@@ -261,7 +261,7 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
     text = (
         f"a window of {window_s:g} s shows followers that fall behind if the brokers' "
         f"replica.lag.time.max.ms is at most {1000 * window_s / LAG_CHECKS:.0f} (Kafka's default "
-        "is 30000); the run reads the setting before any load, and stops where it is higher"
+        "is 30000); the run reads the setting before any load, and stops if it is higher"
     )
     return (*own, text, network)
 

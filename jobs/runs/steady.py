@@ -124,7 +124,7 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     when = ", within the budget"
     if search.steady_s is None:
         when = (
-            " where memory could carry it and the budget allows it (search.steady_s); the forecast "
+            " if memory could carry it and the budget allows it (search.steady_s); the forecast "
             f"has {format_duration(added_s)} for it"
         )
     note = f"the largest limit is held once for at most {format_duration(most_s)}{when}"

@@ -80,7 +80,7 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
 }
 """What the metrics do not show, with its meaning → the readings of which one is missing."""
 CLIENT_ONLY = (
-    "judged without broker metrics: by acknowledgements, by latency where the goal has a latency "
+    "judged without broker metrics: by acknowledgements, by latency if the goal has a latency "
     "objective, and by under-replicated partitions in the Admin API; the limiting resource of the "
     "brokers is unknown, and a broker close to its limit does not show"
 )
