@@ -29,11 +29,11 @@ from jobs.runs.steady import (
 )
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
-from jobs.trials.gates import Gates
+from jobs.trials.gates import Gates, open_gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.steady import SteadyMeasurer
-from jobs.trials.warm_up import open_gates, warm_up_pattern
+from jobs.trials.steady import steady_measurer
+from jobs.trials.warm_up import warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
 from metrics.reporting.page.page import belongs_to
@@ -186,7 +186,7 @@ class LimitRun(Body):
         plan = steady_plan(self.config, found, trials, self._spent(context))
         announce(context, plan, found)
         own = next(each for each in trials if belongs_to(each, found))
-        measurer = SteadyMeasurer(
+        measurer = steady_measurer(
             context,
             topics,
             gates,

@@ -15,10 +15,9 @@ from dataclasses import replace
 from jobs.runs.estimate import line_of
 from jobs.runs.results import boundary_of
 from jobs.trials.context import RunContext
-from jobs.trials.gates import Gates
+from jobs.trials.gates import Gates, open_gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.warm_up import open_gates
 from metrics.planning.provisioning import offline_mb_per_s
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.trial import CATCHING_UP, Trial, offline_state

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from jobs.engine.network.socket_watch import SocketMemory, SocketTally, TcpInfo
 from jobs.setup.places import child_environment
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.watching import watching
+from jobs.trials.running_load import RunningLoad
 from metrics.traffic.pattern import Phases
 from metrics.trial.sockets import SocketCounts
 
@@ -204,21 +203,16 @@ class BrokerSockets:
         self._began_s: float | None = None
         self._last_s = 0.0
 
-    def watch(
-        self, channel: TaskChannel, phases: Phases, windows: int = 1
-    ) -> AbstractContextManager[None]:
-        """Count while a load runs, in its windows only.
-
-        Args:
-            phases: phases of the load up to its first window; the other windows are as long.
-        """
+    def watch(self, load: RunningLoad) -> AbstractContextManager[None]:
+        """Count while a load runs, in its windows only."""
         if not self._is_possible:
             return nullcontext()
-        return watching(
-            "broker-sockets",
-            lambda: self.count_if_due(channel.start_s, channel.phases_now(phases), windows),
-            fail=channel.fail,
-        )
+
+        def look(_now_s: float) -> float | None:
+            phases = load.channel.phases_now(load.pattern.phases)
+            return self.count_if_due(load.channel.start_s, phases, load.load.windows)
+
+        return load.looked_at("broker-sockets", look, 0.0)
 
     def count_if_due(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
         """Count once within a window, and return the time until the next call [s].

@@ -8,21 +8,17 @@ warmed by the load at which it stays.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from jobs.console.events import PhaseProgress
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import NOTICE_S
-from jobs.trials.watching import watching
+from jobs.trials.running_load import NOTICE_S, RunningLoad
 from metrics.judging.running import LATE_S, SETTLE_S, Climbing, StepReading, lowest_idle
 from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of
 from metrics.traffic.axes import axis_named
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
@@ -71,15 +67,17 @@ def climb_within(
 
 @dataclass(frozen=True)
 class AtRest:
-    """What others do with the brokers without the run's load.
+    """The brokers without the run's load, beside others who may use them.
 
     Attributes:
-        written_per_s: bytes that they write [B/s].
+        written_per_s: bytes that others write [B/s].
         handler_idle: lowest idle fraction of any broker's handlers [ratio].
+        polls: two polls of the brokers before the run, its first and its last.
     """
 
     written_per_s: float = 0.0
     handler_idle: float = 1.0
+    polls: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
 
 
 @dataclass
@@ -87,9 +85,8 @@ class ClimbWatch:
     """Watches a growing load, ends its growth, and ends the load.
 
     Args:
-        has_ended: ends the load at which the climb stays: receives the channel, the samples, the
-            time and the moment since which the load is the same [s since the epoch], and returns
-            whether it has set the end.
+        pattern: the traffic of the last step.
+        is_over: whether the load at which the climb stays has its answer; see `ends_once`.
         late_s: how long records may wait beside the producers' linger [s].
         idle_at_rest: lowest idle fraction of any broker's handlers before the run [ratio].
 
@@ -105,7 +102,7 @@ class ClimbWatch:
     context: RunContext
     pattern: TrafficPattern
     climb: Climb
-    has_ended: Callable[[TaskChannel, Sequence[BrokerSample], float, float], bool]
+    is_over: Callable[[RunningLoad, float, float], bool]
     late_s: float = LATE_S
     idle_at_rest: float = 1.0
     load: int = 0
@@ -122,31 +119,26 @@ class ClimbWatch:
         return axis_named(self.pattern.axis).amount(self.load)
 
     @property
+    def _idle_min(self) -> float:
+        return self.context.config.goal.indicators.request_handler_idle_min
+
+    @property
     def is_stalled(self) -> bool:
         """Whether the last step fell short although the handlers had room."""
-        idle_min = self.context.config.goal.indicators.request_handler_idle_min
         last = StepReading(self.idle, 0.0, idle_at_rest=self.idle_at_rest)
-        return self.is_short and last.has_room(idle_min)
+        return self.is_short and last.has_room(self._idle_min)
 
-    def watch(
-        self, channel: TaskChannel, sampler: Sampler[BrokerSample]
-    ) -> AbstractContextManager[None]:
+    def watch(self, running: RunningLoad) -> AbstractContextManager[None]:
         """Watch while the block lasts."""
+        return running.looked_at("climb", partial(self.look, running), LOOK_S)
 
-        def look() -> float | None:
-            return self.look(channel, sampler.samples_taken(), time.time())
-
-        return watching("climb", look, LOOK_S, channel.fail)
-
-    def look(
-        self, channel: TaskChannel, samples: Sequence[BrokerSample], now_s: float
-    ) -> float | None:
+    def look(self, running: RunningLoad, now_s: float) -> float | None:
         """Look once, and return the time until the next look [s]; None once the end is set.
 
         Args:
             now_s: the driver's time [s since the epoch].
         """
-        start_s = channel.start_s
+        start_s = running.channel.start_s
         if start_s is None or now_s <= start_s:
             return LOOK_S
         is_growing = self.same_since_s is None
@@ -154,33 +146,34 @@ class ClimbWatch:
         if is_growing:
             self.load = self.climb.load_in(step, self.pattern.on_axis)
         begun_s = self.same_since_s or start_s + step * self.climb.step_s
-        reading = self._read(channel, samples, begun_s, now_s)
-        decision = reading.next(self.context.config.goal.indicators.request_handler_idle_min)
+        reading = self._read(running, start_s, begun_s, now_s)
+        decision = reading.next(self._idle_min)
         if decision is Climbing.END:
             self.is_short, self.was_too_large = reading.is_short, True
             self.same_since_s = begun_s
-            channel.end_after(now_s - start_s + NOTICE_S)
+        if decision is Climbing.END or (not is_growing and self.is_over(running, now_s, begun_s)):
+            running.end_soon(now_s)
             return None
         if not is_growing:
-            return None if self.has_ended(channel, samples, now_s, begun_s) else LOOK_S
+            return LOOK_S
         idle = "" if reading.idle is None else f", handlers idle {reading.idle:.2f}"
         self.context.reporter.report(PhaseProgress(f"{self.load_words}{idle}"))
         if decision is Climbing.STAY:
-            channel.end_climb_after(now_s - start_s)
+            running.channel.end_climb_after(now_s - start_s)
         if decision is Climbing.STAY or self.load == self.pattern.on_axis:
             self.same_since_s = begun_s
         return LOOK_S
 
     def _read(
-        self, channel: TaskChannel, samples: Sequence[BrokerSample], begun_s: float, now_s: float
+        self, running: RunningLoad, start_s: float, begun_s: float, now_s: float
     ) -> StepReading:
         """The reading of the current step."""
-        assert channel.start_s is not None, "see look"
         per_s = self.load * self.pattern.records_per_s / self.pattern.on_axis
-        passed_s = now_s - max(self._seen_s, channel.start_s)
+        passed_s = now_s - max(self._seen_s, start_s)
         self._seen_s, self._offered = now_s, self._offered + per_s * passed_s
-        waiting = max(0.0, self._offered - channel.written)
-        idle = lowest_idle(samples, brokers_of(self.context.source), begun_s + SETTLE_S, now_s)
+        waiting = max(0.0, self._offered - running.channel.written)
+        samples, since_s = running.samples.nodes, begun_s + SETTLE_S
+        idle = lowest_idle(samples, running.brokers, since_s, now_s)
         late_s = _linger_s(self.pattern) + self.late_s
         return StepReading(idle, waiting / per_s, late_s, self.idle_at_rest)
 
@@ -191,12 +184,6 @@ def _linger_s(pattern: TrafficPattern) -> float:
     return waiting / pattern.records_per_s / 1000.0
 
 
-def read_and_end(
-    channel: TaskChannel, _samples: Sequence[BrokerSample], now_s: float, since_s: float
-) -> bool:
-    """End a load that has been the same for `READ_S`, for the reading of warm brokers."""
-    assert channel.start_s is not None, "the load runs"
-    if now_s - since_s < READ_S - NOTICE_S:
-        return False
-    channel.end_after(now_s - channel.start_s + NOTICE_S)
-    return True
+def is_read(_load: RunningLoad, now_s: float, since_s: float) -> bool:
+    """Whether a load has been the same for `READ_S`, for the reading of warm brokers."""
+    return now_s - since_s >= READ_S - NOTICE_S

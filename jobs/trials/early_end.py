@@ -11,27 +11,19 @@ overload for `search.overload_max_s`, see `overload_lasts`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import isinf
 
-from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.sampling import Samples, TrialSampler
-from jobs.trials.watching import watching
+from jobs.trials.running_load import NOTICE_S, RunningLoad
+from jobs.trials.sampling import Samples
 from metrics.judging.running import Acked, Slices, lowest_idle
 from metrics.judging.verdict import progress_of, window_least_s
-from metrics.sources.source import brokers_of
-from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.evidence import ClusterFacts
 from search.early_stop import FEWEST, SETTLED_S, SHORTFALL_S, Progress, StopRule, is_far_beyond
 from search.model import Verdict
 from search.signals import SATURATED_IDLE
 
-NOTICE_S = 1.0
-"""Time between setting the end and the end itself, so that every task learns of it [s]."""
 HELD_RULE = StopRule()
 """The rule for a load that is held, of which only overloads end early."""
 OTHERS_ERROR_RATE = 0.3
@@ -44,64 +36,51 @@ UNSEEN_SHARE = 0.25
 """The share of `search.overload_max_s` that may be without samples where it is judged [ratio]."""
 
 
-def overload_lasts(
-    context: RunContext,
-    facts: ClusterFacts,
-    pattern: TrafficPattern,
-    channel: TaskChannel,
-    samples: Samples,
-    now_s: float,
-    *,
-    grows: bool = False,
-) -> bool:
+def overload_lasts(load: RunningLoad, now_s: float) -> bool:
     """Whether a load has kept brokers of others overloaded for too long, by every goal.
 
     The last `search.overload_max_s` are judged as a trial of that length is. The brokers of a
-    testbed have no others, and may be overloaded for longer.
+    testbed have no others, and may be overloaded for longer. No shortfall of a load that grows, or
+    is uneven, is judged.
 
     Args:
         now_s: the driver's time [s since the epoch].
-        grows: whether the load grows, as the first one of a search does.
     """
-    if context.config.cluster.is_exclusive or channel.start_s is None:
+    config, load_start_s, pattern = load.context.config, load.channel.start_s, load.pattern
+    if config.cluster.is_exclusive or load_start_s is None:
         return False
-    start_s = now_s - context.config.goal.search.overload_max_s
-    nodes = [each for each in samples.nodes if each.at_s >= max(start_s, channel.start_s)]
-    first_s = dict.fromkeys(brokers_of(context.source), now_s)
+    start_s, samples = now_s - config.goal.search.overload_max_s, load.samples
+    nodes = [each for each in samples.nodes if each.at_s >= max(start_s, load_start_s)]
+    first_s = dict.fromkeys(load.brokers, now_s)
     first_s.update((each.broker_id, each.at_s) for each in reversed(nodes))
     if max(first_s.values(), default=now_s) > start_s + UNSEEN_SHARE * (now_s - start_s):
         return False
+    grows = load.load.climb is not None
     is_even = pattern.profile is None and not grows and not isinf(pattern.records_per_s)
     is_even &= all(each.producer.options.arrivals == "fixed" for each in pattern.loads)
-    acked = channel.acked() if is_even else []  # of other loads, no shortfall is judged
+    acked = load.channel.acked() if is_even else []
     acked = [each for each in acked if each[0] >= acked[-1][0] - (now_s - start_s)]
     acked = [(at_s - acked[0][0], records - acked[0][1]) for at_s, records in acked]
-    span = replace(samples, nodes=nodes)
-    window = (start_s, now_s)
-    return all(map(HELD_RULE.has_lasted, _progress(context, facts, pattern, span, window, acked)))
+    progress = _progress(load, replace(samples, nodes=nodes), (start_s, now_s), acked)
+    return all(map(HELD_RULE.has_lasted, progress))
 
 
 def _progress(
-    context: RunContext,
-    facts: ClusterFacts,
-    pattern: TrafficPattern,
-    samples: Samples,
-    window: tuple[float, float],
-    acked: Acked,
+    load: RunningLoad, samples: Samples, window: tuple[float, float], acked: Acked
 ) -> Iterator[Progress]:
     """The progress of a load towards each goal's verdict of a window."""
     slices = Slices(
         samples.nodes,
-        sorted(brokers_of(context.source)),
+        sorted(load.brokers),
         window,
-        pattern.phases.sample_interval_s,
+        load.interval_s,
         acked,
-        pattern.records_per_s,
-        facts,
-        pattern.groups,
+        load.pattern.records_per_s,
+        load.facts,
+        load.pattern.groups,
         samples.replicas,
     )
-    return (progress_of(slices, each) for each in context.thresholds.values())
+    return (progress_of(slices, each) for each in load.context.thresholds.values())
 
 
 @dataclass
@@ -117,21 +96,19 @@ class EarlyEnd:
             [s]; 0 where it was not.
     """
 
-    context: RunContext
-    facts: ClusterFacts
-    pattern: TrafficPattern
-    channel: TaskChannel
-    sampler: TrialSampler
+    load: RunningLoad
     may_begin_early: bool = True
     kept_overloaded_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Choose the rule by which the window may end."""
-        self._phases, self._offered_per_s = self.pattern.phases, self.pattern.records_per_s
+        pattern = self.load.pattern
+        self._phases, self._offered_per_s = pattern.phases, pattern.records_per_s
         self._is_held = self._phases.stop_rule is None
         self._rule = self._phases.stop_rule
-        self._most_s = self.context.config.goal.search.overload_max_s
-        is_exclusive = self.context.config.cluster.is_exclusive
+        config = self.load.context.config
+        self._most_s = config.goal.search.overload_max_s
+        is_exclusive = config.cluster.is_exclusive
         is_bounded = self.may_begin_early and self._phases.volume_bytes is None
         if self._is_held and is_bounded and self._most_s < self._phases.load_s:
             self._rule = None if is_exclusive else HELD_RULE
@@ -144,12 +121,7 @@ class EarlyEnd:
         """Watch while the block lasts, and end the window at most once."""
         if self._rule is None or isinf(self._offered_per_s):
             return nullcontext()
-        return watching(
-            "early-end",
-            lambda: self.look(time.time()),
-            self._phases.sample_interval_s / 2,
-            self.channel.fail,
-        )
+        return self.load.looked_at("early-end", self.look, self._phases.sample_interval_s / 2)
 
     def look(self, now_s: float) -> float | None:
         """Begin or end the window where that is due, and return the time until the next look [s].
@@ -159,12 +131,11 @@ class EarlyEnd:
         Args:
             now_s: the driver's time [s since the epoch].
         """
-        start_s, rule = self.channel.start_s, self._rule
-        if start_s is None or rule is None:
+        channel, rule, begun_s = self.load.channel, self._rule, self.load.begun_s
+        if begun_s is None or channel.start_s is None or rule is None:
             return self._phases.sample_interval_s / 2
-        begun_s = start_s + self.channel.phases_now(self._phases).warmup_s
-        load_s, is_begun = now_s - start_s, now_s > begun_s
-        has_begun_early = self.channel.begin_after_s is not None
+        load_s, is_begun = now_s - channel.start_s, now_s > begun_s
+        has_begun_early = channel.begin_after_s is not None
         # The rule would end an overload by far later than wanted.
         lasts_too_long = self.may_begin_early and self._most_s < (
             self._phases.warmup_s + rule.first * self._phases.sample_interval_s + NOTICE_S
@@ -175,9 +146,9 @@ class EarlyEnd:
         begin_s = load_s + NOTICE_S
         if not is_begun:
             if is_far and not has_begun_early and begin_s < self._phases.warmup_s:
-                self.channel.begin_after(begin_s)
-        elif (end_s := self._end_now(begun_s, now_s, rule)) is not None:
-            self.channel.end_after(end_s)
+                channel.begin_after(begin_s)
+        elif (end_s := self._end_now(load_s, begun_s, now_s, rule)) is not None:
+            channel.end_after(end_s)
             self.kept_overloaded_s = self._most_s if self._is_held else 0.0
             return None
         return self._phases.sample_interval_s / 2
@@ -185,37 +156,30 @@ class EarlyEnd:
     def _is_overload_by_far(self, now_s: float, load_s: float) -> bool:
         """Whether the last seconds of the load show that it is far above the limit."""
         full_s = load_s - self._phases.ramp_up_s
-        self._written.append((full_s, self.channel.written))
+        self._written.append((full_s, self.load.channel.written))
         if full_s < SETTLED_S + SHORTFALL_S:
             return False
         # At least two samples of each broker, also where they are rare.
         over_s = max(SHORTFALL_S, SAMPLES_OVER * self._phases.sample_interval_s)
-        idle = lowest_idle(
-            self.sampler.nodes.samples_taken(),
-            brokers_of(self.context.source),
-            now_s - over_s,
-            now_s,
-        )
+        idle = lowest_idle(self.load.samples.nodes, self.load.brokers, now_s - over_s, now_s)
         is_saturated = idle is not None and idle <= SATURATED_IDLE
         return is_saturated or is_far_beyond(self._written, self._offered_per_s)
 
-    def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:
+    def _end_now(self, load_s: float, begun_s: float, now_s: float, rule: StopRule) -> float | None:
         """The length to which the window can be cut [s], or None while it has to continue."""
-        parts, samples = (self.context, self.facts, self.pattern), self.sampler.samples_taken()
         window = (begun_s, begun_s + self._phases.measure_s)
-        found = _progress(*parts, samples, window, self.channel.acked())
+        found = _progress(self.load, self.load.samples, window, self.load.channel.acked())
         verdicts = [rule.verdict(progress) for progress in found]
         if self._is_held:
-            load_s = now_s - (self.channel.start_s or now_s)
             if load_s < self._most_s - 2 * NOTICE_S:
                 return None
             is_over = set(verdicts) == {Verdict.OVERLOADED} or (
                 now_s - begun_s >= self._phases.sample_interval_s * FEWEST
-                and overload_lasts(*parts, self.channel, samples, now_s)
+                and overload_lasts(self.load, now_s)
             )
             verdicts = [Verdict.OVERLOADED if is_over else None]
         if None in verdicts:
             return None
-        least_s = window_least_s(self.facts, is_sustained=Verdict.SUSTAINED in verdicts)
+        least_s = window_least_s(self.load.facts, is_sustained=Verdict.SUSTAINED in verdicts)
         end_s = max(now_s - begun_s + NOTICE_S, least_s)
         return end_s if end_s < self._phases.measure_s else None

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from jobs.cluster.health import ClusterHealth
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
-from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
+from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, warn
+from jobs.trials.climb import AtRest
+from jobs.trials.context import RunContext
 from jobs.trials.harm_rules import controller_queue_ms
+from jobs.trials.others_harm import knows_own_errors
 from jobs.trials.recovery import (
     DEADLINE_S,
     LOOK_S,
@@ -21,12 +25,20 @@ from jobs.trials.recovery import (
     windows_between,
 )
 from jobs.trials.series_proof import poll_after_ticks
+from jobs.trials.warm_up import FirstLoads
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.evidence import Reason
-from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
+from metrics.trial.others import (
+    MESSAGES_LEAST_PER_S,
+    ClientTraffic,
+    Level,
+    OtherLoad,
+    OwnTraffic,
+)
+from metrics.trial.trial import WarmUp
 from metrics.windows.broker import BrokerWindow
 
 SETTLE_S = 10.0
@@ -99,11 +111,11 @@ class Gates:
     source: MetricsSource
     check: Callable[[TopicSet], TopicReport]
     reporter: Reporter
-    warm_up: Callable[[TopicSet], None] | None
+    warm_up: Callable[[TopicSet, AtRest], None] | None
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
     last_load: LastLoad = field(default_factory=LastLoad)
-    prove: Callable[[TopicSet], bool] = lambda _: False
+    prove: Callable[[TopicSet, AtRest], bool] = lambda *_: False
     write_back: WriteBack = field(default_factory=WriteBack)
     reassigns: Callable[[], bool] = lambda: False
     is_shared: bool = False
@@ -202,6 +214,13 @@ class Gates:
         return Level.of(looks, self.idle_at_rest, controller_queue_ms(at_rest))
 
     @property
+    def at_rest(self) -> AtRest:
+        """The brokers without our load."""
+        level = self.level
+        written_per_s = 0.0 if level is None else level.written.mean
+        return AtRest(written_per_s, self.idle_at_rest, self.polls_at_rest)
+
+    @property
     def idle_at_rest(self) -> float:
         """Lowest idle fraction of any broker's request handlers without our load [ratio].
 
@@ -245,8 +264,8 @@ class Gates:
         brokers = brokers_of(self.source)
         loaded_s = self.last_load.ended_s
         if self.warm_up is not None and cold_brokers(self._polled, brokers, loaded_s):
-            self.warm_up(topics)
-        elif not self.prove(topics):
+            self.warm_up(topics, self.at_rest)
+        elif not self.prove(topics, self.at_rest):
             return reasons
         self.record_load_end()
         return self._rest_reasons()
@@ -369,3 +388,86 @@ class Gates:
             Reason("topic_not_ready", f"not begun: {text}", checked.waited_s, checked.waited_s)
             for text in checked.sentences()
         )
+
+
+def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = False) -> Gates:
+    """The gates of a run, after a first measurement of the brokers without its load.
+
+    Args:
+        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
+        climbs: whether a load grows on warm brokers, too, to show where a search begins.
+    """
+    first = FirstLoads(context, warm_up_max_s, climbs)
+    if not warm_up_max_s:
+        first.proof.skip("the cluster's warm_up_max_s is 0")
+    gates = Gates(
+        context.source,
+        context.topics.check,
+        context.reporter,
+        first.warm if warm_up_max_s else None,
+        last_load=context.cluster.last_load,
+        prove=first.light,
+        write_back=WriteBack(context.hosts),
+        reassigns=lambda: ClusterHealth(context.cluster.admin).is_reassigning(),
+        is_shared=not context.config.cluster.is_exclusive,
+    )
+    context.reporter.report(PhaseStarted("measuring the brokers at rest"))
+    rests_since_s = time.time()
+    gates.take_baseline()
+    if gates.is_shared:
+        context.history.warm_up = WarmUp(idle_at_rest=gates.idle_at_rest)
+        _report_unguarded(context, gates.level)
+    if context.canaries is not None:
+        unseen = context.canaries.take_rest(rests_since_s)
+        if unseen is not None:
+            warn(context.reporter, unseen)
+    short = gates.under_replicated_at_rest
+    if any(short.values()):
+        listed = ", ".join(
+            f"{count:.0f} on broker {broker}" for broker, count in short.items() if count
+        )
+        context.reporter.report(
+            PhaseStarted(
+                f"partitions of other topics are under-replicated already ({listed}); only further "
+                "ones count against the load"
+            )
+        )
+    return gates
+
+
+def _report_unguarded(context: RunContext, level: Level | None) -> None:
+    """State which harm to others no guard sees, and why; require it where limits fail closed."""
+    limits, report = context.guards.limits, context.reporter.report
+    if limits.others_fall_max and level and level.is_notable and not level.is_guarded:
+        report(
+            PhaseStarted(
+                f"other clients write {level.messages.mean:,.0f} messages/s: the guard of their "
+                f"throughput (guards.others_fall_max) is off up to {MESSAGES_LEAST_PER_S:.0f}"
+            )
+        )
+    known = level or Level()
+    has_quorum = all(each.has_quorum for each in context.source.nodes.values())
+    lacks = []
+    if limits.others_fall_max and level is None:
+        lacks.append("how much others write (others_fall_max), which the metrics do not show")
+    if limits.others_errors_per_s_max and not knows_own_errors(
+        each.producer for each in context.workload.parts
+    ):
+        lacks.append(
+            "the errors that others get (others_errors_per_s_max), as producers of a client "
+            "library, or with acks 0, do not count those of the run"
+        )
+    elif limits.others_errors_per_s_max and known.errors is None:
+        lacks.append(
+            "the errors that others get (others_errors_per_s_max), which the metrics do not show"
+        )
+    if limits.controller_queue_ms_max and has_quorum and known.controller_queue_ms is None:
+        lacks.append(
+            "the controller's queue (controller_queue_ms_max), which no controller's metrics show"
+        )
+    if not lacks:
+        return
+    text = f"no guard watches {'; nor '.join(lacks)}"
+    if limits.fail_closed:
+        context.guards.require_or_warn(text)
+    report(PhaseStarted(text))

@@ -49,7 +49,7 @@ LOST_HEARD_S = 2.0
 """Longest time from the end of an executor until the driver sees its tasks' channels close [s]."""
 
 Watch = Callable[[TaskChannel], AbstractContextManager[object]]
-"""A watcher of a running load: a context manager entered before the load and left after it."""
+"""Watches a load by its channel, from before its tasks start until after their end."""
 
 
 class StageFailedError(RedlineError):
@@ -61,39 +61,32 @@ class GeneratorError(RedlineError):
 
 
 @dataclass(frozen=True)
-class Target:
-    """The topics of a load and the addresses of their brokers.
+class Load:
+    """A load on open topics, of one window or of several without a gap.
 
     Attributes:
-        leaders: broker ids of the leaders of partitions 0, 1, 2, …, numbered through all topics.
+        name: its name, unique on the cluster.
+        pattern: its traffic, up to the end of the first window.
         brokers: broker id → (host, port).
-        end_offsets: partition → end offset before the load. Consumer groups run only when it is
-            given, as they have to know which records are theirs to read.
-        parts: the targets of the parts of a mix, each with partitions of its own from 0; empty for
-            other traffic.
+        end_offsets: partition → end offset before the load. Consumer groups run only where they
+            are given, as they have to know which records are theirs to read.
+        windows: number of windows.
+        climb: the steps of a load that grows; None where all producers begin at once.
     """
 
-    topics: tuple[str, ...]
-    leaders: tuple[int, ...]
+    name: str
+    topics: TopicSet
+    pattern: TrafficPattern
     brokers: Mapping[int, tuple[str, int]]
     end_offsets: Mapping[int, int] = field(default_factory=dict)
-    parts: tuple[Target, ...] = ()
+    windows: int = 1
+    climb: Climb | None = None
 
-    @classmethod
-    def of(
-        cls,
-        topics: TopicSet,
-        brokers: Mapping[int, tuple[str, int]],
-        end_offsets: Mapping[int, int] | None = None,
-    ) -> Target:
-        """The target of a load on these topics."""
-        ends = end_offsets or {}
-        parts = []
-        for first, own in topics.numbered if topics.parts else ():
-            count = len(own.leaders)
-            known = {n - first: end for n, end in ends.items() if first <= n < first + count}
-            parts.append(cls(own.names, own.leaders, brokers, known))
-        return cls(topics.names, topics.leaders, brokers, ends, tuple(parts))
+    @property
+    def whole(self) -> TrafficPattern:
+        """The traffic of all windows together."""
+        phases = self.pattern.phases
+        return self.pattern.with_phases(replace(phases, measure_s=self.windows * phases.measure_s))
 
 
 def require_room(pattern: TrafficPattern, slots: int) -> None:
@@ -160,21 +153,10 @@ class Generator:
     groups: set[str] = field(default_factory=set)
     _token_problem: str = ""
 
-    def offer(
-        self,
-        trial_id: str,
-        target: Target,
-        pattern: TrafficPattern,
-        watch: Watch = nullcontext,
-        windows: int = 1,
-        climb: Climb | None = None,
-    ) -> list[TaskReport]:
-        """Run the pattern's producers and consumers through warm-up, windows and drain.
+    def offer(self, load: Load, watch: Watch = nullcontext) -> list[TaskReport]:
+        """Run a load's producers and consumers through warm-up, windows and drain.
 
         Returns one row per task, of the last window; `watch` receives the earlier ones.
-
-        Args:
-            climb: the steps of a load that grows; None where all producers begin at once.
 
         Raises:
             ConfigError: the consumer groups have no slot, or a task lacks a part that the
@@ -183,7 +165,7 @@ class Generator:
                 slots.
             GeneratorError: a task could not run, so the load is not valid.
         """
-        reads = bool(target.end_offsets)
+        pattern, reads = load.pattern, bool(load.end_offsets)
         if reads or pattern.parts:
             require_room(pattern, self.slots)
         shares = share_slots(pattern, self.slots, reads=reads)
@@ -193,29 +175,29 @@ class Generator:
         with (
             self.control.channel(tasks, hosts) as channel,
             watch(channel),
-            watching("failed-load", partial(self._cancel_if_failed, trial_id, channel)),
+            watching("failed-load", partial(self._cancel_if_failed, load.name, channel)),
             watching("tokens", partial(self._send_token, channel)),
         ):
             plan = TrialPlan(
-                trial_id=trial_id,
-                topics=target.topics,
+                trial_id=load.name,
+                topics=load.topics.names,
                 pattern=pattern,
                 tasks=tasks,
-                leaders=target.leaders,
-                brokers=target.brokers,
+                leaders=load.topics.leaders,
+                brokers=load.brokers,
                 client_options=self.client_options,
                 control=channel.address,
                 consumer_tasks=hosts,
-                windows=windows,
-                end_offsets=target.end_offsets,
+                windows=load.windows,
+                end_offsets=load.end_offsets,
                 network_namespace=self.network_namespace,
                 interface_speeds=self.interface_speeds,
-                climb=climb,
+                climb=load.climb,
                 name_prefix=self.name_prefix,
                 start_lead_s=TrialPlan.start_lead_s + START_EACH_S * (tasks + hosts),
             )
             channel.open_timeout_s = plan.open_timeout_s
-            plans = plans_of_parts(plan, target.parts, shares)
+            plans = plans_of_parts(plan, load.topics, shares)
             if reads:
                 self.groups.update(
                     each.group_id(group)
@@ -294,40 +276,45 @@ class Generator:
 
 
 def plans_of_parts(
-    plan: TrialPlan, targets: Sequence[Target], shares: Sequence[SlotShare]
+    plan: TrialPlan, topics: TopicSet, shares: Sequence[SlotShare]
 ) -> tuple[TrialPlan, ...]:
     """The plan of each part of a mix, each with numbers of its own; the plan itself without a mix.
 
     Args:
         plan: the plan of the whole load.
-        targets: the targets of the parts.
+        topics: the topics of the whole load.
         shares: the tasks of the parts.
     """
     if not plan.pattern.parts:
         return (plan,)
     plans = []
-    partition = producer = group = task = 0
+    producer = group = task = 0
     consumer_task = plan.tasks
-    for part, target, share in zip(plan.pattern.parts, targets, shares, strict=True):
-        own = replace(
-            plan,
-            pattern=part,
-            topics=target.topics,
-            leaders=target.leaders,
-            end_offsets=target.end_offsets,
-            tasks=share.tasks,
-            consumer_tasks=share.consumer_tasks,
-            part=part.part,
-            climb=plan.climb and plan.climb.of_part(part.producers, plan.pattern.on_axis),
-            first_partition=partition,
-            first_producer=producer,
-            first_group=group,
-            first_task=task,
-            first_consumer_task=consumer_task,
-            stage_consumer_tasks=plan.consumer_tasks,
+    for part, (first, own), share in zip(plan.pattern.parts, topics.numbered, shares, strict=True):
+        partitions = range(first, first + len(own.leaders))
+        plans.append(
+            replace(
+                plan,
+                pattern=part,
+                topics=own.names,
+                leaders=own.leaders,
+                end_offsets={
+                    number - first: end
+                    for number, end in plan.end_offsets.items()
+                    if number in partitions
+                },
+                tasks=share.tasks,
+                consumer_tasks=share.consumer_tasks,
+                part=part.part,
+                climb=plan.climb and plan.climb.of_part(part.producers, plan.pattern.on_axis),
+                first_partition=first,
+                first_producer=producer,
+                first_group=group,
+                first_task=task,
+                first_consumer_task=consumer_task,
+                stage_consumer_tasks=plan.consumer_tasks,
+            )
         )
-        plans.append(own)
-        partition += len(target.leaders)
         producer += part.producers
         group += part.consumers.groups
         task += share.tasks

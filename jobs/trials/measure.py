@@ -1,12 +1,15 @@
-"""One trial on real brokers: prepare, load, sample, account, judge, keep."""
+"""Trials on real brokers: prepare, load, sample, account, judge, keep.
+
+A trial is a load of one window, or one window of a load that is held through several without a gap.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from jobs.cluster.admin import AdminError
@@ -15,22 +18,26 @@ from jobs.console.events import TrialFinished, TrialStarted
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import EarlyEnd
+from jobs.trials.early_end import EarlyEnd, overload_lasts
 from jobs.trials.gates import Gates
-from jobs.trials.load import GeneratorError, StageFailedError, Target
+from jobs.trials.load import GeneratorError, Load, StageFailedError
 from jobs.trials.others_harm import OthersHarm
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.sampling import Samples, TrialSampler, lacking_now
+from jobs.trials.running_load import RunningLoad, Watcher, offer, progress_reported
+from jobs.trials.sampling import LoadSampler, Samples
 from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.unscored_load import build_backlog
-from jobs.trials.watching import Ticker
+from metrics.common.errors import NoConclusionError
+from metrics.judging.validity import accounting_mismatch
 from metrics.judging.verdict import judge_all
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.source import brokers_of, controllers_of, ends_interval_s
-from metrics.traffic.pattern import Phases, TrafficPattern
-from metrics.trial.client import ClientWindow, merge
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import RateProfile
+from metrics.trial.adding import total
+from metrics.trial.client import ClientWindow, Counts, merge
 from metrics.trial.evidence import OTHERS_CHANGED, ClusterFacts, Evidence, Reason, follower_lags
-from metrics.trial.others import others_in
+from metrics.trial.others import ClientTraffic, others_at, others_in
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, any_isr_changed_share, broker_windows
 from metrics.windows.host import host_windows
@@ -46,7 +53,12 @@ _log = logging.getLogger(__name__)
 REPLICATED_DEADLINE_S = 15.0
 """Longest time for followers to fetch acknowledged records before the end offsets are read [s]."""
 
-_POLL_S = 0.25
+LOOK_S = 0.25
+"""Interval between two looks for followers, and for the end of a window [s]."""
+
+SAMPLES_AFTER = 2.0
+"""Sampling intervals for which a window waits for samples after its end, and for which it keeps
+samples for the next window, so that samples lie on both sides of each edge."""
 
 
 @dataclass
@@ -62,6 +74,30 @@ class SearchProgress:
     checks: bool = False
 
 
+@dataclass
+class _Loading:
+    """A load that is offered, as far as its windows are judged.
+
+    Attributes:
+        pattern: its traffic, up to the end of the first window.
+        windows: number of its windows.
+        number: trial number of the current window.
+        refusals: why it cannot begin.
+        judged: number of windows that are judged.
+        counts: the counts of each judged window.
+        host_samples: samples of the hosts of tasks, around the current window.
+    """
+
+    topics: TopicSet
+    pattern: TrafficPattern
+    windows: int
+    number: int
+    refusals: tuple[Reason, ...] = ()
+    judged: int = 0
+    counts: list[Counts] = field(default_factory=list)
+    host_samples: tuple[HostSample, ...] = ()
+
+
 class TrialMeasurer:
     """Measures loads for one message size; implements `search.lines.GoalsMeasurer`.
 
@@ -69,12 +105,8 @@ class TrialMeasurer:
         message_bytes: message size of the point [B].
         held: the load that is held already; None when there is none.
         stop: kills a broker in the window; None to kill none.
-
-    Attributes:
-        is_steady: whether its trials hold a limit to prove it on disk.
+        until: ends the window of a load that is held to prove it on disk; None for other trials.
     """
-
-    is_steady = False
 
     def __init__(
         self,
@@ -85,6 +117,7 @@ class TrialMeasurer:
         progress: SearchProgress,
         held: int | None = None,
         stop: UncleanStop | None = None,
+        until: Watcher | None = None,
     ) -> None:
         self._context = context
         self._topics = topics
@@ -93,9 +126,14 @@ class TrialMeasurer:
         self._message_bytes = message_bytes
         self._held = held
         self._stop = stop
-        self._broker_ends: BrokerSockets | None = None
+        self._until = until
+        self._sockets: BrokerSockets | None = None
         self._load_start_s: float | None = None
         self._kept_overloaded_s = 0.0
+
+    def pattern(self, load: int) -> TrafficPattern:
+        """The traffic of a trial at `load` on the goals' axis."""
+        return self._context.pattern(self._message_bytes, load)
 
     def measure(self, load: int) -> dict[str, Observation]:
         """Make a trial at `load`, and return its observation for each goal; see `trial`."""
@@ -115,39 +153,25 @@ class TrialMeasurer:
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
         """
-        context = self._context
-        pattern = context.pattern(self._message_bytes, load)
+        pattern, context = self.pattern(load), self._context
         if is_held:
             pattern = pattern.with_phases(pattern.phases.in_full)
-        context.guards.admit(pattern)
-        topics = self._topics.open(pattern)
-        pattern = topics.fit(pattern)
-        context.guards.require_room(pattern, topics.names)
-        follows = is_held and self._held == load
-        self._held = load if is_held else None
-        refusals = (
-            self._gates.pass_between_windows(topics) if follows else self._gates.pass_all(topics)
-        )
-        context.tables.settle()  # the previous trial, which was appended while this one prepared
-        number = context.history.numbering.take()
-        refusals = refusals or self._with_backlog(topics, pattern, number)
-        started_s = time.time()
-        self._announce(number, pattern)
-        samples = Samples()
-        if refusals:
-            evidence = self._refused(*refusals)
+        follows, self._held = is_held and self._held == load, load if is_held else None
+        loading = self._prepared(pattern, follows=follows)
+        started_s, samples = time.time(), Samples()
+        self._announce(loading)
+        if loading.refusals:
+            evidence = self._refused(*loading.refusals)
         else:
-            evidence, samples = self._run(number, pattern, topics)
-        trial = self._judged(number, started_s, topics, pattern, evidence, is_held=is_held)
+            evidence, samples = self._offered(loading)
+        trial = self._judged(loading, started_s, evidence, is_held=is_held)
         judged_s = time.time()
         try:
             trial = self._with_recovery(trial)
         finally:
             started_s += time.time() - judged_s  # rest is not part of the trial
-            context.tables.append_trial(trial, samples.nodes, samples.hosts)
-        context.history.add(trial, samples.nodes, samples.hosts)
-        left = max(0, self._progress.trials_left - 1)
-        context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
+            left = max(0, self._progress.trials_left - 1)
+            self._keep(trial, samples, time.time() - started_s, left)
         if any(OTHERS_CHANGED & each.rules for each in trial.judgements.values()):
             self._gates.renew_level()
         context.guards.require_untripped()
@@ -155,43 +179,131 @@ class TrialMeasurer:
         context.cluster.check()
         return trial
 
+    def hold_windows(
+        self, load: int, windows: int, into: list[Trial], profile: RateProfile | None = None
+    ) -> None:
+        """Offer `load` on the goals' axis through so many windows, and append each as it ends.
+
+        Args:
+            into: receives the trials of the windows as they are judged. A load that had to end
+                early has fewer, and the last one states why.
+            profile: share of the load over time.
+
+        Raises:
+            GuardStopError: a guard tripped; the earlier windows are kept.
+            NoConclusionError: the topics did not grow by the acknowledged records of all windows.
+        """
+        pattern, context = self.pattern(load), self._context
+        pattern = pattern.with_phases(pattern.phases.in_full).with_profile(profile)
+        loading = self._prepared(pattern, windows)
+        self._announce(loading)
+        if loading.refusals:
+            refused = self._refused(*loading.refusals)
+            into.append(self._keep_window(loading, refused, Samples(), time.time()))
+            return
+        offered = self._load(loading, {})
+        try:
+            before = context.topics.end_offsets(loading.topics)
+            offered = self._load(loading, before)
+            with self._sampler(offered) as sampler:
+                watch = partial(self._watched_windows, loading, into)
+                rows = offer(context, offered, sampler, self._facts, watch)
+                into.append(self._judge_window(loading, sampler, merge(rows)))
+        except (StageFailedError, GeneratorError, AdminError) as error:
+            refused = self._failed(offered, error)
+            into.append(self._keep_window(loading, refused, Samples(), time.time()))
+            context.guards.require_untripped()
+            return
+        summed = replace(into[-1].evidence.client, counts=total(loading.counts))
+        context.guards.settle(offered.whole, summed)
+        context.guards.require_untripped()
+        if loading.judged < windows:  # a task and its account were lost; the last trial states it
+            return
+        after, lacking = self._settled_offsets(loading.topics, before, summed)
+        grown = {partition: (begin, after[partition]) for partition, begin in before.items()}
+        whole = Evidence(summed, end_offsets=grown, unreplicated_records=lacking)
+        if wrong := accounting_mismatch(whole, next(iter(context.thresholds.values()))):
+            raise NoConclusionError(
+                f"the account of the whole load is wrong: {wrong[0].text}; expected that the "
+                "topics grew by the acknowledged records; check for other producers"
+            )
+
+    # --- before and after a load --------------------------------------------
+
+    def _prepared(
+        self, pattern: TrafficPattern, windows: int = 1, follows: bool = False
+    ) -> _Loading:
+        """Open the topics of a load, pass the gates and build its backlog.
+
+        Args:
+            follows: whether it follows another window of the same load without rest.
+        """
+        context, phases = self._context, pattern.phases
+        whole = pattern.with_phases(replace(phases, measure_s=windows * phases.measure_s))
+        context.guards.admit(whole)
+        topics = self._topics.open(pattern)
+        pattern = topics.fit(pattern)
+        context.guards.require_room(topics.fit(whole), topics.names)
+        gates = self._gates.pass_between_windows if follows else self._gates.pass_all
+        refusals = gates(topics)
+        context.tables.settle()  # the previous trial, which was appended while this one prepared
+        loading = _Loading(topics, pattern, windows, context.history.numbering.take(), refusals)
+        if not refusals:
+            is_loaded, problem = build_backlog(context, topics, pattern, loading.number)
+            if problem is not None:
+                loading.refusals = (problem,)
+            elif is_loaded:
+                loading.refusals = self._gates.pass_all(topics)
+        return loading
+
+    def _load(self, loading: _Loading, before: Mapping[int, int]) -> Load:
+        """The load that follows end offsets."""
+        context, windows = self._context, loading.windows
+        name = f"{context.run_id}-{loading.number}"
+        return Load(name, loading.topics, loading.pattern, context.addresses, before, windows)
+
+    def _sampler(self, load: Load) -> LoadSampler:
+        context, phases, topics = self._context, load.pattern.phases, load.topics
+        replicas = sum(map(len, topics.partition_replicas.values()))
+        every_s = ends_interval_s(replicas, phases.sample_interval_s, phases.measure_s)
+        read = partial(context.topics.replica_ends, topics)
+        return LoadSampler(context.source, phases.sample_interval_s, context.hosts, read, every_s)
+
+    def _announce(self, loading: _Loading) -> None:
+        pattern = loading.pattern
+        lasts_s = pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s
+        self._context.reporter.report(
+            TrialStarted(loading.number, pattern, self._progress.reason, lasts_s)
+        )
+
     def _judged(
-        self,
-        number: int,
-        started_s: float,
-        topics: TopicSet,
-        pattern: TrafficPattern,
-        evidence: Evidence,
-        *,
-        is_held: bool,
+        self, loading: _Loading, started_s: float, evidence: Evidence, *, is_held: bool
     ) -> Trial:
         """The trial of this evidence, which has just ended."""
         context = self._context
         return Trial(
             run_id=context.run_id,
-            number=number,
+            number=loading.number,
             started_at_s=started_s,
             finished_at_s=time.time(),
-            topic=topics.names[0],
-            pattern=pattern,
+            topic=loading.topics.names[0],
+            pattern=loading.pattern,
             evidence=evidence,
             judgements=judge_all(evidence, context.thresholds),
             held=is_held,
             state=context.state,
             leaders_back_s=self._stop.leaders_back_s if self._stop else None,
             warm_up=context.history.warm_up,
-            steady=self.is_steady,
+            steady=self._until is not None,
             checks=self._progress.checks,
         )
 
-    def _with_backlog(
-        self, topics: TopicSet, pattern: TrafficPattern, number: int
-    ) -> tuple[Reason, ...]:
-        """Build the backlog that the pattern's groups begin with; the reasons why it is refused."""
-        is_loaded, problem = build_backlog(self._context, topics, pattern, number)
-        if problem is not None:
-            return (problem,)
-        return self._gates.pass_all(topics) if is_loaded else ()
+    def _keep(self, trial: Trial, samples: Samples, lasted_s: float, left: int) -> None:
+        """Append a trial and its samples, and report it."""
+        context = self._context
+        context.tables.append_trial(trial, samples.nodes, samples.hosts)
+        context.history.add(trial, samples.nodes, samples.hosts)
+        context.reporter.report(TrialFinished(trial, lasted_s, left))
 
     def _with_recovery(self, trial: Trial) -> Trial:
         """After an overload: the trial with the time that the brokers took to come to rest.
@@ -208,7 +320,127 @@ class TrialMeasurer:
         rest_s, end_s = self._gates.await_recovery().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)
 
-    # --- the trial ----------------------------------------------------------
+    # --- a load of one window -----------------------------------------------
+
+    def _offered(self, loading: _Loading) -> tuple[Evidence, Samples]:
+        """Offer a load of one window; its evidence and its samples."""
+        context, topics, load = self._context, loading.topics, self._load(loading, {})
+        try:
+            before = context.topics.end_offsets(topics)
+            load = self._load(loading, before)
+            with self._sampler(load) as sampler:
+                client = merge(offer(context, load, sampler, self._facts, self._watched))
+                samples = sampler.stop()
+            samples = replace(samples, hosts=(*samples.hosts, *client.host_samples))
+            after, unreplicated = self._settled_offsets(topics, before, client)
+        except (StageFailedError, GeneratorError, AdminError) as error:
+            return self._failed(load, error), Samples()
+        context.guards.settle(load.pattern, client)
+        if (tripped := self._tripped()) is not None:
+            return self._refused(tripped), Samples()
+        everything = self._gates.record_load_end()
+        ends = after
+        if client.counts.failed_total:  # requests that were still queued reach the logs late
+            ends = context.topics.end_offsets(topics)
+        grown = written_records(before, ends, client.counts.acked_total)
+        commits_per_s = load.pattern.commits_per_s(len(topics.leaders))
+        start_s = self._load_start_s
+        evidence = replace(
+            self._evidence(topics, load.pattern, client, samples),
+            end_offsets={each: (begin, after[each]) for each, begin in before.items()},
+            unreplicated_records=unreplicated,
+            others=others_in(everything, grown, client, self._gates.level, commits_per_s),
+            kept_overloaded_s=self._kept_overloaded_s,
+            load_s=None if start_s is None else client.end_s - start_s,
+        )
+        return evidence, samples
+
+    @contextmanager
+    def _watched(self, load: RunningLoad) -> Iterator[None]:
+        """Watch a load of one window, and end the window once it has its verdict."""
+        self._load_start_s, self._kept_overloaded_s = None, 0.0
+        early_end = EarlyEnd(load, may_begin_early=self._stop is None)
+        watchers: list[Watcher | None] = [self._observed, self._until]
+        watchers.append(self._stop.watch if self._stop else None)
+        with ExitStack() as stack:
+            for each in filter(None, watchers):
+                stack.enter_context(each(load))
+            stack.enter_context(early_end.watch())
+            yield
+        self._load_start_s = load.channel.start_s
+        self._kept_overloaded_s = early_end.kept_overloaded_s
+
+    @contextmanager
+    def _observed(self, load: RunningLoad) -> Iterator[None]:
+        """Watch others, show the progress, and count at the brokers' ends of the connections."""
+        context, control = self._context, self._context.cluster.broker_control
+        self._sockets = None
+        with ExitStack() as stack:
+            stack.enter_context(OthersHarm(load, self._gates.level).watch())
+            stack.enter_context(progress_reported(load))
+            if control is not None:  # else the brokers' processes are unknown
+                self._sockets = BrokerSockets(control.pids, context.addresses)
+                stack.enter_context(self._sockets.watch(load))
+            yield
+
+    # --- a load of several windows ------------------------------------------
+
+    @contextmanager
+    def _watched_windows(
+        self, loading: _Loading, into: list[Trial], load: RunningLoad
+    ) -> Iterator[None]:
+        """Judge each window but the last as it ends; stop the run for a lasting overload."""
+        context, most_s = self._context, self._context.config.goal.search.overload_max_s
+
+        def look(now_s: float) -> float:
+            if overload_lasts(load, now_s):
+                context.guards.stop(
+                    f"the load kept the brokers beyond the goal for {most_s:g} s; offer less, or "
+                    "raise goal.search.overload_max_s to hold an overload for longer"
+                )
+                load.channel.end_now()
+            while (reports := load.channel.take_window(loading.judged + 1)) is not None:
+                into.append(self._judge_window(loading, load.sampler, merge(reports)))
+                loading.number = context.history.numbering.take()
+                self._announce(loading)
+            return LOOK_S
+
+        with self._observed(load), load.looked_at("windows", look, LOOK_S):
+            yield
+        look(time.time())  # the last window but one may have ended since the last look
+
+    def _judge_window(self, loading: _Loading, sampler: LoadSampler, client: ClientWindow) -> Trial:
+        """Judge a window that is over, keep it, and drop its samples."""
+        topics, pattern, config = loading.topics, loading.pattern, self._context.config
+        kept_s = SAMPLES_AFTER * pattern.phases.sample_interval_s
+        sampler.wait_past(client.end_s, kept_s)
+        host_samples = (*loading.host_samples, *client.host_samples)
+        samples = sampler.samples_taken()
+        samples = replace(samples, hosts=(*samples.hosts, *host_samples))
+        evidence = self._evidence(topics, pattern, client, samples, loading.judged)
+        loading.judged += 1
+        loading.counts.append(client.counts)
+        if (everything := _traffic_of(evidence.brokers, client.duration_s)) is not None:
+            commits_per_s = pattern.commits_per_s(len(topics.leaders))
+            others = others_at(everything, client, self._gates.level, commits_per_s)
+            evidence = replace(evidence, others=others)
+        if not config.cluster.is_exclusive:
+            kept_s = max(kept_s, config.goal.search.overload_max_s)
+        since_s = client.end_s - kept_s
+        loading.host_samples = tuple(each for each in host_samples if each.at_s >= since_s)
+        sampler.forget_before(since_s)
+        own = samples.within(client.start_s, client.end_s)
+        return self._keep_window(loading, evidence, own, client.start_s)
+
+    def _keep_window(
+        self, loading: _Loading, evidence: Evidence, samples: Samples, started_s: float
+    ) -> Trial:
+        """Keep the current window as a trial."""
+        trial = self._judged(loading, started_s, evidence, is_held=True)
+        self._keep(trial, samples, evidence.client.duration_s, loading.windows - loading.judged)
+        return trial
+
+    # --- the evidence -------------------------------------------------------
 
     @property
     def _facts(self) -> ClusterFacts:
@@ -218,57 +450,14 @@ class TrialMeasurer:
 
     def _refused(self, *refusals: Reason) -> Evidence:
         """The evidence of a trial without an account."""
-        context, now_s = self._context, time.time()
-        return Evidence(
-            ClientWindow(now_s, now_s),
-            metrics_source=context.source.name,
-            refusals=refusals,
-            cluster=self._facts,
-        )
+        now_s, source = time.time(), self._context.source.name
+        client = ClientWindow(now_s, now_s)
+        return Evidence(client, metrics_source=source, refusals=refusals, cluster=self._facts)
 
-    def _run(
-        self, number: int, pattern: TrafficPattern, topics: TopicSet
-    ) -> tuple[Evidence, Samples]:
-        context = self._context
-        try:
-            before = context.topics.end_offsets(topics)
-            client, samples = self._offer(number, pattern, topics, before)
-            after, unreplicated = self._settled_offsets(topics, before, client)
-        except (StageFailedError, GeneratorError, AdminError) as error:
-            context.guards.settle(pattern, None)
-            tripped = self._tripped()
-            return self._refused(tripped or Reason("task_failed", str(error), 1.0, 0.0)), Samples()
-        context.guards.settle(pattern, client)
-        if (tripped := self._tripped()) is not None:
-            return self._refused(tripped), Samples()
-        everything = self._gates.record_load_end()
-        ends = after
-        if client.counts.failed_total:  # requests that were still queued reach the logs late
-            ends = context.topics.end_offsets(topics)
-        grown = written_records(before, ends, client.counts.acked_total)
-        others = others_in(
-            everything, grown, client, self._gates.level, pattern.commits_per_s(len(topics.leaders))
-        )
-        evidence = replace(
-            self._evidence(topics, pattern, client, samples),
-            end_offsets={each: (begin, after[each]) for each, begin in before.items()},
-            unreplicated_records=unreplicated,
-            others=others,
-            kept_overloaded_s=self._kept_overloaded_s,
-            load_s=None if self._load_start_s is None else client.end_s - self._load_start_s,
-        )
-        return evidence, samples
-
-    def _moved_leaders(self, topics: TopicSet) -> dict[int, int] | None:
-        """The leaders that moved until now; None where the cluster does not answer in time.
-
-        Then only the errors of clients show a move.
-        """
-        try:
-            return self._context.topics.moved_leaders(topics)
-        except AdminError as error:
-            _log.warning("the leaders of %s are not known: %s", topics, error)
-            return None
+    def _failed(self, load: Load, error: Exception) -> Evidence:
+        """The evidence of a load that failed, or that a guard ended."""
+        self._context.guards.settle(load.whole, None)
+        return self._refused(self._tripped() or Reason("task_failed", str(error), 1.0, 0.0))
 
     def _tripped(self) -> Reason | None:
         """The guard's reason why the trial is INVALID, or None."""
@@ -288,14 +477,19 @@ class TrialMeasurer:
         Args:
             window: number of the window within its load, from 0.
         """
-        cluster = self._context.config.cluster
         context, facts, edges_s = self._context, self._facts, (client.start_s, client.end_s)
         brokers, at_rest = brokers_of(context.source), facts.under_replicated_at_rest
         killed = self._stop.victim if self._stop and self._stop.has_killed else None
         lags = follower_lags(samples.replicas, *edges_s)
+        try:
+            moved = context.topics.moved_leaders(topics)
+        except AdminError as error:  # then only the errors of clients show a move
+            _log.warning("the leaders of %s are not known: %s", topics, error)
+            moved = None
 
         def windows(nodes: frozenset[int]) -> tuple[BrokerWindow, ...]:
-            interval_s, link = pattern.phases.sample_interval_s, cluster.link_mbit_per_s
+            interval_s = pattern.phases.sample_interval_s
+            link = context.config.cluster.link_mbit_per_s
             return broker_windows(samples.nodes, nodes, *edges_s, interval_s, link, at_rest)
 
         return Evidence(
@@ -318,73 +512,10 @@ class TrialMeasurer:
                 samples.nodes, samples.hosts, context.hosts.brokers, *edges_s
             ),
             canaries=() if context.canaries is None else context.canaries.windows(*edges_s),
-            moved_leaders=self._moved_leaders(topics),
-            broker_sockets=self._broker_ends.window_counts(window) if self._broker_ends else {},
+            moved_leaders=moved,
+            broker_sockets=self._sockets.window_counts(window) if self._sockets else {},
             follower_lag=next(reversed(lags), None) if killed is None else None,
         )
-
-    def _offer(
-        self, number: int, pattern: TrafficPattern, topics: TopicSet, before: Mapping[int, int]
-    ) -> tuple[ClientWindow, Samples]:
-        context = self._context
-        target = Target.of(topics, context.addresses, before)
-        trial_id = f"{context.run_id}-{number}"
-        self._load_start_s, self._kept_overloaded_s = None, 0.0
-        with self._sampler(pattern, topics) as sampler:
-            watch = partial(self._watched, sampler, pattern, topics)
-            client = merge(context.generator.offer(trial_id, target, pattern, watch))
-            samples = sampler.stop()
-        return client, replace(samples, hosts=(*samples.hosts, *client.host_samples))
-
-    def _sampler(self, pattern: TrafficPattern, topics: TopicSet) -> TrialSampler:
-        context, interval_s = self._context, pattern.phases.sample_interval_s
-        read_replicas = partial(context.topics.replica_ends, topics)
-        replicas = sum(map(len, topics.partition_replicas.values()))
-        replicas_s = ends_interval_s(replicas, interval_s, pattern.phases.measure_s)
-        return TrialSampler(context.source, context.hosts, interval_s, read_replicas, replicas_s)
-
-    @contextmanager
-    def _watched(
-        self, sampler: TrialSampler, pattern: TrafficPattern, topics: TopicSet, channel: TaskChannel
-    ) -> Iterator[None]:
-        early_end = EarlyEnd(
-            self._context, self._facts, pattern, channel, sampler, self._stop is None
-        )
-        stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
-        with self._guarded(sampler, pattern, channel, pattern.phases), early_end.watch(), stop:
-            yield
-            self._load_start_s = channel.start_s
-            self._kept_overloaded_s = early_end.kept_overloaded_s
-
-    @contextmanager
-    def _guarded(
-        self,
-        sampler: TrialSampler,
-        pattern: TrafficPattern,
-        channel: TaskChannel,
-        phases: Phases,
-        windows: int = 1,
-    ) -> Iterator[None]:
-        """Guard a load, show its progress, and count at the brokers' ends of its connections.
-
-        Args:
-            pattern: the traffic of the whole load.
-            phases: its phases up to the first window; the other windows are as long.
-            windows: number of its windows.
-        """
-        context, nodes, control = self._context, sampler.nodes, self._context.cluster.broker_control
-        counting: AbstractContextManager[None] = nullcontext()
-        self._broker_ends = None
-        if control is not None:  # else the brokers' processes are unknown
-            self._broker_ends = BrokerSockets(control.pids, context.addresses)
-            counting = self._broker_ends.watch(channel, phases, windows)
-        with (
-            context.guards.watch(pattern, channel, partial(lacking_now, nodes, context)),
-            OthersHarm(context, pattern, channel, nodes, self._gates.level).watch(),
-            Ticker(context.reporter, nodes, pattern, channel).watch(),
-            counting,
-        ):
-            yield
 
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow
@@ -403,19 +534,7 @@ class TrialMeasurer:
             lacking = missing if lacking is None else lacking
             if not missing or time.monotonic() > deadline_s:
                 return after, lacking
-            time.sleep(_POLL_S)
-
-    # --- reporting ----------------------------------------------------------
-
-    def _announce(self, number: int, pattern: TrafficPattern) -> None:
-        self._context.reporter.report(
-            TrialStarted(
-                number,
-                pattern,
-                self._progress.reason,
-                pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
-            )
-        )
+            time.sleep(LOOK_S)
 
 
 def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: int) -> int:
@@ -425,6 +544,21 @@ def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: 
     offsets yet. Without them they would count as those of others.
     """
     return max(sum(after.values()) - sum(before.values()), acked)
+
+
+def _traffic_of(brokers: Sequence[BrokerWindow], duration_s: float) -> ClientTraffic | None:
+    """The traffic of all clients in a window; None where a broker does not show it."""
+    messages = [each.messages_in_per_s for each in brokers]
+    written = [each.bytes_in_per_s for each in brokers]
+    read = [each.bytes_out_per_s for each in brokers]
+    if not brokers or None in messages or None in written:
+        return None
+    return ClientTraffic(
+        duration_s,
+        sum(filter(None, messages)) * duration_s,
+        sum(filter(None, written)) * duration_s,
+        None if None in read else sum(filter(None, read)) * duration_s,
+    )
 
 
 def _observed(trial: Trial) -> dict[str, Observation]:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
 from jobs.trials.harm_rules import OthersSeen, controller_queue_ms
-from jobs.trials.watching import watching
+from jobs.trials.running_load import RunningLoad
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of
 from metrics.traffic.clients import ProducerOptions
-from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.others import ClientTraffic, Level
 from metrics.windows.broker import good_samples
 
@@ -42,18 +36,15 @@ class OthersHarm:
         level: the load of others without ours; None where brokers do not show it.
     """
 
-    context: RunContext
-    pattern: TrafficPattern
-    channel: TaskChannel
-    sampler: Sampler[BrokerSample]
+    load: RunningLoad
     level: Level | None
     _own: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, on a cluster that others use."""
-        if self.level is None or self.context.config.cluster.is_exclusive:
+        if self.level is None or self.load.context.config.cluster.is_exclusive:
             return nullcontext()
-        return watching("others", lambda: self.look(time.time()), LOOK_S, self.channel.fail)
+        return self.load.looked_at("others", self.look, LOOK_S)
 
     def look(self, now_s: float) -> float | None:
         """Look once, and return the time until the next look [s]; None once the run stops.
@@ -61,19 +52,20 @@ class OthersHarm:
         Args:
             now_s: the driver's time [s since the epoch].
         """
-        self._own.append((now_s, self.channel.written, self.channel.refused))
-        seen = self._seen(self.sampler.samples_taken())
-        harm = None if seen is None else self.context.guards.lasting_harm(seen, *SHOWN)
+        guards, channel = self.load.context.guards, self.load.channel
+        self._own.append((now_s, channel.written, channel.refused))
+        seen = self._seen(self.load.samples.nodes)
+        harm = None if seen is None else guards.lasting_harm(seen, *SHOWN)
         if harm is None:
             return LOOK_S
-        self.context.guards.stop(harm)
-        self.channel.end_now()
+        guards.stop(harm)
+        channel.end_now()
         return None
 
     def _seen(self, samples: Sequence[BrokerSample]) -> OthersSeen | None:
         """What others met in the last seconds; None while too little is known."""
         good = good_samples(samples)
-        brokers = brokers_of(self.context.source)
+        brokers = self.load.brokers
         if any(not good.get(each) for each in brokers):
             return None
         last = [good[each][-1] for each in brokers]
@@ -93,7 +85,7 @@ class OthersHarm:
             before, after = (self._own_by(each, column) for each in edges_s)
             return max(0.0, everything - (after - before)) / traffic.duration_s
 
-        producers = (each.producer.options for each in self.pattern.loads)
+        producers = (each.producer.options for each in self.load.pattern.loads)
         errors = traffic.errors if knows_own_errors(producers) else None
         return OthersSeen(
             self.level,

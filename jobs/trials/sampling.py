@@ -1,4 +1,4 @@
-"""The sampling of the brokers and their hosts during a trial.
+"""The sampling of the brokers and their hosts during a load.
 
 The partitions that lack a replica, as the brokers' metrics show them while a load runs.
 """
@@ -48,32 +48,34 @@ class Ends:
         return [] if found is None else [found]
 
 
-class TrialSampler:
+class LoadSampler:
     """Samples the nodes' metrics, the brokers' hosts and the replicas, each on a thread of its own.
 
     Args:
-        nodes, hosts: open sources, which have no other user during the sampling.
+        nodes, hosts: open sources, which have no other user during the sampling; no hosts by
+            default.
         interval_s: interval between two intended times [s].
-        read_replicas: reads the end offsets of the replicas; None where they are not known.
+        read_replicas: reads the end offsets of the replicas; None where they are not read.
         replicas_s: interval between two readings of these [s].
     """
 
     def __init__(
         self,
         nodes: MetricsSource,
-        hosts: HostSource,
         interval_s: float,
-        read_replicas: Callable[[], ReplicaEnds | None] = lambda: None,
-        replicas_s: float | None = None,
+        hosts: HostSource | None = None,
+        read_replicas: Callable[[], ReplicaEnds | None] | None = None,
+        replicas_s: float = 0.0,
     ) -> None:
-        polled_s = poll_interval_of(nodes, interval_s)
-        self.nodes: Sampler[BrokerSample] = Sampler(nodes, polled_s)
-        self._hosts: Sampler[HostSample] = Sampler(hosts, interval_s)
-        self.replicas: Sampler[ReplicaEnds] = Sampler(Ends(read_replicas), replicas_s or interval_s)
-        self._all: Sequence[Sampler[Any]] = (self._hosts, self.replicas, self.nodes)
+        self.nodes: Sampler[BrokerSample] = Sampler(nodes, poll_interval_of(nodes, interval_s))
+        self._hosts = Sampler(hosts, interval_s) if hosts else None
+        self._replicas = Sampler(Ends(read_replicas), replicas_s) if read_replicas else None
+        self._all: Sequence[Sampler[Any]] = [
+            each for each in (self._hosts, self._replicas, self.nodes) if each
+        ]
         self._stack = ExitStack()
 
-    def __enter__(self) -> TrialSampler:
+    def __enter__(self) -> LoadSampler:
         """Start sampling; the first samples are taken at once."""
         with ExitStack() as stack:
             for each in self._all:
@@ -92,9 +94,9 @@ class TrialSampler:
 
     def samples_taken(self) -> Samples:
         """The samples up to now; raises the error that ended the sampling early, if any."""
-        return Samples(
-            self.nodes.samples_taken(), self._hosts.samples_taken(), self.replicas.samples_taken()
-        )
+        hosts = self._hosts.samples_taken() if self._hosts else ()
+        replicas = self._replicas.samples_taken() if self._replicas else ()
+        return Samples(self.nodes.samples_taken(), hosts, replicas)
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
         """Wait for samples of each kind after this time; see `Sampler.wait_past`."""
@@ -108,7 +110,9 @@ class TrialSampler:
 
     def stop(self) -> Samples:
         """Stop after the samples in progress, and return all samples in the order taken."""
-        return Samples(self.nodes.stop(), self._hosts.stop(), self.replicas.stop())
+        for each in self._all:
+            each.stop()
+        return self.samples_taken()
 
 
 READING = "under_replicated_partitions"

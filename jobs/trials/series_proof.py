@@ -39,6 +39,9 @@ DEADLINE_S = 2 * TICK_S + 2.0
 _TRAFFIC = ("messages_in", "bytes_in")
 
 
+Polled = tuple[Sequence[BrokerSample], Sequence[BrokerSample], Sequence[BrokerSample]]
+
+
 def poll_after_ticks(
     source: MetricsSource,
     clock: Callable[[], float] = time.time,
@@ -103,14 +106,10 @@ class SeriesProof:
 
     Args:
         pause: waits between two polls [s], replaced in tests.
-
-    Attributes:
-        at_rest: two polls of the brokers before any load.
     """
 
     context: RunContext
     pause: Callable[[float], None] = time.sleep
-    at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
 
     @property
     def is_due(self) -> bool:
@@ -129,7 +128,7 @@ class SeriesProof:
 
     def examine(
         self,
-        before: Sequence[BrokerSample],
+        polls: Polled,
         client: ClientWindow,
         topics: TopicSet,
         pattern: TrafficPattern,
@@ -137,7 +136,7 @@ class SeriesProof:
         """Compare the brokers' readings with a load that has just ended.
 
         Args:
-            before: the poll before the load.
+            polls: two polls of the brokers before any load, and the poll before this one.
             client: the account of the load.
 
         Raises:
@@ -148,7 +147,7 @@ class SeriesProof:
         if any(each.producer.options.acks == "0" for each in pattern.loads):
             self._note(("with acks=0 no answer says what the brokers received",))
             return
-        found = self._proof(before, client, topics, pattern)
+        found = self._proof(polls, client, topics, pattern)
         if found.disagreements and not self._has_leaders(topics):
             found = Proof(doubts=("leaders moved during the load",))
         if found.disagreements:
@@ -161,12 +160,13 @@ class SeriesProof:
 
     def _proof(
         self,
-        before: Sequence[BrokerSample],
+        polls: Polled,
         client: ClientWindow,
         topics: TopicSet,
         pattern: TrafficPattern,
     ) -> Proof:
-        rest, pools = polls_of(*self.at_rest), self.pools()
+        *at_rest, before = polls
+        rest, pools = polls_of(*at_rest), self.pools()
         found = Proof()
         for look in range(LOOKS_MAX):
             if look:

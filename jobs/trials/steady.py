@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.sampling import TrialSampler
-from jobs.trials.watching import watching
+from jobs.trials.running_load import RunningLoad, ends_once
 from metrics.judging.disk_proof import deleted_after_s, disk_proof
-from metrics.sources.source import brokers_of
-from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
 from metrics.windows.write_back import WriteBackWindow, write_back_windows
 
@@ -33,7 +25,15 @@ FAILED_S = 10.0
 """Time over which that share is looked at [s]. A busy machine delays answers for some seconds."""
 
 
-class SteadyMeasurer(TrialMeasurer):
+def steady_measurer(
+    context: RunContext,
+    topics: PointTopics,
+    gates: Gates,
+    message_bytes: int,
+    progress: SearchProgress,
+    hold_s: float,
+    failing_load: int | None = None,
+) -> TrialMeasurer:
     """Measures a load in one window of `hold_s` at most.
 
     The window ends once disks are proven to write the load, or before the memory of a host is full,
@@ -44,63 +44,22 @@ class SteadyMeasurer(TrialMeasurer):
         hold_s: longest window [s].
         failing_load: the load that is held until it fails, on a testbed; None for none.
     """
+    phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
 
-    is_steady = True
+    def has_answer(load: RunningLoad, now_s: float, begun_s: float) -> bool:
+        if load.pattern.on_axis == failing_load:
+            return has_failed(load.channel.acked(), load.pattern.records_per_s)
+        samples, hosts = load.samples, context.hosts.brokers
+        return is_over(
+            write_back_windows(samples.nodes, samples.hosts, hosts, begun_s, now_s),
+            load.brokers,
+            now_s - begun_s,
+            deleted_after_s(load.pattern, load.facts.delete_delay_s),
+        )
 
-    def __init__(
-        self,
-        context: RunContext,
-        topics: PointTopics,
-        gates: Gates,
-        message_bytes: int,
-        progress: SearchProgress,
-        hold_s: float,
-        *,
-        failing_load: int | None = None,
-    ) -> None:
-        phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
-        config = context.config.with_workload(trial=phases)
-        held = replace(context, config=config)
-        super().__init__(held, topics, gates, message_bytes, progress)
-        self._failing_load = failing_load
-
-    def pattern(self, load: int) -> TrafficPattern:
-        """The traffic of a hold."""
-        return self._context.pattern(self._message_bytes, load)
-
-    @contextmanager
-    def _watched(
-        self, sampler: TrialSampler, pattern: TrafficPattern, topics: TopicSet, channel: TaskChannel
-    ) -> Iterator[None]:
-        def look() -> float | None:
-            begun_s = channel.start_s
-            if begun_s is None:
-                return LOOK_S
-            now_s = time.time()
-            lasted_s = now_s - begun_s - pattern.phases.warmup_s
-            if lasted_s <= 0:
-                return LOOK_S
-            if pattern.on_axis == self._failing_load:
-                is_ended = has_failed(channel.acked(), pattern.records_per_s)
-            else:
-                samples, brokers = sampler.samples_taken(), self._context.hosts.brokers
-                window = (now_s - lasted_s, now_s)
-                is_ended = is_over(
-                    write_back_windows(samples.nodes, samples.hosts, brokers, *window),
-                    brokers_of(self._context.source),
-                    lasted_s,
-                    deleted_after_s(pattern, self._facts.delete_delay_s),
-                )
-            if not is_ended:
-                return LOOK_S
-            channel.end_after(lasted_s + NOTICE_S)
-            return None
-
-        with (
-            super()._watched(sampler, pattern, topics, channel),
-            watching("steady-hold", look, LOOK_S, channel.fail),
-        ):
-            yield
+    held = replace(context, config=context.config.with_workload(trial=phases))
+    until = ends_once("steady-hold", has_answer, LOOK_S)
+    return TrialMeasurer(held, topics, gates, message_bytes, progress, until=until)
 
 
 def is_over(

@@ -12,9 +12,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_set import TopicSet
 from jobs.testbed.facade import StartedBrokers
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.watching import watching
-from metrics.traffic.pattern import TrafficPattern
+from jobs.trials.running_load import RunningLoad
 
 AFTER_SHARE = 0.2
 """Share of the window after which the broker is killed; the rest shows the effect."""
@@ -47,26 +45,24 @@ class UncleanStop:
         return self._killed_s is not None
 
     @contextmanager
-    def watch(
-        self, channel: TaskChannel, pattern: TrafficPattern, topics: TopicSet
-    ) -> Iterator[None]:
+    def watch(self, load: RunningLoad) -> Iterator[None]:
         """Kill the broker in the window of the running load, and watch for new leaders."""
+        after_s = AFTER_SHARE * load.pattern.phases.measure_s
         servers = [f"{each.host}:{each.port}" for each in self.cluster.info.brokers]
         with connect(servers, self.cluster.client_kwargs()) as admin:
-            at_s = pattern.phases.warmup_s + AFTER_SHARE * pattern.phases.measure_s
 
-            def look() -> float | None:
+            def look(now_s: float) -> float | None:
                 if self._killed_s is None:
-                    if channel.start_s is not None and time.time() >= channel.start_s + at_s:
+                    if load.begun_s is not None and now_s >= load.begun_s + after_s:
                         self._killed_s = time.monotonic()
                         self.control.kill_broker(self.victim)
                     return POLL_S
-                if self._all_lead(admin, topics):
+                if self._all_lead(admin, load.load.topics):
                     self.leaders_back_s = time.monotonic() - self._killed_s
                     return None
                 return POLL_S
 
-            with watching("unclean-stop", look, POLL_S, channel.fail):
+            with load.looked_at("unclean-stop", look, POLL_S):
                 yield
 
     def _all_lead(self, admin: KafkaAdmin, topics: TopicSet) -> bool:

@@ -6,24 +6,19 @@ A backlog that consumer groups begin with: written before the trial whose groups
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import NOTICE_S, overload_lasts
-from jobs.trials.load import GeneratorError, StageFailedError, Target
-from jobs.trials.sampling import Samples, lacking_now
-from jobs.trials.watching import watching
-from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of, poll_interval_of
+from jobs.trials.early_end import overload_lasts
+from jobs.trials.load import GeneratorError, Load, StageFailedError
+from jobs.trials.running_load import RunningLoad, Watcher, ends_once, offer
+from jobs.trials.sampling import LoadSampler
+from metrics.sources.source import brokers_of
 from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
@@ -45,16 +40,12 @@ class UnscoredLoad:
     client: ClientWindow
 
 
-Watch = Callable[[TaskChannel, Sampler[BrokerSample]], AbstractContextManager[None]]
-"""A watcher of a running load, with the channel to its tasks and the sampler of the brokers."""
-
-
 def offer_unscored(
     context: RunContext,
     topics: TopicSet,
     pattern: TrafficPattern,
     name: str,
-    watch: Watch | None = None,
+    watch: Watcher = nullcontext,
     since_s: Callable[[ClientWindow], float] = lambda window: window.start_s,
     climb: Climb | None = None,
 ) -> UnscoredLoad:
@@ -62,7 +53,7 @@ def offer_unscored(
 
     Args:
         name: name of this load, unique within the run.
-        watch: watches the load, and may end it; None for no watcher.
+        watch: watches the load, and may end it.
         since_s: returns the start of the windows, which end with the load [s since the epoch].
         climb: when producers begin; None where all begin at once.
 
@@ -70,46 +61,22 @@ def offer_unscored(
         StageFailedError, GeneratorError: the load failed.
         GuardStopError: a guard tripped.
     """
-    target = Target.of(topics, context.addresses)
-    interval_s, guards = context.workload.trial.sample_interval_s, context.guards
-    polled_s = poll_interval_of(context.source, interval_s)
+    interval_s = pattern.phases.sample_interval_s
+    guards, sampler = context.guards, LoadSampler(context.source, interval_s)
+    load = Load(f"{context.run_id}-{name}", topics, pattern, context.addresses, climb=climb)
+    ended_by_overload = ends_once("overload", _is_overload, interval_s)
+
+    @contextmanager
+    def watched(running: RunningLoad) -> Iterator[None]:
+        with ended_by_overload(running), watch(running):
+            yield
+
     guards.admit(pattern)
     guards.require_room(pattern, topics.names)
     context.tables.settle()  # so that Spark does not append rows during the load
-    with guards.required(), Sampler(context.source, polled_s) as sampler:
-
-        @contextmanager
-        def watched(channel: TaskChannel) -> Iterator[None]:
-            lacking = partial(lacking_now, sampler, context)
-
-            def look() -> float | None:
-                now_s, start_s = time.time(), channel.start_s
-                if start_s is None:
-                    return interval_s
-                samples = sampler.samples_taken()
-                at_rest = {
-                    each.broker_id: each.values.get("under_replicated_partitions", 0.0)
-                    for each in samples
-                    if each.at_s < start_s
-                }
-                facts = replace(context.facts, under_replicated_at_rest=at_rest)
-                parts = (context, facts, pattern, channel, Samples(samples), now_s)
-                if not overload_lasts(*parts, grows=climb is not None):
-                    return interval_s
-                channel.end_after(max(1.0, now_s - start_s - pattern.phases.warmup_s + NOTICE_S))
-                return None
-
-            with (
-                guards.watch(pattern, channel, lacking),
-                watching("overload", look, interval_s, channel.fail),
-                watch(channel, sampler) if watch else nullcontext(),
-            ):
-                yield
-
+    with guards.required(), sampler:
         try:
-            rows = context.generator.offer(
-                f"{context.run_id}-{name}", target, pattern, watched, climb=climb
-            )
+            rows = offer(context, load, sampler, context.facts, watched)
         except (StageFailedError, GeneratorError) as error:
             guards.settle(pattern, None)
             if guards.ends_load is not None:  # tasks only report that the driver ended the load
@@ -118,10 +85,23 @@ def offer_unscored(
         samples = sampler.stop()
     window = merge(rows)
     guards.settle(pattern, window)
-    start_s = max(window.start_s, since_s(window))
-    brokers = brokers_of(context.source)
-    windows = broker_windows(samples, brokers, start_s, window.end_s, interval_s)
+    windows = broker_windows(
+        samples.nodes,
+        brokers_of(context.source),
+        max(window.start_s, since_s(window)),
+        window.end_s,
+        interval_s,
+    )
     return UnscoredLoad(windows, window)
+
+
+def _is_overload(load: RunningLoad, now_s: float, begun_s: float) -> bool:
+    """Whether it has kept brokers overloaded for too long, beside what they showed before it."""
+    name, start_s = "under_replicated_partitions", load.channel.start_s or begun_s
+    before = (each for each in load.samples.nodes if each.at_s < start_s)
+    at_rest = {each.broker_id: each.values.get(name, 0.0) for each in before}
+    facts = replace(load.facts, under_replicated_at_rest=at_rest)
+    return overload_lasts(replace(load, facts=facts), now_s)
 
 
 LOADS_MAX = 10

@@ -5,46 +5,35 @@ started, until more load makes them no faster.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count, pairwise
 from statistics import fmean, linear_regression
 
-from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topic_set import TopicSet
-from jobs.console.events import PhaseProgress, PhaseStarted, warn
+from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.climb import (
     FIRST_SHARE,
     READ_S,
     AtRest,
     ClimbWatch,
     climb_within,
-    read_and_end,
+    is_read,
     step_length_s,
 )
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import NOTICE_S
-from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.others_harm import knows_own_errors
-from jobs.trials.recovery import WriteBack
+from jobs.trials.running_load import RunningLoad, Watcher, ends_once
 from jobs.trials.series_proof import SeriesProof, is_enough
-from jobs.trials.unscored_load import Watch, offer_unscored
-from jobs.trials.watching import watching
+from jobs.trials.unscored_load import offer_unscored
 from metrics.judging.running import LATE_COLD_S, LATE_S, SETTLE_S
 from metrics.judging.thresholds import Validity
 from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of
 from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
-from metrics.trial.others import MESSAGES_LEAST_PER_S, Level
 from metrics.trial.trial import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window, good_samples
 from search.signals import SATURATED_IDLE
@@ -74,63 +63,66 @@ BUSY_LEAST = 0.2
 """Busy share of the generator's busiest task from which it shows what the generator can offer
 [ratio]."""
 
-_ROOM = "the brokers' request handlers have room"
-
 FAILED_MAX = 2
 """Number of loads that may fail, for example as an executor is lost, before the run ends."""
 
 
-@dataclass
 class FirstLoads:
     """The loads of a run before its trials.
 
-    Attributes:
-        proof: proves the exporters' series by the first load.
+    Args:
         load_max_s: longest time under load [s].
         climbs: whether a search begins near what a climb shows on warm brokers, too.
-        at_rest: returns what others do without the run's load, which bounds the first step.
+
+    Attributes:
+        proof: proves the exporters' series by the first load.
     """
 
-    context: RunContext
-    proof: SeriesProof
-    load_max_s: float
-    climbs: bool = False
-    at_rest: Callable[[], AtRest] = AtRest
+    def __init__(self, context: RunContext, load_max_s: float, climbs: bool = False) -> None:
+        self._context = context
+        self._load_max_s = load_max_s
+        self._climbs = climbs
+        self.proof = SeriesProof(context)
 
-    def light(self, topics: TopicSet) -> bool:
+    def _report(self, text: str) -> None:
+        self._context.reporter.report(PhaseStarted(text))
+
+    def light(self, topics: TopicSet, at_rest: AtRest) -> bool:
         """A light load on warm brokers, where one is due; returns whether there was one.
+
+        Args:
+            at_rest: what others do without the run's load, which bounds the first step.
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
             GuardStopError: a guard tripped.
         """
-        report = self.context.reporter.report
-        if self.climbs and self.load_max_s > 0:
-            self.climbs = False
-            if can_climb(self.context, topics.message_bytes):
-                report(PhaseStarted("a load that grows shows where the search begins"))
+        context = self._context
+        if self._climbs and self._load_max_s > 0:
+            self._climbs = False
+            if can_climb(context, topics.message_bytes):
+                self._report("a load that grows shows where the search begins")
                 try:
-                    self._climb(topics, "climb")
+                    self._climb(topics, "climb", at_rest)
                 except (StageFailedError, GeneratorError) as error:  # the first trial shows it
-                    report(PhaseStarted(f"the growing load ended early: {error}"))
+                    self._report(f"the growing load ended early: {error}")
                 return True
-            axis = self.context.config.axis.name
-            text = f"no load that grows: along {axis} the first trial is the first load"
-            report(PhaseStarted(text))
+            axis = context.config.axis.name
+            self._report(f"no load that grows: along {axis} the first trial is the first load")
         if not self.proof.is_due:
             return False
-        report(PhaseStarted("proving the exporters' series by a light load"))
-        pattern = proof_pattern(self.context, topics.message_bytes)
+        self._report("proving the exporters' series by a light load")
+        pattern = proof_pattern(context, topics.message_bytes)
         before = self.proof.poll()
         try:
-            load = offer_unscored(self.context, topics, pattern, "proof")
+            load = offer_unscored(context, topics, pattern, "proof")
         except (StageFailedError, GeneratorError) as error:
             self.proof.skip(f"the load for it failed: {error}")
         else:
-            self.proof.examine(before, load.client, topics, pattern)
+            self.proof.examine((*at_rest.polls, before), load.client, topics, pattern)
         return True
 
-    def warm(self, topics: TopicSet) -> None:
+    def warm(self, topics: TopicSet, at_rest: AtRest) -> None:
         """Load cold brokers until their cost per request is steady.
 
         The history of the run keeps the reading at the end of the load. If that left the handlers
@@ -146,15 +138,15 @@ class FirstLoads:
             StageFailedError, GeneratorError: more than `FAILED_MAX` loads failed.
             GuardStopError: a guard tripped.
         """
-        self.climbs = False
-        context, size, load_max_s = self.context, topics.message_bytes, self.load_max_s
-        context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
+        self._climbs = False
+        context, size, load_max_s = self._context, topics.message_bytes, self._load_max_s
+        self._report("warming up the brokers' JVMs")
         failed, names, loaded_s = 0, (f"warm-up-{number}" for number in count(1)), 0.0
         climbs = can_climb(context, size)
         while True:
             try:
                 if climbs:
-                    loaded_s, has_stayed = self._climb(topics, next(names), is_cold=True)
+                    loaded_s, has_stayed = self._climb(topics, next(names), at_rest, is_cold=True)
                     if has_stayed or load_max_s - loaded_s < SHORT_S:
                         break
                     climbs = False  # it was too large, and the brokers are cold still
@@ -163,76 +155,71 @@ class FirstLoads:
                     pattern = _unscored(context, half, load_max_s - loaded_s)
                 else:
                     pattern = warm_up_pattern(context, size, load_max_s)
-                steady = SteadyCostWatch(context, pattern)
-                self._offer(topics, pattern, next(names), steady.watch)
-                loaded_s += steady.loaded_s
+                watch = ends_once("warm-up", is_warm, pattern.phases.sample_interval_s)
+                loaded_s += self._offer(topics, pattern, next(names), at_rest, watch)
                 break
             except (StageFailedError, GeneratorError) as error:
                 failed += 1
                 if failed > FAILED_MAX:
                     raise
-                context.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
+                self._report(f"warming up the brokers again: {error}")
         looks = min(LOOKS_MAX, int((load_max_s - loaded_s) / (LOOK_S + LOOK_BEGUN_S)))
         try:
-            self._read_lower_loads(topics, looks, names)
+            for _ in range(looks):  # halve the load until it leaves the handlers some idle time
+                load, idle = context.history.warm_up.load or 0, context.history.warm_up.handler_idle
+                if load <= 1 or idle is None or idle > SATURATED_IDLE:
+                    return
+                begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
+                pattern = _unscored(context, context.pattern(size, load // 2), LOOK_S, begun_s)
+                self._offer(topics, pattern, next(names), at_rest)
         except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
-            text = f"the warm-up ends without its last reading: {error}"
-            context.reporter.report(PhaseStarted(text))
-
-    def _read_lower_loads(self, topics: TopicSet, looks: int, names: Iterator[str]) -> None:
-        """Halve the load until it leaves the handlers some idle time."""
-        context = self.context
-        for _ in range(looks):
-            load, idle = context.history.warm_up.load or 0, context.history.warm_up.handler_idle
-            if load <= 1 or idle is None or idle > SATURATED_IDLE:
-                return
-            pattern = context.pattern(topics.message_bytes, load // 2)
-            begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
-            self._offer(topics, _unscored(context, pattern, LOOK_S, begun_s), next(names))
+            self._report(f"the warm-up ends without its last reading: {error}")
 
     def _offer(
         self,
         topics: TopicSet,
         pattern: TrafficPattern,
         name: str,
-        watch: Watch | None = None,
+        at_rest: AtRest,
+        watch: Watcher = nullcontext,
         climbing: ClimbWatch | None = None,
-    ) -> ClientWindow:
+    ) -> float:
         """Offer a load, record the reading of its last seconds, and prove the series by it.
 
         Args:
             name: name of the load, unique within the run.
-            climbing: watches a load that grows.
+            climbing: watches a load that grows, in place of `watch`.
 
         Returns:
-            The account of the producers.
+            The length of the load [s].
         """
-        history = self.context.history
+        history = self._context.history
 
         def since_s(window: ClientWindow) -> float:
             last_s = window.end_s - SHORT_S
             if climbing is None:
                 return last_s
-            same_since_s = climbing.same_since_s
-            same_s = window.start_s if same_since_s is None else same_since_s
-            return max(last_s, same_s + SETTLE_S)
+            return max(last_s, (climbing.same_since_s or window.start_s) + SETTLE_S)
 
-        before, climb = self.proof.poll(), None if climbing is None else climbing.climb
-        load = offer_unscored(self.context, topics, pattern, name, watch, since_s, climb)
+        before, climb = self.proof.poll(), climbing.climb if climbing else None
+        watch = watch if climbing is None else climbing.watch
+        load = offer_unscored(self._context, topics, pattern, name, watch, since_s, climb)
         known = [each.handler_idle for each in load.windows if each.handler_idle is not None]
         idle = min(known, default=None)
-        offers = generator_load(pattern, load.client, self.context.config.goal.validity)
+        offers = generator_load(pattern, load.client, self._context.config.goal.validity)
         if climbing is None:
-            at_rest = history.warm_up.idle_at_rest
-            history.warm_up = WarmUp(pattern.on_axis, idle, None, at_rest, offers)
+            idle_at_rest = history.warm_up.idle_at_rest
+            history.warm_up = WarmUp(pattern.on_axis, idle, None, idle_at_rest, offers)
         else:
             climbing.idle = idle
             seen = (climbing.load, idle, climbing.is_short, climbing.idle_at_rest)
             history.warm_up = WarmUp(*seen, offers)
-        self.proof.examine(before, load.client, topics, pattern)
-        return load.client
+        self.proof.examine((*at_rest.polls, before), load.client, topics, pattern)
+        return load.client.duration_s
 
-    def _climb(self, topics: TopicSet, name: str, is_cold: bool = False) -> tuple[float, bool]:
+    def _climb(
+        self, topics: TopicSet, name: str, at_rest: AtRest, is_cold: bool = False
+    ) -> tuple[float, bool]:
         """Offer a load that grows, and record its reading.
 
         A step that falls short although the handlers have room may have met a moment in which
@@ -244,13 +231,15 @@ class FirstLoads:
         Returns:
             The length of the load [s], and whether it was not too large.
         """
-        offer = partial(self._climb_once, topics, is_cold=is_cold)
-        loaded_s, watch = offer(name, self.load_max_s)
-        left_s = self.load_max_s - loaded_s
+        loaded_s, watch = self._climb_once(topics, name, at_rest, self._load_max_s, None, is_cold)
+        left_s = self._load_max_s - loaded_s
         if watch.is_stalled and left_s >= SHORT_S:
-            words = f"{watch.load_words} fell short of the rate although {_ROOM}: once more"
-            self.context.reporter.report(PhaseStarted(words))
-            again_s, watch = offer(f"{name}-again", left_s, watch.load)
+            self._report(
+                f"{watch.load_words} fell short of the rate although the brokers' request handlers "
+                "have room: once more"
+            )
+            name = f"{name}-again"
+            again_s, watch = self._climb_once(topics, name, at_rest, left_s, watch.load, is_cold)
             loaded_s += again_s
         return loaded_s, not watch.was_too_large
 
@@ -258,9 +247,10 @@ class FirstLoads:
         self,
         topics: TopicSet,
         name: str,
+        at_rest: AtRest,
         load_max_s: float,
-        load_most: int | None = None,
-        is_cold: bool = False,
+        load_most: int | None,
+        is_cold: bool,
     ) -> tuple[float, ClimbWatch]:
         """Offer a load that grows once.
 
@@ -271,116 +261,26 @@ class FirstLoads:
             load_max_s: longest time under load [s].
             load_most: the last step, at most; None for that of a warm-up.
         """
-        context, at_rest = self.context, self.at_rest()
-        heaviest = warm_up_pattern(context, topics.message_bytes, load_max_s).on_axis
+        context, size = self._context, topics.message_bytes
+        heaviest = warm_up_pattern(context, size, load_max_s).on_axis
         heaviest = min(heaviest, load_most or heaviest)
-        step_s = step_length_s(
-            context.workload.trial.sample_interval_s, reads_rates=reads_rates(context.source.nodes)
+        interval_s, rates = (
+            context.workload.trial.sample_interval_s,
+            reads_rates(context.source.nodes),
         )
+        step_s = step_length_s(interval_s, reads_rates=rates)
         load_s = share_and_length(load_max_s)[1] if is_cold else load_max_s
         stay_s = min(STEADY_S if is_cold else READ_S, load_s / 3)
         first_max = None  # no first step harms brokers without others
         if not context.config.cluster.is_exclusive:
-            one_per_s = context.pattern(topics.message_bytes, 1).mb_per_s * 1e6
+            one_per_s = context.pattern(size, 1).mb_per_s * 1e6
             first_max = int(FIRST_SHARE * at_rest.written_per_s / one_per_s)
         climb, most = climb_within(heaviest, load_s, stay_s, step_s, first_max)
         longest_s = load_s if is_cold else climb.steps(most) * step_s + stay_s
-        pattern = _unscored(context, context.pattern(topics.message_bytes, most), longest_s)
-        has_ended = SteadyCostWatch(context, pattern).has_ended if is_cold else read_and_end
-        late_s = LATE_COLD_S if is_cold else LATE_S
-        watch = ClimbWatch(context, pattern, climb, has_ended, late_s, at_rest.handler_idle)
-        return self._offer(topics, pattern, name, watch.watch, watch).duration_s, watch
-
-
-def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = False) -> Gates:
-    """The gates of a run, after a first measurement of the brokers without its load.
-
-    Args:
-        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
-        climbs: whether a load grows on warm brokers, too, to show where a search begins.
-    """
-    proof = SeriesProof(context)
-    first = FirstLoads(context, proof, warm_up_max_s, climbs)
-    if not warm_up_max_s:
-        proof.skip("the cluster's warm_up_max_s is 0")
-    gates = Gates(
-        context.source,
-        context.topics.check,
-        context.reporter,
-        first.warm if warm_up_max_s else None,
-        last_load=context.cluster.last_load,
-        prove=first.light,
-        write_back=WriteBack(context.hosts),
-        reassigns=lambda: ClusterHealth(context.cluster.admin).is_reassigning(),
-        is_shared=not context.config.cluster.is_exclusive,
-    )
-    first.at_rest = lambda: _at_rest(gates)
-    context.reporter.report(PhaseStarted("measuring the brokers at rest"))
-    rests_since_s = time.time()
-    gates.take_baseline()
-    if gates.is_shared:
-        context.history.warm_up = WarmUp(idle_at_rest=gates.idle_at_rest)
-        _report_unguarded(context, gates.level)
-    if context.canaries is not None:
-        unseen = context.canaries.take_rest(rests_since_s)
-        if unseen is not None:
-            warn(context.reporter, unseen)
-    proof.at_rest = gates.polls_at_rest
-    short = gates.under_replicated_at_rest
-    if any(short.values()):
-        listed = ", ".join(
-            f"{count:.0f} on broker {broker}" for broker, count in short.items() if count
-        )
-        context.reporter.report(
-            PhaseStarted(
-                f"partitions of other topics are under-replicated already ({listed}); only further "
-                "ones count against the load"
-            )
-        )
-    return gates
-
-
-def _report_unguarded(context: RunContext, level: Level | None) -> None:
-    """State which harm to others no guard sees, and why; require it where limits fail closed."""
-    limits, report = context.guards.limits, context.reporter.report
-    if limits.others_fall_max and level and level.is_notable and not level.is_guarded:
-        report(
-            PhaseStarted(
-                f"other clients write {level.messages.mean:,.0f} messages/s: the guard of their "
-                f"throughput (guards.others_fall_max) is off up to {MESSAGES_LEAST_PER_S:.0f}"
-            )
-        )
-    known = level or Level()
-    has_quorum = all(each.has_quorum for each in context.source.nodes.values())
-    lacks = []
-    if limits.others_fall_max and level is None:
-        lacks.append("how much others write (others_fall_max), which the metrics do not show")
-    if limits.others_errors_per_s_max and not knows_own_errors(
-        each.producer for each in context.workload.parts
-    ):
-        lacks.append(
-            "the errors that others get (others_errors_per_s_max), as producers of a client "
-            "library, or with acks 0, do not count those of the run"
-        )
-    elif limits.others_errors_per_s_max and known.errors is None:
-        lacks.append(
-            "the errors that others get (others_errors_per_s_max), which the metrics do not show"
-        )
-    if limits.controller_queue_ms_max and has_quorum and known.controller_queue_ms is None:
-        lacks.append(
-            "the controller's queue (controller_queue_ms_max), which no controller's metrics show"
-        )
-    if not lacks:
-        return
-    text = f"no guard watches {'; nor '.join(lacks)}"
-    if limits.fail_closed:
-        context.guards.require_or_warn(text)
-    report(PhaseStarted(text))
-
-
-def _at_rest(gates: Gates) -> AtRest:
-    level = gates.level
-    return AtRest(0.0 if level is None else level.written.mean, gates.idle_at_rest)
+        pattern = _unscored(context, context.pattern(size, most), longest_s)
+        is_over, late_s = (is_warm, LATE_COLD_S) if is_cold else (is_read, LATE_S)
+        watch = ClimbWatch(context, pattern, climb, is_over, late_s, at_rest.handler_idle)
+        return self._offer(topics, pattern, name, at_rest, climbing=watch), watch
 
 
 def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
@@ -412,57 +312,22 @@ def is_steady(costs: Sequence[float], interval_s: float) -> bool:
     return fall * FALL_OVER_S <= FALL_MOST * fmean(last)
 
 
-class SteadyCostWatch:
-    """Ends a load once the cost of a request is steady.
+def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
+    """Whether brokers are warm: the cost of a request is steady; its progress is reported.
 
-    Attributes:
-        loaded_s: length of the load, once it has ended [s].
+    Where brokers do not show their costs, `SHORT_S` of load are all.
+
+    Args:
+        now_s: the driver's time [s since the epoch].
+        since_s: since when the load is the same [s since the epoch].
     """
-
-    def __init__(self, context: RunContext, pattern: TrafficPattern) -> None:
-        self._context = context
-        self._phases = pattern.phases
-        self.loaded_s = self._phases.measure_s
-
-    def watch(
-        self, channel: TaskChannel, sampler: Sampler[BrokerSample]
-    ) -> AbstractContextManager[None]:
-        """Watch while the block lasts; check after each sample, and end the load once."""
-        interval_s = self._phases.sample_interval_s
-
-        def look() -> float | None:
-            has_ended = self.has_ended(channel, sampler.samples_taken(), time.time())
-            return None if has_ended else interval_s
-
-        return watching("warm-up", look, interval_s, channel.fail)
-
-    def has_ended(
-        self,
-        channel: TaskChannel,
-        samples: Sequence[BrokerSample],
-        now_s: float,
-        since_s: float | None = None,
-    ) -> bool:
-        """Whether the load ends now, by the samples up to `now_s` [s since the epoch].
-
-        Args:
-            since_s: since when the load is the same; since its start by default.
-        """
-        if channel.start_s is None or now_s <= channel.start_s:
-            return False
-        since_s = channel.start_s if since_s is None else since_s
-        loaded_s = now_s - channel.start_s
-        costs_ms = costs_between(samples, brokers_of(self._context.source), since_s)
-        cost = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
-        self._context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{cost}"))
-        is_blind = not costs_ms and now_s - since_s >= SHORT_S  # brokers do not show their costs
-        if not is_blind and not is_steady(costs_ms, self._phases.sample_interval_s):
-            return False
-        end_s = loaded_s + NOTICE_S
-        if end_s < self._phases.measure_s:
-            channel.end_after(end_s)
-            self.loaded_s = end_s
+    loaded_s = now_s - (load.channel.start_s or since_s)
+    costs_ms = costs_between(load.samples.nodes, load.brokers, since_s)
+    cost = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
+    load.context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{cost}"))
+    if not costs_ms and now_s - since_s >= SHORT_S:
         return True
+    return is_steady(costs_ms, load.interval_s)
 
 
 def costs_between(

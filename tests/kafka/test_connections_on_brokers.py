@@ -14,8 +14,9 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.control_server import ControlServer
 from metrics.tables.store import TableStore
-from metrics.traffic.pattern import Phases
 from tests.support.engine_bench import Bench
+from tests.support.patterns import pattern
+from tests.support.running_loads import running
 from tests.support.sweeps import swept
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
     with (
         ControlServer("127.0.0.1", "127.0.0.1") as server,
         server.channel(1) as channel,
-        looking.watch(channel, Phases(warmup_s=0.5, measure_s=3.0)),
+        looking.watch(running(pattern(warmup_s=0.5, measure_s=3.0), channel, None)),
     ):
         client = bench.run(producers=3, measure_s=3.0, control=channel.address)
     seen = looking.window_counts()

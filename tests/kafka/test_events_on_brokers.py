@@ -98,11 +98,11 @@ def test_an_executor_with_a_wrong_clock_is_named(kafka_testbed: Testbed) -> None
     ):
         trial = plan(
             trial_id="clocks",
-            topics=topic.target.topics,
+            topics=topic.made.names,
             pattern=pattern,
             tasks=2,
-            leaders=topic.target.leaders,
-            brokers=topic.target.brokers,
+            leaders=topic.made.leaders,
+            brokers=topic.brokers,
             control=channel.address,
         )
         rows = run_stage(trial, clocks_ahead_s=[0.0, AHEAD_S])

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from jobs.cluster.topic_set import TopicSet
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, TaskChannel, control_of
-from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
+from jobs.trials.load import Generator, GeneratorError, Load, StageFailedError
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import merge
 from tests.support.processes import becomes, beside
@@ -193,9 +194,10 @@ def _kill_a_task(channel: TaskChannel, killed_s: list[float]) -> None:
 def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    nowhere = Target(("t",), (1,), {1: ("127.0.0.1", 1)})
+    topics = TopicSet(("t",), 1_000, {0: (1,)})
+    nowhere = Load("t", topics, pattern(2), {1: ("127.0.0.1", 1)})
     with control_of(spark) as control:
         generator = Generator(spark, 2, {}, control)
         with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):
-            generator.offer("t", nowhere, pattern(2))
+            generator.offer(nowhere)
     assert spark.range(3).count() == 3

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -175,7 +174,7 @@ def test_tasks_get_new_tokens_while_a_load_lasts(
     pattern = workload.pattern(1_000, brokers=1, producers=2)
     where = {1: ("127.0.0.1", int(address(secured, "SASL_PLAINTEXT").partition(":")[2]))}
     with small_topic(secured, pattern, secured.client_security().client_kwargs()) as topic:
-        topic.target = replace(topic.target, brokers=where)
+        topic.brokers = where
         window, grown = merge(topic.offer(spark, pattern, options=options)), topic.grown()
     counts, (group,) = window.counts, window.groups
     assert counts.failed_total == counts.retried_records == 0, counts.retry_errors

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from jobs.cluster.topic_plan import Assignment
+from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load_workload
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import StagePlan
-from jobs.trials.load import Target, plans_of_parts
+from jobs.trials.load import plans_of_parts
 from metrics.planning.load_needs import share_slots
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TrafficPattern
@@ -32,12 +34,12 @@ def run_parts(
     whole = replace(mix_of(parts), load=100)
     with ListeningBroker() as broker:
         brokers = {BROKER_ID: ("127.0.0.1", broker.ports[BROKER_ID])}
-        leaders = (BROKER_ID,) * PARTITIONS
-        targets = [Target((each.part,), leaders, brokers) for each in parts]
+        placed: Assignment = dict.fromkeys(range(PARTITIONS), (BROKER_ID,))
+        topics = TopicSet.of_parts([TopicSet((each.part,), 1, placed) for each in parts], 1)
         made = plan(
-            pattern=whole, tasks=slots, brokers=brokers, leaders=leaders * len(parts), climb=climb
+            pattern=whole, tasks=slots, brokers=brokers, leaders=topics.leaders, climb=climb
         )
-        stage = StagePlan(plans_of_parts(made, targets, share_slots(whole, slots)))
+        stage = StagePlan(plans_of_parts(made, topics, share_slots(whole, slots)))
         plans = [stage.plan_of(task) for task in range(slots)]
         with ThreadPoolExecutor(slots) as pool:
             rows = list(pool.map(run_task, plans, ThreadsBarrier.of(slots)))

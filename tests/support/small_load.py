@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.cluster.connect import connect
@@ -14,7 +13,7 @@ from jobs.cluster.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, control_of
-from jobs.trials.load import Generator, Target
+from jobs.trials.load import Generator, Load
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow, TaskReport, merge
 
@@ -37,12 +36,15 @@ class SmallTopic:
     """The topics of a pattern on a testbed."""
 
     def __init__(self, topics: Topics, made: TopicSet, brokers: dict[int, tuple[str, int]]) -> None:
-        self._topics, self._made = topics, made
+        self._topics, self.made = topics, made
         self.before = self.ends()
-        self.target = Target(made.names, made.leaders, brokers)
+        self.brokers = brokers
+
+    def load(self, name: str, pattern: TrafficPattern, before: Mapping[int, int]) -> Load:
+        return Load(name, self.made, pattern, self.brokers, before)
 
     def ends(self) -> dict[int, int]:
-        return self._topics.end_offsets(self._made)
+        return self._topics.end_offsets(self.made)
 
     def grown(self) -> int:
         """Records of the load."""
@@ -64,12 +66,10 @@ class SmallTopic:
             during: watches the load, see `Generator.offer`.
             through: makes what the tasks take for the driver's control server.
         """
-        target = self.target
-        if pattern.consumers.groups:
-            target = replace(target, end_offsets=self.before)
+        before = self.before if pattern.consumers.groups else {}
         with control_of(spark) as control:
             generator = Generator(spark, slots, options or {}, through(control))
-            return generator.offer(name, target, pattern, during)
+            return generator.offer(self.load(name, pattern, before), during)
 
 
 @contextmanager

@@ -128,6 +128,6 @@ def test_a_namespace_has_one_command_and_its_own_is_not_entered(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert ss_commands([10, 20]) == []
     looking = BrokerSockets({1: os.getpid()}, {1: ("127.0.0.1", 9092)})
-    with looking.watch(None, PHASES):  # type: ignore[arg-type]
+    with looking.watch(None):  # type: ignore[arg-type]
         pass
     assert looking.window_counts() == {}, "without ss, no socket is watched and no error occurs"

@@ -14,10 +14,9 @@ from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.control_channel import DriverChannel
-from jobs.trials.climb import READ_S, ClimbWatch, climb_within, read_and_end
+from jobs.trials.climb import READ_S, AtRest, ClimbWatch, climb_within, is_read
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import NOTICE_S
+from jobs.trials.running_load import NOTICE_S
 from jobs.trials.warm_up import FirstLoads
 from metrics.judging.running import ENOUGH
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
@@ -26,6 +25,7 @@ from metrics.traffic.profile import Climb
 from metrics.trial.trial import WarmUp
 from search.model import Verdict
 from tests.support.patterns import pattern, plan
+from tests.support.running_loads import START_S, SentChannel, running
 
 CLIMB = Climb(first=3, step_s=2.0)
 
@@ -73,21 +73,9 @@ def test_an_end_of_the_growth_withdraws_only_producers_that_have_not_begun() -> 
     assert sum(due()) == 300, "once is enough"
 
 
-START_S = 1_000.0
 LOAD = pattern(64, rate_records_per_s=100.0, linger_ms=0.0)
+LONG = replace(LOAD.phases, warmup_s=0.0, measure_s=100.0)
 IDLE_MIN = 0.2
-
-
-class Growing(TaskChannel):
-    """The channel of a load that grows."""
-
-    def __init__(self) -> None:
-        super().__init__("driver", 1, 1, lambda call: call())
-        self.sent: list[dict[str, float]] = []
-        self.receive(0, {"start_s": START_S})
-
-    def _send_soon(self, **message: Any) -> None:
-        self.sent.append(message)
 
 
 class Brokers:
@@ -108,7 +96,7 @@ class Brokers:
         theirs: float = 0.0,
     ) -> None:
         self._limit, self._capacity, self._theirs = limit, capacity, theirs
-        self.channel, self.samples = Growing(), list[BrokerSample]()
+        self.channel, self.samples = SentChannel(), list[BrokerSample]()
         self._idle_s, self._written = 0.0, 0.0
         self.climb = Climb(first, 2.0)
         context = SimpleNamespace(
@@ -118,13 +106,9 @@ class Brokers:
                 goal=SimpleNamespace(indicators=SimpleNamespace(request_handler_idle_min=IDLE_MIN))
             ),
         )
-        self.watch = ClimbWatch(
-            cast(RunContext, context),
-            replace(LOAD, producers=most),
-            self.climb,
-            read_and_end,
-            idle_at_rest=1.0 - theirs,
-        )
+        whole, at_rest = replace(LOAD, producers=most, phases=LONG), 1.0 - theirs
+        self.load = running(whole, self.channel, context, self.samples, climb=self.climb)
+        self.watch = ClimbWatch(self.load.context, whole, self.climb, is_read, idle_at_rest=at_rest)
         self.highest = 0
 
     def run(self) -> float:
@@ -132,7 +116,7 @@ class Brokers:
         grows, step_s = True, 0.25
         for look in range(1, 400):
             load_s = look * step_s
-            grows = grows and not any("climb_end_s" in each for each in self.channel.sent)
+            grows = grows and not self.channel.sent_as("climb_end_s")
             if grows:
                 step = self.climb.step_at(load_s - step_s)
                 load = self.climb.load_in(step, self.watch.pattern.producers)
@@ -144,9 +128,9 @@ class Brokers:
                 for broker, idle_s in ((1, self._idle_s), (2, load_s)):
                     values = {HANDLER_IDLE_NS: 1e9 * idle_s}
                     self.samples.append(BrokerSample(broker, START_S + load_s, values))
-            if self.watch.look(self.channel, self.samples, START_S + load_s) is None:
+            if self.watch.look(self.load, START_S + load_s) is None:
                 break
-        return next(each["end_after_s"] for each in self.channel.sent if "end_after_s" in each)
+        return self.channel.ends_s[0]
 
 
 @pytest.mark.parametrize("theirs", [0.0, 0.3, 0.5])
@@ -165,7 +149,7 @@ def test_a_climb_that_meets_no_limit_reads_its_last_step() -> None:
     brokers = Brokers(10_000.0)
     brokers.run()
     assert brokers.watch.load == 64
-    assert not any("climb_end_s" in each for each in brokers.channel.sent)
+    assert not brokers.channel.sent_as("climb_end_s")
     # A first step that is too large ends at once.
     brokers = Brokers(limit=10.0, first=16)
     assert brokers.run() <= 2.0 + NOTICE_S
@@ -212,22 +196,22 @@ class Climbs:
         self,
         _topics: object,
         name: str,
+        _at_rest: AtRest,
         load_max_s: float,
-        load_most: int | None = None,
-        *,
-        is_cold: bool,
+        load_most: int | None,
+        _is_cold: bool,
     ) -> tuple[float, ClimbWatch]:
         self.offered.append((name, load_max_s, load_most))
-        watch = ClimbWatch(self._context, LOAD, CLIMB, read_and_end)
+        watch = ClimbWatch(self._context, LOAD, CLIMB, is_read)
         watch.load, watch.idle, watch.is_short = next(self._found)
         watch.was_too_large = watch.is_short
         return 12.0, watch
 
     def run(self, monkeypatch: pytest.MonkeyPatch, load_max_s: float = 60.0) -> tuple[float, bool]:
         none: Any = None
-        first = FirstLoads(self._context, none, load_max_s)
+        first = FirstLoads(self._context, load_max_s)
         monkeypatch.setattr(first, "_climb_once", self.once)
-        return first._climb(none, "climb")
+        return first._climb(none, "climb", AtRest())
 
 
 def test_a_step_that_falls_short_of_idle_brokers_is_tried_once_more(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, cast
 
-from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.early_end import NOTICE_S, EarlyEnd
-from jobs.trials.sampling import Samples, TrialSampler
+from jobs.trials.early_end import EarlyEnd
+from jobs.trials.running_load import NOTICE_S
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts
 from search.early_stop import FEWEST, is_far_beyond
 from tests.support.patterns import pattern
+from tests.support.running_loads import START_S, SentChannel, running
 
-START_S = 1_000.0
 LOAD = pattern(producers=10)
 PHASES = replace(LOAD.phases, ramp_up_s=0.0, warmup_s=10.0, measure_s=45.0, sample_interval_s=1.0)
 LAG_WINDOW_S = 45.0
@@ -28,17 +25,12 @@ LATER_S = 60.0
 """Time after which brokers may become busier [s]."""
 
 
-class Running(TaskChannel):
+class Running(SentChannel):
     """The channel of a load of which the brokers take the same share from its start on."""
 
     def __init__(self, share: float) -> None:
-        super().__init__("driver", 1, 1, lambda call: call())
-        self.sent: list[dict[str, float]] = []
+        super().__init__()
         self._share = share
-        self.receive(0, {"start_s": START_S})
-
-    def _send_soon(self, **message: Any) -> None:
-        self.sent.append(message)
 
     def report(self, load_s: float, warmup_s: float) -> None:
         """The task's reports until so many seconds of load."""
@@ -82,30 +74,17 @@ class Trial:
                 goal=SimpleNamespace(search=SimpleNamespace(overload_max_s=self.overload_max_s)),
             ),
         )
-        early_end = EarlyEnd(
-            cast(RunContext, context),
-            ClusterFacts(isr_window_s=LAG_WINDOW_S, rate_window_s=self.rate_window_s),
-            replace(
-                LOAD,
-                phases=replace(
-                    PHASES,
-                    ramp_up_s=self.ramp_up_s,
-                    warmup_s=self.warmup_s,
-                    sample_interval_s=self.interval_s,
-                    measure_s=self.measure_s,
-                    early_end_error_rate=0.0 if self.is_held else PHASES.early_end_error_rate,
-                ),
-            ),
-            cast(TaskChannel, channel),
-            cast(
-                TrialSampler,
-                SimpleNamespace(
-                    nodes=SimpleNamespace(samples_taken=lambda: samples),
-                    samples_taken=lambda: Samples(samples),
-                ),
-            ),
-            self.may_begin_early,
+        phases = replace(
+            PHASES,
+            ramp_up_s=self.ramp_up_s,
+            warmup_s=self.warmup_s,
+            sample_interval_s=self.interval_s,
+            measure_s=self.measure_s,
+            early_end_error_rate=0.0 if self.is_held else PHASES.early_end_error_rate,
         )
+        facts = ClusterFacts(isr_window_s=LAG_WINDOW_S, rate_window_s=self.rate_window_s)
+        load = running(replace(LOAD, phases=phases), channel, context, samples, facts=facts)
+        early_end = EarlyEnd(load, self.may_begin_early)
         for half_s in range(1, int(2 * (self.warmup_s + self.measure_s))):
             load_s = half_s / 2
             channel.report(load_s, self.warmup_s)
@@ -119,9 +98,8 @@ class Trial:
             if early_end.look(START_S + load_s) is None:
                 break
         self.kept_s = early_end.kept_overloaded_s
-        ends = [each["end_after_s"] for each in channel.sent if "end_after_s" in each]
         warmup_s = channel.phases_now(replace(PHASES, warmup_s=self.warmup_s)).warmup_s
-        return warmup_s + (ends[0] if ends else self.measure_s), channel.sent
+        return warmup_s + next(iter(channel.ends_s), self.measure_s), channel.sent
 
 
 def test_a_load_far_above_the_limit_ends_within_ten_seconds() -> None:

@@ -7,6 +7,7 @@ import pytest
 from jobs.cluster.topic_plan import TopicState
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
+from jobs.trials.climb import AtRest
 from jobs.trials.gates import FRESH_S, Gates, cold_brokers
 from jobs.trials.recovery import Baseline
 from metrics.sources.beans import UPTIME_MS
@@ -57,13 +58,13 @@ class Bed:
         )
         self.gates.take_baseline()
 
-    def _prove(self, topic: TopicSet) -> bool:
+    def _prove(self, topic: TopicSet, _: AtRest) -> bool:
         if len(self.proven) >= self._proofs:
             return False
         self.proven.append(topic.names[0])
         return True
 
-    def _warm_up(self, topic: TopicSet) -> None:
+    def _warm_up(self, topic: TopicSet, _: AtRest) -> None:
         self.warmed.append(topic.names[0])
         self.cluster.now_s += 30.0
 

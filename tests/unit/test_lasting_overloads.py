@@ -11,19 +11,18 @@ from typing import Any, cast
 import pytest
 
 from jobs.runs.steady import SteadyAnswer
-from jobs.trials import holding as continuous
-from jobs.trials import measure, unscored_load
+from jobs.trials import measure, running_load, unscored_load
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import overload_lasts
-from jobs.trials.holding import ContinuousMeasurer
+from jobs.trials.load import Load
 from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.running_load import RunningLoad
 from jobs.trials.sampling import Samples
 from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.sample import BrokerSample
-from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.pattern import Phases, TrafficPattern
 from metrics.traffic.profile import Climb, RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Judgement, ReplicaEnds
@@ -31,10 +30,10 @@ from search.model import Verdict
 from tests.support.contexts import run_context
 from tests.support.evidence import evidence
 from tests.support.patterns import pattern
+from tests.support.running_loads import START_S, running
 from tests.support.scripted_source import ScriptedSource
 from tests.support.steady_trials import at, limit
 
-START_S = 1_000.0
 LOAD = pattern(producers=10)
 LIMITS = Indicators(produce_response_ms_max=20.0, request_queue_max=50.0)
 CALM = {"idle": 0.5, "short": 0.0, "lag": 0.0, "queue": 3.0, "took_ms": 5.0, "shrinks": 0.0}
@@ -81,6 +80,9 @@ class Seen:
     def acked(self) -> list[tuple[float, int]]:
         return self._acked
 
+    def phases_now(self, phases: Phases) -> Phases:
+        return phases
+
     def fail(self, why: Exception) -> None:
         raise why
 
@@ -108,9 +110,13 @@ def context(is_exclusive: bool = False, **parts: Any) -> RunContext:
     return run_context(**given | {"facts": FACTS} | parts)
 
 
-def lasts(seen: Seen, load: TrafficPattern = LOAD, **given: Any) -> bool:
-    channel = cast(TaskChannel, seen)
-    return overload_lasts(context(), FACTS, load, channel, seen.samples, seen.now_s, **given)
+def running_as(seen: Seen, load: TrafficPattern = LOAD, **of_load: Any) -> RunningLoad:
+    given = of_load.pop("context", None) or context()
+    return running(load, seen, given, samples=lambda: seen.samples, facts=FACTS, **of_load)
+
+
+def lasts(seen: Seen, load: TrafficPattern = LOAD, **of_load: Any) -> bool:
+    return overload_lasts(running_as(seen, load, **of_load), seen.now_s)
 
 
 OVERLOADS = [
@@ -135,9 +141,12 @@ def test_an_overload_lasts_by_each_indicator() -> None:
 def test_an_uneven_load_does_not_fall_short() -> None:
     short, busy = Seen(60.0, 45.0, short=0.2), Seen(60.0, 45.0, idle=0.1)
     profile = replace(LOAD, profile=RateProfile("day", ((0.0, 0.5), (60.0, 1.0))))
-    for load, grows in ((profile, False), (LOAD, True), (pattern(arrivals="poisson"), False)):
-        assert lasts(busy, load, grows=grows)
-        assert not lasts(short, load, grows=grows)
+    uneven: tuple[tuple[TrafficPattern, Climb | None], ...] = (
+        (profile, None), (LOAD, Climb(1, 2.0)), (pattern(arrivals="poisson"), None)
+    )  # fmt: skip
+    for load, climb in uneven:
+        assert lasts(busy, load, climb=climb)
+        assert not lasts(short, load, climb=climb)
 
 
 # --- what follows from it ---------------------------------------------------------------
@@ -199,18 +208,14 @@ def test_a_load_without_a_gap_stops_the_run(
     seen, guards, none = Seen(60.0, 45.0, **over), Guards(), cast(Any, None)
     nothing = SimpleNamespace(watch=nullcontext)
     monkeypatch.setattr(measure, "OthersHarm", lambda *_: nothing)
-    monkeypatch.setattr(measure, "Ticker", lambda *_: nothing)
-    monkeypatch.setattr(continuous, "time", SimpleNamespace(time=lambda: seen.now_s))
+    monkeypatch.setattr(measure, "progress_reported", lambda _: nullcontext())
+    monkeypatch.setattr(measure, "time", SimpleNamespace(time=lambda: seen.now_s))
     cluster = SimpleNamespace(broker_control=None)
     gates = SimpleNamespace(level=None, under_replicated_at_rest=FACTS.under_replicated_at_rest)
-    measurer = ContinuousMeasurer(
-        context(is_exclusive, guards=guards, cluster=cluster),
-        none, cast(Any, gates), 100, SearchProgress(),
-    )  # fmt: skip
-    sampler = SimpleNamespace(nodes=None, samples_taken=lambda: seen.samples)
-    running = continuous._LoadInProgress(LOAD, none, 3, 1)
-    parts: Any = (running, sampler, LOAD, [], seen)
-    with measurer._watched_windows(*parts):
+    given = context(is_exclusive, guards=guards, cluster=cluster)
+    measurer = TrialMeasurer(given, none, cast(Any, gates), 100, SearchProgress())
+    load = running_as(seen, context=given, windows=3)
+    with measurer._watched_windows(measure._Loading(none, LOAD, 3, 1), [], load):
         pass  # the look at the end is the only one
     expected = (
         "the load kept the brokers beyond the goal for 10 s; offer less, or raise "
@@ -241,30 +246,32 @@ def test_a_load_outside_of_trials_ends(
         looks.append((name, look()))
         yield
 
-    def offer(_id: str, _target: object, _pattern: object, watch: Any, climb: object) -> list[int]:
+    def offer(_load: Load, watch: Any) -> list[int]:
         with watch(seen):
             return []
 
     class Nodes(nullcontext[Any]):
+        nodes = None
+
         def __init__(self, *_: object) -> None:
             super().__init__(self)
 
         def samples_taken(self) -> Any:
-            return seen.samples.nodes
+            return Samples(seen.samples.nodes)
 
         stop = samples_taken
 
-    monkeypatch.setattr(unscored_load, "watching", watching)
-    monkeypatch.setattr(unscored_load, "Sampler", Nodes)
-    monkeypatch.setattr(unscored_load, "Target", SimpleNamespace(of=lambda *_: None))
+    monkeypatch.setattr(running_load, "watching", watching)
+    monkeypatch.setattr(running_load, "time", SimpleNamespace(time=lambda: seen.now_s))
+    monkeypatch.setattr(unscored_load, "LoadSampler", Nodes)
     monkeypatch.setattr(unscored_load, "merge", lambda _: ClientWindow(START_S, seen.now_s))
-    monkeypatch.setattr(unscored_load, "time", SimpleNamespace(time=lambda: seen.now_s))
     given = context(
         facts=ClusterFacts(followers=1), guards=Guards(), addresses={}, run_id="r",
         tables=SimpleNamespace(settle=lambda: None), generator=SimpleNamespace(offer=offer),
     )  # fmt: skip
     topics = cast(Any, SimpleNamespace(names=("t",)))
-    unscored_load.offer_unscored(given, topics, LOAD, "warm-up", climb=climb)
+    long = LOAD.with_phases(replace(LOAD.phases, measure_s=100.0))
+    unscored_load.offer_unscored(given, topics, long, "warm-up", climb=climb)
     ((name, next_s),) = looks
     assert name == "overload"
     assert (next_s is None, seen.ended_s is not None) == (ends, ends)

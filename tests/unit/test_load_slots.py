@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from jobs.cluster.topic_set import TopicSet
 from jobs.engine.task.plan import TrialPlan
 from jobs.spark.session import await_slots
 from jobs.trials import load
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.load import SLOTS_WAIT_S, Generator, StageFailedError, Target
+from jobs.trials.load import SLOTS_WAIT_S, Generator, Load, StageFailedError
 from tests.support.patterns import pattern
 
 
@@ -69,13 +70,17 @@ def _fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "await_slots", awaited)
 
 
+def load_of(producers: int) -> Load:
+    topics = TopicSet(("topic",), 100, {0: (1,)})
+    return Load("t", topics, pattern(producers), {1: ("127.0.0.1", 1)})
+
+
 def offer(spark: LosingSpark, producers: int = 20) -> list[str]:
     """Begin a load on 8 slots, and return what was said before."""
     said: list[str] = []
     generator = Generator(spark, 8, {}, Control(), report=said.append)  # type: ignore[arg-type]
-    target = Target(("topic",), (1,), {1: ("127.0.0.1", 1)})
     with pytest.raises(Began) as began:
-        generator.offer("t", target, pattern(producers))
+        generator.offer(load_of(producers))
     assert began.value.args == (min(8, producers), 0)
     return said
 
@@ -101,5 +106,5 @@ def test_many_tasks_get_more_time_between_the_signal_and_the_start(
     plans: list[TrialPlan] = []
     monkeypatch.setattr(Generator, "_run", lambda _, stage, _channel: plans.extend(stage.plans))
     generator = Generator(LosingSpark([500]), slots, {}, SilentControl())  # type: ignore[arg-type]
-    generator.offer("t", Target(("topic",), (1,), {1: ("127.0.0.1", 1)}), pattern(1_000))
+    generator.offer(load_of(1_000))
     assert [each.start_lead_s for each in plans] == [pytest.approx(lead_s)]

@@ -8,25 +8,28 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.config.loading import load
+from jobs.cluster.topic_plan import Assignment
+from jobs.cluster.topic_set import TopicSet
+from jobs.config.loading import load as load_config
 from jobs.console.events import PhaseProgress, RecordingReporter
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.schedule import EvenSchedule, due_between
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
-from jobs.trials.climb import ClimbWatch, read_and_end
+from jobs.trials.climb import ClimbWatch, is_read
 from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
-from jobs.trials.load import Target, plans_of_parts
+from jobs.trials.load import plans_of_parts
 from jobs.trials.warm_up import can_climb
 from metrics.planning.load_needs import share_slots
 from metrics.traffic.axes import SCALE
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
 from tests.support import mixes
+from tests.support.contexts import run_context
 from tests.support.driven_delivery import DrivenDelivery
 from tests.support.mixes import MIX
 from tests.support.patterns import pattern, plan
+from tests.support.running_loads import START_S, SentChannel, running
 
 MOST = 96
 WHOLE = SCALE.apply(mixes.WHOLE, MOST)
@@ -38,8 +41,9 @@ def plans(climb: Climb) -> tuple[TrialPlan, ...]:
     """The plans of the parts, in one task for the producers of each."""
     shares = share_slots(WHOLE, 4, reads=False)
     whole = plan(pattern=WHOLE, tasks=sum(each.tasks for each in shares), climb=climb)
-    targets = [Target(("t",), (7,) * 4, {7: ("h", 1)}) for _ in WHOLE.parts]
-    return plans_of_parts(whole, targets, shares)
+    placed: Assignment = dict.fromkeys(range(4), (7,))
+    topics = TopicSet.of_parts([TopicSet(("t",), 1, placed) for _ in WHOLE.parts], 1)
+    return plans_of_parts(whole, topics, shares)
 
 
 # --- the steps --------------------------------------------------------------------------
@@ -69,7 +73,7 @@ def test_a_load_of_one_pattern_grows_by_whole_producers() -> None:
         assert climb.shares(index) == [(climb.start_s(index), 1.0)]
     single = plan(pattern=pattern(12, rate_records_per_s=10.0), climb=climb)
     assert isinstance(growing_schedule(single, 7, 100.0), EvenSchedule)
-    assert plans_of_parts(single, (), [])[0].climb is climb
+    assert plans_of_parts(single, TopicSet(("t",), 1, {}), [])[0].climb is climb
 
 
 def test_the_end_of_the_growth_holds_each_part_at_its_share() -> None:
@@ -145,33 +149,20 @@ def test_tasks_offer_the_scale_of_each_step() -> None:
 # --- the driver -------------------------------------------------------------------------
 
 
-class Growing(TaskChannel):
-    """The channel of a load that grows from time 1,000 on."""
-
-    def __init__(self) -> None:
-        super().__init__("driver", 1, 1, lambda call: call())
-        self.sent: list[dict[str, float]] = []
-        self.receive(0, {"start_s": 1_000.0})
-
-    def _send_soon(self, **message: Any) -> None:
-        self.sent.append(message)
-
-
 def watch_of(whole: TrafficPattern) -> ClimbWatch:
-    context = SimpleNamespace(
-        reporter=RecordingReporter(),
-        source=SimpleNamespace(nodes={}),
-        config=SimpleNamespace(
-            goal=SimpleNamespace(indicators=SimpleNamespace(request_handler_idle_min=0.2))
-        ),
+    indicators = SimpleNamespace(request_handler_idle_min=0.2)
+    config = SimpleNamespace(goal=SimpleNamespace(indicators=indicators))
+    context = run_context(
+        reporter=RecordingReporter(), source=SimpleNamespace(nodes={}), config=config
     )
-    return ClimbWatch(cast(RunContext, context), whole, CLIMB, read_and_end)
+    return ClimbWatch(context, whole, CLIMB, is_read)
 
 
 @pytest.mark.parametrize(("missing_s", "is_short"), [(0.3, False), (1.2, True)])
 def test_brokers_that_take_less_of_a_mix_end_its_growth(missing_s: float, is_short: bool) -> None:
     """Records may wait for the linger, in the mean over all of them, and 0.75 s more."""
-    watch, channel = watch_of(WHOLE), Growing()
+    watch, channel = watch_of(WHOLE), SentChannel()
+    load = running(WHOLE, channel, watch.context, climb=CLIMB)
     linger_s = (2_500 * 1.0 + 1_000 * 0.1) / 3_520  # images have no linger
     per_s = WHOLE.records_per_s
     for look in range(1, 60):
@@ -180,7 +171,7 @@ def test_brokers_that_take_less_of_a_mix_end_its_growth(missing_s: float, is_sho
             offered += 0.25 * per_s * CLIMB.load_in(int(tick * 0.25 / 2 + 1e-9), MOST) / MOST
         rate = per_s * CLIMB.load_in(int(load_s / 2 + 1e-9), MOST) / MOST
         channel.receive(0, {"written": max(0, int(offered - (linger_s + missing_s) * rate))})
-        if watch.look(channel, [], 1_000.0 + load_s) is None:
+        if watch.look(load, START_S + load_s) is None:
             break
     assert watch.was_too_large == watch.is_short == is_short
     assert is_short or watch.load == MOST
@@ -194,6 +185,6 @@ def test_a_mix_grows_along_its_scale() -> None:
         (MIX, ["goal.search.axis=scale.orders"], False),
         ("demo", ["goal.search.axis=rate", "workload.np=4"], False),
     ):
-        config = load("testbed", workload, "default", overrides)
+        config = load_config("testbed", workload, "default", overrides)
         context = cast(RunContext, SimpleNamespace(config=config, pattern=config.pattern))
         assert can_climb(context, config.workload.message_bytes[0]) is grows

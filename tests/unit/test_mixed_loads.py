@@ -21,7 +21,7 @@ from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.plan import StagePlan, TrialPlan, placed
 from jobs.trials.context import RunContext, TrialHistory
-from jobs.trials.load import Target, plans_of_parts, require_room
+from jobs.trials.load import plans_of_parts, require_room
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import deleted_after_s
@@ -83,14 +83,13 @@ def stage(slots: int = 12) -> StagePlan:
     """The stage of the mix; offsets before the load are ten times the partition's number."""
     topics = topics_of(MIX)
     before = {number: 10 * number for number in range(len(topics.leaders))}
-    target = Target.of(topics, BROKERS, before)
     shares = share_slots(MIX, slots)
     whole = plan(
-        pattern=MIX, topics=target.topics, leaders=target.leaders, brokers=BROKERS,
+        pattern=MIX, topics=topics.names, leaders=topics.leaders, brokers=BROKERS,
         end_offsets=before, tasks=sum(each.tasks for each in shares),
         consumer_tasks=sum(each.consumer_tasks for each in shares),
     )  # fmt: skip
-    return StagePlan(plans_of_parts(whole, target.parts, shares))
+    return StagePlan(plans_of_parts(whole, topics, shares))
 
 
 # --- topics -----------------------------------------------------------------------------

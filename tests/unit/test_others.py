@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.cluster.opening import LastLoad
 from jobs.config.goal import GuardLimits
 from jobs.console.events import PhaseStarted, RecordingReporter
-from jobs.trials import warm_up
+from jobs.trials import gates as gates_module
 from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, OTHERS_PATIENCE_S, RENEWAL_S, Gates
 from jobs.trials.recovery import DEADLINE_S
@@ -373,7 +373,7 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
         gates.__dict__.update(given)
         return gates
 
-    monkeypatch.setattr(warm_up, "Gates", opened)
+    monkeypatch.setattr(gates_module, "Gates", opened)
     admin = SimpleNamespace(adding_replicas=lambda _=None: {("orders", 0): {2}})
     history, reporter = TrialHistory(), RecordingReporter()
     context = SimpleNamespace(
@@ -383,7 +383,7 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
         config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=not is_shared)),
         guards=SimpleNamespace(limits=OFF.model_copy(update={"others_fall_max": most})),
     )  # fmt: skip
-    warm_up.open_gates(cast(RunContext, context), 60.0)
+    gates_module.open_gates(cast(RunContext, context), 60.0)
     stated = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]
     assert len(stated) == is_stated
     if is_stated:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from jobs.config.goal import GuardLimits
-from jobs.trials.context import RunContext
-from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import HARM_S, Guards
 from jobs.trials.others_harm import OVER_S, OthersHarm
 from metrics.sources.beans import CONTROLLER_QUEUE_MS, PRODUCE_ERRORS, Role
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
 from metrics.trial.others import Level, Rate
 from tests.support.guarded_cluster import Cluster
 from tests.support.patterns import pattern
+from tests.support.running_loads import running
 
 START_S, OURS_PER_S = 1_000.0, 2_000.0
 
@@ -43,10 +41,7 @@ class Beside:
         channel = SimpleNamespace(end_now=self._end, fail=pytest.fail, refused=0)
         self.channel = channel
         self.harm = OthersHarm(
-            cast(RunContext, context),
-            pattern(1),
-            cast(TaskChannel, channel),
-            cast("Sampler[BrokerSample]", SimpleNamespace(samples_taken=lambda: self.samples)),
+            running(pattern(1), channel, context, self.samples),
             Level(Rate(level, deviation), errors=Rate(2.0), controller_queue_ms=1.0),
         )
 
@@ -130,5 +125,5 @@ def test_errors_of_others_and_a_slow_controller_stop_the_run(
 def test_a_cluster_of_our_own_is_not_watched() -> None:
     beside = Beside()
     assert not isinstance(beside.harm.watch(), nullcontext)
-    beside.harm.context.config.cluster.is_exclusive = True  # type: ignore[misc]
+    beside.harm.load.context.config.cluster.is_exclusive = True  # type: ignore[misc]
     assert isinstance(beside.harm.watch(), nullcontext)

@@ -26,9 +26,9 @@ from jobs.config import load_workload
 from jobs.config.goal import GuardLimits
 from jobs.console.events import TrialProgress
 from jobs.engine.stage import reports_to_batch
-from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import Guards
-from jobs.trials.watching import Ticker
+from jobs.trials.running_load import progress_reported
+from jobs.trials.sampling import Samples
 from metrics.judging.running import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge, progress_of
@@ -39,6 +39,7 @@ from search.model import Verdict
 from tests.support.fake_cluster import TOPIC, SimulatedCluster
 from tests.support.interpreter_steps import steps_of
 from tests.support.patterns import pattern
+from tests.support.running_loads import SentChannel, running
 from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.simulated_trial import SimulatedTrial
 
@@ -186,10 +187,10 @@ def test_progress_shows_the_busiest_of_brokers_that_are_sampled_every_5_s() -> N
             replace(each, at_s=now_s - 1.0) for each in last
         ]
 
-    reporter: Any = SimpleNamespace(report=report)
-    sampler: Any = SimpleNamespace(samples_taken=samples_taken)
-    load = pattern(measure_s=30.0, sample_interval_s=5.0)
-    with Ticker(reporter, sampler, load, TaskChannel("127.0.0.1", 1, 1, lambda _: None)).watch():
+    context = SimpleNamespace(reporter=SimpleNamespace(report=report))
+    traffic, channel = pattern(measure_s=30.0, sample_interval_s=5.0), SentChannel(None)
+    load = running(traffic, channel, context, samples=lambda: Samples(samples_taken()))
+    with progress_reported(load):
         assert came.wait(60.0), "no progress had a broker in it"
     assert seen[0].handler_idle == pytest.approx(0.1, rel=0.1)
 

@@ -14,7 +14,8 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
 from jobs.console.events import RecordingReporter
-from jobs.trials import warm_up
+from jobs.trials import gates, warm_up
+from jobs.trials.climb import AtRest
 from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.load import GeneratorError
 from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
@@ -174,12 +175,12 @@ class Cluster:
         self.pauses: list[float] = []
         self.moved: dict[int, int] | AdminError = {}
         self.history = TrialHistory()
-        context = SimpleNamespace(
+        context: Any = SimpleNamespace(
             source=self, history=self.history, reporter=RecordingReporter(), topics=self,
             environment={},
         )  # fmt: skip
-        self.proof = SeriesProof(cast(RunContext, context), self.pauses.append)
-        self.proof.at_rest = (FIRST, BEFORE)
+        self.context: RunContext = context
+        self.proof = SeriesProof(context, self.pauses.append)
 
     def sample_all(self) -> Sequence[BrokerSample]:
         return self.polls.pop(0) if len(self.polls) > 1 else self.polls[0]
@@ -192,7 +193,7 @@ class Cluster:
     def examine(self, requests: int = 0, **options: Any) -> None:
         accounts = {broker: BrokerAccount(requests) for broker in (1, 2)}
         client = ClientWindow(102.0, 122.0, replace(COUNTS, by_broker=accounts))
-        self.proof.examine(BEFORE, client, TOPIC, traffic(**options))
+        self.proof.examine((FIRST, BEFORE, BEFORE), client, TOPIC, traffic(**options))
 
 
 def test_the_idle_time_must_fall_under_a_load_of_many_requests_only() -> None:
@@ -261,20 +262,19 @@ def test_the_lightest_load_that_proves_the_series_is_offered() -> None:
 def test_a_failed_load_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     config = load("calibrated", "calibrated", "default")
     cluster = Cluster(after())
-    context = cast(RunContext, SimpleNamespace(reporter=RecordingReporter(), source=cluster))
 
     def fail(*_: object) -> None:
         raise GeneratorError("no broker 2")
 
     monkeypatch.setattr(warm_up, "offer_unscored", fail)
     monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
-    assert FirstLoads(context, cluster.proof, 0.0).light(TOPIC)
+    assert FirstLoads(cluster.context, 0.0).light(TOPIC, AtRest())
     assert "no broker 2" in (cluster.history.series_doubt or "")
 
 
 def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) -> None:
     class RecordedGates:
-        polls_at_rest = (FIRST, BEFORE)
+        at_rest = AtRest(polls=(FIRST, BEFORE))
 
         def __init__(self, *given: Any, **options: Any) -> None:
             self.under_replicated_at_rest: dict[int, float] = {}
@@ -290,17 +290,17 @@ def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) ->
             config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)), hosts=NoHosts(),
             canaries=None,
         )  # fmt: skip
-        return cast(RecordedGates, warm_up.open_gates(cast(RunContext, context), warm_up_max_s))
+        return cast(RecordedGates, gates.open_gates(cast(RunContext, context), warm_up_max_s))
 
     client = ClientWindow(102.0, 122.0, COUNTS)
     config = load("calibrated", "calibrated", "default")
-    monkeypatch.setattr(warm_up, "Gates", RecordedGates)
+    monkeypatch.setattr(gates, "Gates", RecordedGates)
     monkeypatch.setattr(warm_up, "offer_unscored", lambda *_: UnscoredLoad((), client))
     monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
     warm = Cluster(BEFORE, after())
-    gates = opened(warm, 60.0)
-    assert warm.history.series_doubt is None and gates.warming is not None
-    assert gates.prove(TOPIC) and not gates.prove(TOPIC)
+    made = opened(warm, 60.0)
+    assert warm.history.series_doubt is None and made.warming is not None
+    assert made.prove(TOPIC, made.at_rest) and not made.prove(TOPIC, made.at_rest)
     assert warm.history.series_doubt == ""
     unloaded = Cluster(after())
     assert opened(unloaded, 0.0).warming is None

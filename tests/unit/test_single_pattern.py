@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from jobs.cluster.topic_set import TopicSet
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.loop import growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import TrialPlan
-from jobs.trials.load import Target, plans_of_parts
+from jobs.trials.load import plans_of_parts
 from metrics.columns import row_of
 from metrics.planning.load_needs import share_slots
 from metrics.tables.schema import part_rows
@@ -55,8 +56,8 @@ BEFORE = {
 def single(load: TrafficPattern) -> TrialPlan:
     """The plan of the only task of a load of one pattern."""
     shares = share_slots(load, 1)
-    targets = Target(("t",), (7,) * 4, {7: ("h", 1)}).parts
-    (own,) = plans_of_parts(plan(pattern=load, tasks=1), targets, shares)
+    topics = TopicSet(("t",), 1_000, dict.fromkeys(range(4), (7,)))
+    (own,) = plans_of_parts(plan(pattern=load, tasks=1), topics, shares)
     return own
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +16,17 @@ from jobs.config import load
 from jobs.console.events import PhaseStarted, Plan, RecordingReporter
 from jobs.runs.estimate import line_of
 from jobs.runs.limit import LimitRun
-from jobs.trials import steady
+from jobs.trials import running_load, steady
 from jobs.trials.context import TrialHistory
-from jobs.trials.early_end import NOTICE_S
 from jobs.trials.measure import SearchProgress, TrialMeasurer
-from jobs.trials.steady import SteadyMeasurer
+from jobs.trials.running_load import NOTICE_S
+from jobs.trials.steady import steady_measurer
 from metrics.tables.boundary import BoundaryRow
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint
 from search.model import Bracket, Done
 from tests.support.contexts import run_context
-from tests.support.processes import becomes
+from tests.support.running_loads import START_S, SentChannel, running
 from tests.support.scripted_source import ScriptedSource
 from tests.support.steady_trials import at
 
@@ -74,7 +73,7 @@ class Run:
         for point in points:
             self.body._keep(self.context, "default", point)
 
-        def hold(measurer: SteadyMeasurer, producers: int) -> Trial:
+        def hold(measurer: TrialMeasurer, producers: int) -> Trial:
             phases = measurer.pattern(producers).phases
             assert phases.early_end_error_rate == 0.0, "no verdict ends a hold early"
             self.held.append((producers, phases.measure_s))
@@ -82,7 +81,7 @@ class Run:
             self.history.add(trial, ())
             return trial
 
-        monkeypatch.setattr(SteadyMeasurer, "trial", hold)
+        monkeypatch.setattr(TrialMeasurer, "trial", hold)
 
     def prove(self) -> None:
         none: Any = None
@@ -135,7 +134,7 @@ def test_a_hold_that_is_not_allowed_or_cannot_begin_is_said_and_ends_nothing(
         run = Run(monkeypatch, 10e6, *changes)
         run.refusal = refusal
         if why.startswith("the hold"):
-            monkeypatch.setattr(SteadyMeasurer, "trial", not_ready)
+            monkeypatch.setattr(TrialMeasurer, "trial", not_ready)
         run.prove()
         assert run.held == []
         assert all(each.steady_note.startswith(why) for each in run.body.boundaries)
@@ -160,89 +159,52 @@ def test_a_plan_has_the_time_of_a_hold_that_the_goal_asks_for(tmp_path: Path) ->
     assert usual.notes[-1].endswith("(search.steady_s); the forecast has 1 min 10 s for it")
 
 
-class Channel:
-    """The channel of a load that began a while ago."""
-
-    def fail(self, why: Exception) -> None:
-        raise why
-
-    def __init__(self, ago_s: float, acked: list[tuple[float, int]] | None = None) -> None:
-        self.start_s: float | None = time.time() - ago_s
-        self.ended_s: float | None = None
-        self._acked = acked or []
-        self.looks = 0
-
-    def acked(self) -> list[tuple[float, int]]:
-        self.looks += 1
-        return self._acked
-
-    def end_after(self, end_s: float) -> None:
-        self.ended_s = end_s
-
-
-class Sampler:
-    def samples_taken(self) -> Any:
-        return SimpleNamespace(nodes=(), hosts=())
-
-
-def watched(
+def ended_s(
     monkeypatch: pytest.MonkeyPatch,
-    channel: Channel,
+    load_s: float,
     disk: float,
-    *,
     failing_load: int | None = None,
-) -> None:
-    """Watch a hold of 64 producers until it is ended, or was looked at ten times."""
-    looks = 0
-
-    def windows(*_args: object) -> Any:
-        nonlocal looks
-        looks += 1
-        return at(64, disk, 90.0).evidence.write_back
+    acked: Sequence[tuple[float, int]] = (),
+) -> float | None:
+    """When a look ends a hold of 64 producers; None while it goes on."""
 
     @contextmanager
-    def unwatched(*_args: object) -> Iterator[None]:
+    def watching(_name: str, look: Any, *_: object) -> Iterator[None]:
+        look()
         yield
 
-    monkeypatch.setattr(steady, "LOOK_S", 0.01)
+    def windows(*_: object) -> Any:
+        return at(64, disk, 90.0).evidence.write_back
+
+    monkeypatch.setattr(running_load, "watching", watching)
+    monkeypatch.setattr(running_load, "time", SimpleNamespace(time=lambda: START_S + load_s))
     monkeypatch.setattr(steady, "write_back_windows", windows)
-    monkeypatch.setattr(TrialMeasurer, "_watched", unwatched)
-    config = load("testbed", "1kB", "default", [])
     context = run_context(
-        config=config,
-        source=ScriptedSource((1, 2)),
+        config=load("testbed", "1kB", "default", []), source=ScriptedSource((1, 2)),
         hosts=SimpleNamespace(brokers={"b": (1, 2)}),
         addresses={1: ("a", 1), 2: ("b", 2)},
-    )
+    )  # fmt: skip
     none: Any = None
-    gates: Any = SimpleNamespace(under_replicated_at_rest={})
-    parts: Any = (context, none, gates, 1_000, SearchProgress(), 105.0)
-    measurer = SteadyMeasurer(*parts, failing_load=failing_load)
+    measurer = steady_measurer(
+        context, none, none, 1_000, SearchProgress(), 105.0, failing_load=failing_load
+    )
     pattern = replace(at(64).pattern, phases=measurer.pattern(64).phases)
-    sampler: Any = Sampler()
-    control: Any = channel
-    with measurer._watched(sampler, pattern, none, control):
-        assert becomes(lambda: channel.ended_s is not None or looks + channel.looks > 9, 20.0)
+    channel = SentChannel()
+    channel.acked = lambda: list(acked)  # type: ignore[method-assign]
+    assert measurer._until is not None
+    with measurer._until(running(pattern, channel, context)):
+        return next(iter(channel.ends_s), None)
 
 
 def test_a_proven_hold_ends_at_once_and_another_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    proven, slow = Channel(92.0), Channel(92.0)
-    watched(monkeypatch, proven, 100e6)
-    assert proven.ended_s == pytest.approx(92.0 - 1.0 + NOTICE_S, abs=5.0)
-    watched(monkeypatch, slow, 10e6)
-    assert slow.ended_s is None
+    assert ended_s(monkeypatch, 92.0, 100e6) == 92.0 - 1.0 + NOTICE_S
+    assert ended_s(monkeypatch, 92.0, 10e6) is None
 
 
 def test_a_load_to_failure_ends_only_once_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [(float(second), 64_000 * second) for second in range(60)]
     failed = [*whole, *((60.0 + n, 64_000 * 59 + 9_000 * n) for n in range(12))]
-    down = Channel(73.0, failed)
-    watched(monkeypatch, down, 10e6, failing_load=64)
-    assert down.ended_s is not None
+    assert ended_s(monkeypatch, 73.0, 10e6, 64, failed) is not None
     slow = [*whole, *((59.0 + n, 64_000 * 59 + 54_000 * n) for n in range(1, 6))]
-    busy = Channel(66.0, slow)
-    watched(monkeypatch, busy, 10e6, failing_load=64)
-    assert busy.ended_s is None, "a slow moment of the machine"
-    lighter = Channel(92.0, whole)
-    watched(monkeypatch, lighter, 100e6, failing_load=80)
-    assert lighter.ended_s is not None, "proven"
+    assert ended_s(monkeypatch, 66.0, 10e6, 64, slow) is None, "a slow moment of the machine"
+    assert ended_s(monkeypatch, 92.0, 100e6, 80, whole) is not None, "proven"

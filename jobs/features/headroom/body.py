@@ -23,7 +23,7 @@ from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
 from jobs.runs.context_factory import open_spark
 from jobs.runs.recorded_runs import read_rows
-from jobs.trials.sampling import TrialSampler
+from jobs.trials.sampling import LoadSampler
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
 from metrics.features.headroom.answer import Answer, hold_against_run, hold_against_thresholds
@@ -108,7 +108,7 @@ class Production:
         """
         source, hosts = self.source, self.hosts
         interval_s = sample_interval_of(source, every_s)
-        with TrialSampler(source, hosts, interval_s) as sampler:
+        with LoadSampler(source, interval_s, hosts) as sampler:
             start_s = time.time()
             wait(window_s)
             end_s = time.time()
