@@ -251,12 +251,10 @@ class ContextFactory:
             opened.admin,
             self.run_id,
             self.reporter,
-            lambda: None if lock is None else lock.lost,
-            lambda: None if lock is None else lock.doubt,
+            lock,
             self.order.options.until_s,
-        )
-        if guards.limits.canary_p99_ms_max and not config.cluster.is_exclusive:
-            guards.canaries = open_canaries(
+            partial(
+                open_canaries,
                 opened.admin,
                 topics.name,
                 max(part.topic.replication_factor for part in workload.parts),
@@ -264,9 +262,8 @@ class ContextFactory:
                 stack,
                 partial(warn, self.reporter),
                 topics.mark,
-            )
-            if guards.canaries is None and guards.limits.fail_closed:
-                guards.require_or_warn("there are no canaries")
+            ),
+        )
         if self.locks is None and not config.cluster.is_exclusive and guards.limits.fail_closed:
             guards.require_or_warn(
                 "--no-lock leaves the lock of the cluster to other runs; omit --no-lock"

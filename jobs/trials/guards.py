@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +13,7 @@ from math import inf, isfinite
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from jobs.cluster.health import ClusterHealth, GroupLags, LagGrowth, LogDir, Partitions
+from jobs.cluster.lock import ClusterLock
 from jobs.cluster.owner_topic import OwnerTopics, owner_topics
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
@@ -73,14 +74,14 @@ def open_guards(
     admin: KafkaAdmin,
     run_id: str,
     reporter: Reporter,
-    lock_lost: Callable[[], str | None] = lambda: None,
-    lock_doubt: Callable[[], str | None] = lambda: None,
+    lock: ClusterLock | None = None,
     until_s: float | None = None,
+    open_canaries: Callable[[], Canaries | None] | None = None,
 ) -> Guards:
     """The guards of a run, after a first check of the cluster; see `Guards.open`.
 
     Args:
-        lock_lost, lock_doubt: see `Guards`.
+        lock, open_canaries: see `Guards`.
         until_s: the time that no load may pass; None for none [s since the epoch].
     """
     limits, start = config.goal.guards, config.cluster.name_prefix
@@ -89,19 +90,26 @@ def open_guards(
     prefix = f"{start}{run_id}-"
     is_exclusive, given = config.cluster.is_exclusive, config.cluster.topics
     owners = OwnerTopics(admin, owner_topics(config.cluster.name_prefix))
+    try:
+        brokers, names = admin.describe_cluster().broker_ids, LogCleaning.NAMES
+        properties = query_all_brokers(lambda b: admin.broker_config(b, names), brokers)
+        cleaning = LogCleaning.of(properties)
+    except AdminError:
+        cleaning = LogCleaning()
     guards = Guards(
         limits,
         ClusterHealth(admin),
         lambda topic: is_exclusive or topic.startswith(prefix) or topic in given,
         partial(warn, reporter),
-        lock_lost=lock_lost,
-        cleaning=_cleaning_of(admin),
+        lock=lock,
+        cleaning=cleaning,
         used_share_default=None if is_exclusive else USED_SHARE_MAX,
-        lock_doubt=lock_doubt,
         owner=dict if is_exclusive else owners.read,
         times=LoadTimes(config.cluster.hours, until_s),
+        serving=None if is_exclusive else lambda: admin.describe_cluster().broker_ids,
+        groups=None if is_exclusive else GroupLags(admin, lambda each: each.startswith(start)),
+        open_canaries=None if is_exclusive else open_canaries,
     )
-    guards.read_bounds()
     if guards.owner_words:
         note(reporter, guards.owner_words)
     for topic in owners.hidden:
@@ -110,23 +118,8 @@ def open_guards(
             f"this user may not describe the topic {topic}, so bounds that the cluster's owner may "
             "have stated there do not apply; grant the ACL Read on it",
         )
-    pause_max_s = guards.limits.pause_max_s
-    if pause_max_s and not is_exclusive:
-        guards.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, pause_max_s)
     guards.open()
-    if not is_exclusive and guards.limits.others_lag_s_max:
-        guards.watch_groups(GroupLags(admin, lambda group: group.startswith(start)))
     return guards
-
-
-def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
-    """The delays with which the brokers delete; Kafka's defaults where they do not answer."""
-    try:
-        brokers = admin.describe_cluster().broker_ids
-        names = LogCleaning.NAMES
-        return LogCleaning.of(query_all_brokers(lambda b: admin.broker_config(b, names), brokers))
-    except AdminError:
-        return LogCleaning()
 
 
 @dataclass
@@ -138,22 +131,28 @@ class Guards:
         is_own: whether the topic of this name belongs to the run.
         warn: receives a sentence on each thing that the guards cannot watch.
         clock: monotonic time [s].
-        lock_lost: returns why another run holds the lock of the cluster now, or None.
+        lock: the lock of the cluster; None for a run without it.
         cleaning: the delays with which the brokers delete; Kafka's defaults by default.
         used_share_default: `disk_used_share_max` where the goal does not have this key [ratio].
-        lock_doubt: returns why the lock cannot be confirmed now, or None.
         owner: returns the bounds of the cluster's owner by their topic; none by default.
         times: when loads are allowed; at any time by default.
+        serving: returns the ids of the brokers that serve a cluster of others; None where a lack of
+            replicas ends the run.
+        groups: consumer groups of others, whose lag is watched; None without them.
+        open_canaries: opens clients that show how long others wait; None without them.
 
     Attributes:
         limits: the strictest of the goal's limits and the owner's bounds.
-        absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
-        canaries: clients that show how long others wait; None without them.
-        groups: consumer groups of others whose lag is watched; None without them.
+        absence: the brokers that left a cluster of others.
+        canaries: the clients that show how long others wait.
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
         owner_bounds: the bounds by their topic, as read last.
         loaded_until_s: when the last load ended; None before the first [s since the epoch].
+
+    Raises:
+        ConfigError: there are bounds of an owner that cannot be read or are malformed.
+        AdminError: the cluster does not answer.
     """
 
     limits: Limits
@@ -161,24 +160,28 @@ class Guards:
     is_own: Callable[[str], bool]
     warn: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
-    lock_lost: Callable[[], str | None] = lambda: None
+    lock: ClusterLock | None = None
     cleaning: LogCleaning = field(default_factory=LogCleaning)
     used_share_default: float | None = None
-    lock_doubt: Callable[[], str | None] = lambda: None
     owner: Callable[[], Mapping[str, OwnerBounds]] = dict
     times: LoadTimes = field(default_factory=LoadTimes)
-    absence: BrokerAbsence | None = None
-    canaries: Canaries | None = None
+    serving: Callable[[], Iterable[int]] | None = None
     groups: GroupLags | None = None
+    open_canaries: Callable[[], Canaries | None] | None = None
 
     def __post_init__(self) -> None:
-        """Take the defaults of the limits, and begin without any look at the cluster."""
+        """Take the strictest limits, and begin without any look at the cluster."""
         self._given = self.limits.model_fields_set
         if "disk_used_share_max" not in self._given:
             default = {"disk_used_share_max": self.used_share_default}
             self.limits = self.limits.model_copy(update=default)
         self._of_goal = self.limits
         self.owner_bounds: Mapping[str, OwnerBounds] = {}
+        self.read_bounds()
+        self.absence: BrokerAbsence | None = None
+        if self.serving is not None and self.limits.pause_max_s:
+            self.absence = BrokerAbsence(self.serving, self.limits.pause_max_s)
+        self.canaries: Canaries | None = None
         self._bounds_read_s = self._checked_s = self._groups_read_s = self.clock()
         self._under_replicated: Partitions = frozenset()
         self._watches_disks = True
@@ -213,13 +216,24 @@ class Guards:
         self._watches_disks = self._can_watch_disks()
         if self._watches_disks and not self.limits.other_topics:
             self.health.under_replicated()  # the number of replicas sets the pace of other looks
-        self._under_replicated = self._others_under_replicated()
+        self.accept_current_state()
         self._warn_of_hidden_topics()
-        self._warn_of_hidden_brake()
+        for name in sorted(self._stop_topics):
+            if self.health.has_topic(name) is None:
+                self.require_or_warn(
+                    f"this user may not describe the topic {name}, so an operator cannot end the "
+                    "load by creating it; grant the ACL Describe on it, or set "
+                    "guards.stop_topic: null"
+                )
         brokers = self.health.broker_ids()
         parts = (brokers[n::BRAKE_LOOKERS] for n in range(BRAKE_LOOKERS))
         self._brakes = tuple(cycle(each) for each in parts if each)
         self.require_healthy()
+        self._choose_groups()
+        if self.open_canaries is not None and self.limits.canary_p99_ms_max:
+            self.canaries = self.open_canaries()
+            if self.canaries is None and self.limits.fail_closed:
+                self.require_or_warn("there are no canaries")
 
     def read_bounds(self) -> bool:
         """Read the owner's bounds, and take the strictest limits; whether they changed.
@@ -261,24 +275,27 @@ class Guards:
         words = self.key_words(name)
         return "" if words.startswith("guards.") else f" ({words})"
 
-    def _take_bounds(self, pattern: TrafficPattern) -> None:
-        """Read the owner's bounds again, and trip where a load exceeds new ones."""
+    def _take_bounds(self, pattern: TrafficPattern) -> float:
+        """Read the owner's bounds again, and trip where a load exceeds new ones.
+
+        Returns the time until the next look while a load runs [s].
+        """
         try:
             changed = self.read_bounds()
         except AdminError as error:
             blind_s = self.clock() - self._bounds_read_s
             if self.limits.fail_closed and blind_s > BLIND_S:
                 self.stop(f"the owner's bounds could not be read for {blind_s:.0f} s: {error}")
-            return
+            return OWNER_INTERVAL_S
         except ConfigError as error:
             self.stop(str(error))
-            return
+            return OWNER_INTERVAL_S
         if changed:
             self.warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
-            if (violation := self.cap_violation(pattern)) is not None:
-                self.stop(violation)
-        if self.times.owner_hours and (refusal := self.times.refusal(time.time(), 0.0)) is not None:
-            self.stop(refusal)
+            self.stop(self.cap_violation(pattern))
+        if self.times.owner_hours:
+            self.stop(self.times.refusal(time.time(), 0.0))
+        return OWNER_INTERVAL_S
 
     def accept_current_state(self) -> None:
         """Accept the partitions that are under-replicated now, at the start of a broker outage.
@@ -324,9 +341,7 @@ class Guards:
         """
         self._take_bounds(pattern)
         self._require_time(pattern.phases.load_s)
-        violation = self.cap_violation(pattern)
-        if violation is not None:
-            self.stop(violation)
+        self.stop(self.cap_violation(pattern))
         self.require_room(pattern)
         self.require_healthy()
 
@@ -355,10 +370,8 @@ class Guards:
         Raises:
             GuardStopError: the load could fill a directory beyond its limit.
         """
-        lack = self._lack_of_room(pattern, topics)
-        if lack is not None:
-            self.stop(lack)
-            self.require_untripped()
+        self.stop(self._lack_of_room(pattern, topics))
+        self.require_untripped()
 
     def _lack_of_room(self, pattern: TrafficPattern, topics: Sequence[str]) -> str | None:
         """A sentence on the log directory that could fill beyond its limit, or None."""
@@ -452,10 +465,8 @@ class Guards:
         self.warn(f"{absence.why}: the load has ended, and the run waits until it is whole again")
         while absence.why is not None:
             self.require_untripped()
-            stop = absence.stop_reason(self.clock())
-            if stop is not None:
-                self.stop(stop)
-            else:
+            self.stop(absence.stop_reason(self.clock()))
+            if self.tripped is None:
                 pause(max(LOOK_S, self.health.replicas_interval_s))
                 self._check()
 
@@ -511,9 +522,9 @@ class Guards:
                 (f"brake-{number}", partial(self._look_for_brake, brokers), 0.0)
                 for number, brokers in enumerate(self._brakes)
             ),
-            ("clients", self._look_at_clients, 0.0),
+            ("clients", self._check_clients, 0.0),
             ("groups", partial(self._look_at_groups, count()), 0.0),
-            ("owner", partial(self._look_at_owner, pattern), OWNER_INTERVAL_S),
+            ("owner", partial(self._take_bounds, pattern), OWNER_INTERVAL_S),
         ]
         with ExitStack() as stack:
             stack.callback(self._end_load, pattern, channel)
@@ -544,18 +555,12 @@ class Guards:
     ) -> float:
         """Check the written volume and the cluster; returns the time until the next look [s]."""
         began_s = self.clock()
-        if (overspent := self._overspent(pattern.written_bytes(channel.written))) is not None:
-            self.stop(overspent)
+        self.stop(self._overspent(pattern.written_bytes(channel.written)))
         try:
             self._check(lacking)
         except Exception as error:  # noqa: BLE001 - no load may continue without its guards
             self.stop(f"the cluster could not be watched: {type(error).__name__}: {error}")
         return min(max(INTERVAL_S, 3 * (self.clock() - began_s)), INTERVAL_MAX_S)
-
-    def _look_at_owner(self, pattern: TrafficPattern) -> float:
-        """Read the owner's bounds; returns the time until the next look [s]."""
-        self._take_bounds(pattern)
-        return OWNER_INTERVAL_S
 
     def _look_for_brake(self, brokers: Iterator[int]) -> float:
         """Ask the next broker for the operator's topic; returns the time until the next look [s].
@@ -563,16 +568,14 @@ class Guards:
         Others are asked at the same time, each on a thread of its own.
         """
         try:
-            stop = self._stop_request(next(brokers))
+            self.stop(self._stop_request(next(brokers)))
             self._brake_seen_s, self._brake_errors = self.clock(), 0
         except Exception as error:  # noqa: BLE001 - no load may continue without its brake
-            stop = self._unseen_brake(error)
-        if stop is not None:
-            self.stop(stop)
+            self._note_unseen_brake(error)
         return BRAKE_INTERVAL_S
 
-    def _unseen_brake(self, error: Exception) -> str | None:
-        """Count a look for the operator's topic that failed; a sentence where all do for long."""
+    def _note_unseen_brake(self, error: Exception) -> None:
+        """Count a look for the operator's topic that failed; trip where all do for long."""
         self._brake_errors += 1
         unseen_s = self.clock() - self._brake_seen_s
         what = " or ".join(sorted(self._stop_topics))
@@ -581,15 +584,9 @@ class Guards:
             f"({self._brake_errors} looks failed): {error}"
         )
         if unseen_s > BLIND_S:
-            return words
-        if self._brake_errors == BRAKE_LOOKERS * 3:
+            self.stop(words)
+        elif self._brake_errors == BRAKE_LOOKERS * 3:
             self.warn(f"{words}; the load ends after {BLIND_S:.0f} s")
-        return None
-
-    def _look_at_clients(self) -> float:
-        """Look for harm to other clients; returns the time until the next look [s]."""
-        self._check_clients()
-        return INTERVAL_S
 
     def _look_at_groups(self, looks: Iterator[int]) -> float | None:
         """Look for groups of others that fall behind; returns the time to the next look [s].
@@ -604,20 +601,14 @@ class Guards:
             self._groups_read_s, self._are_groups_unread = self.clock(), False
             is_loaded = next(looks) > 0
             lags = self._lag_growth.take(readings, is_loaded)
-            words = self.lasting_harm(
-                OthersSeen(lags=lags if is_loaded else ()), "others_lag_s_max"
-            )
+            seen = OthersSeen(lags=lags if is_loaded else ())
+            self.stop(self.lasting_harm(seen, "others_lag_s_max"))
         except AdminError as error:
-            words = self._unread_groups(self.groups, error)
-        if words is not None:
-            self.stop(words)
+            self._note_unread_groups(self.groups, error)
         return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
 
-    def _unread_groups(self, groups: GroupLags, error: AdminError) -> str | None:
-        """Choose groups anew where topics are gone, and warn of a long silence.
-
-        Returns a sentence where the guard has to see the groups.
-        """
+    def _note_unread_groups(self, groups: GroupLags, error: AdminError) -> None:
+        """Choose groups anew where topics are gone, and warn of a long silence, or trip."""
         if error.cause == "UnknownTopicOrPartitionError":
             with suppress(AdminError):
                 groups.choose()
@@ -626,16 +617,17 @@ class Guards:
         was_unread, self._are_groups_unread = self._are_groups_unread, unread_s > 2 * BLIND_S
         if self._are_groups_unread and not was_unread:
             self.warn(text)
-        return text if self.limits.fail_closed and self._are_groups_unread else None
+        if self._are_groups_unread and self.limits.fail_closed:
+            self.stop(text)
 
     # --- checking -----------------------------------------------------------
 
     def _check_lock(self) -> None:
-        lost = self.lock_lost()
-        if lost is None and self.limits.fail_closed and (doubt := self.lock_doubt()) is not None:
-            lost = f"{doubt}; {self.key_words('fail_closed')} requires it"
-        if lost is not None:
-            self.stop(lost)
+        if self.lock is None:
+            return
+        self.stop(self.lock.lost)
+        if self.limits.fail_closed and (doubt := self.lock.doubt) is not None:
+            self.stop(f"{doubt}; {self.key_words('fail_closed')} requires it")
 
     def _stop_request(self, broker: int | None = None) -> str | None:
         """A sentence on the topic by which an operator stops all runs; None while it is absent.
@@ -684,8 +676,7 @@ class Guards:
             stop = self._stop_request() if lacking is None else None
             short = self._others_under_replicated(lacking)
             missing = frozenset() if self.absence is None else self.absence.missing()
-            if stop is not None:
-                self.stop(stop)
+            self.stop(stop)
             self._judge_replicas(short, missing)
             dirs = self._due_log_dirs(is_paced=lacking is not None)
         except AdminError as error:
@@ -700,8 +691,7 @@ class Guards:
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
             trouble = trouble or self._fill_rate_violation(each, self._checked_s)
-            if each.is_known and trouble is not None:
-                self.stop(trouble)
+            self.stop(trouble if each.is_known else None)
 
     def _judge_replicas(self, lacking: Partitions, missing: frozenset[int]) -> None:
         """Trip, or end the load, where partitions of others have lost a replica.
@@ -718,16 +708,19 @@ class Guards:
             )
         if self.absence is not None:
             self.absence.note(missing, words, self.clock())
-        elif words is not None:
+        else:
             self.stop(words)
         if self.absence is None or self.absence.why is None:
             self._under_replicated = lacking
 
-    def _check_clients(self) -> None:
-        """Trip where clients fail or wait too long, for longer than an overload may last."""
+    def _check_clients(self) -> float:
+        """Trip where clients fail or wait too long, for longer than an overload may last.
+
+        Returns the time until the next look while a load runs [s].
+        """
         canaries = self.canaries
         if canaries is None or self.limits.canary_p99_ms_max is None:
-            return
+            return INTERVAL_S
         was_blind, self._is_blind = self._is_blind, canaries.blind_s > BLIND_S
         words = (
             f"the canaries have had no connection for {canaries.blind_s:.0f} s, so no guard "
@@ -737,9 +730,9 @@ class Guards:
             self.stop(words)
         elif self._is_blind and not was_blind:
             self.warn(words)
-        harm = self.lasting_harm(OthersSeen(canary=canaries.worst()), "canary_p99_ms_max")
-        if harm is not None:
-            self.stop(harm)
+        seen = OthersSeen(canary=canaries.worst())
+        self.stop(self.lasting_harm(seen, "canary_p99_ms_max"))
+        return INTERVAL_S
 
     def lasting_harm(self, seen: OthersSeen, *keys: str) -> str | None:
         """A sentence on harm to others that has lasted for `HARM_S`, with its time; None else.
@@ -772,10 +765,12 @@ class Guards:
         named = format_some(f"{each.path} of broker {each.broker_id}" for each in gone)
         return f", as the log directory {named} is offline: its disk is full or fails"
 
-    def stop(self, why: str) -> None:
-        """Stop the run; the first reason counts. The caller ends a load that runs."""
-        if self.tripped is None:
-            self.tripped = why
+    def stop(self, why: str | None) -> None:
+        """Stop the run for a reason, if there is one; the first counts.
+
+        The caller ends a load that runs.
+        """
+        self.tripped = self.tripped or why
 
     def _others_under_replicated(
         self, lacking: Callable[[], float | None] | None = None
@@ -820,8 +815,11 @@ class Guards:
                 "topics, or set guards.other_topics: false"
             )
 
-    def watch_groups(self, groups: GroupLags) -> None:
-        """Watch the lag of these groups, and warn of groups that this user may not describe."""
+    def _choose_groups(self) -> None:
+        """Choose the groups whose lag is watched, and warn of those that this user may not see."""
+        groups, self.groups = self.groups, None
+        if groups is None or not self.limits.others_lag_s_max:
+            return
         blind, acl = "so no guard watches their lag", "grant the ACL Describe on groups"
         try:
             watched = groups.choose()
@@ -839,16 +837,6 @@ class Guards:
                 f"{blind}; {acl} and on the cluster, or set guards.others_lag_s_max: null"
             )
         self.groups = groups if watched else None
-
-    def _warn_of_hidden_brake(self) -> None:
-        """Warn when the user could not see the topic by which an operator stops all runs."""
-        for name in sorted(self._stop_topics):
-            if self.health.has_topic(name) is None:
-                self.require_or_warn(
-                    f"this user may not describe the topic {name}, so an operator cannot end the "
-                    "load by creating it; grant the ACL Describe on it, or set "
-                    "guards.stop_topic: null"
-                )
 
     def _can_watch_disks(self) -> bool:
         limits = self.limits

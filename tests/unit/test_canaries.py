@@ -238,10 +238,10 @@ def test_clients_that_wait_end_a_load_while_the_brokers_answer_no_question(
 def test_waits_for_a_broker_that_left_stop_no_run() -> None:
     watched = Watched()
     cluster = watched.cluster
-    watched.guards.absence = BrokerAbsence(cluster.serving, 1_800.0)
+    absence = watched.guards.absence = BrokerAbsence(cluster.serving, 1_800.0)
     cluster.brokers = frozenset({1, 3})
     watched.load(60, 30_000.0)
-    assert watched.guards.absence.why == "broker 2 left the cluster"
+    assert absence.why == "broker 2 left the cluster"
     cluster.brokers = frozenset({1, 2, 3})
     watched.load(6, 1_500.0)
     watched.load(10, 20.0)

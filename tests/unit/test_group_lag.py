@@ -72,6 +72,11 @@ class Watched:
         self.admin.read_by["billing"] = int(PER_S * self.admin.now_s)
         self.lags = GroupLags(self.admin, lambda group: group.startswith("redline-"), self._clock)
 
+    def open(self) -> Watched:
+        self.guards.groups = self.lags
+        self.guards.open()
+        return self
+
     def _clock(self) -> float:
         return self.admin.now_s
 
@@ -96,8 +101,7 @@ class Watched:
 
 def test_a_group_that_falls_a_minute_behind_under_loads_stops_the_run() -> None:
     for reads_share in (0.0, 0.85, 1.0, 2.0):
-        watched = Watched()
-        watched.guards.watch_groups(watched.lags)
+        watched = Watched().open()
         why = watched.load(300, reads_share)
         assert (why is None) == (reads_share > 0)
         assert watched.warnings == []
@@ -112,8 +116,7 @@ def test_a_group_that_falls_a_minute_behind_under_loads_stops_the_run() -> None:
 
 
 def test_a_group_that_commits_once_a_minute_does_not() -> None:
-    watched = Watched()
-    watched.guards.watch_groups(watched.lags)
+    watched = Watched().open()
     channel, looks = TaskChannel("127.0.0.1", 1, 1, lambda _: None), iter(range(100))
     for number in range(60):
         look = partial(watched.guards._look_at_groups, looks)
@@ -145,17 +148,16 @@ def test_groups_that_this_user_may_not_describe_are_named(fails_closed: bool) ->
             watched.admin.read_by, watched.cluster.hidden = {}, None
         if fails_closed:
             with pytest.raises(ConfigError, match=words):
-                watched.guards.watch_groups(watched.lags)
+                watched.open()
             continue
-        watched.guards.watch_groups(watched.lags)
+        watched.open()
         (warning,) = watched.warnings
         assert words in warning and "grant the ACL Describe on groups" in warning
 
 
 def test_an_unread_lag_is_a_warning_and_ends_the_load_where_limits_fail_closed() -> None:
     for fails_closed in (False, True):
-        watched = Watched(fail_closed=fails_closed)
-        watched.guards.watch_groups(watched.lags)
+        watched = Watched(fail_closed=fails_closed).open()
         watched.admin.error = AdminError("no answer", "KafkaTimeoutError")
         why = watched.load(3 * BLIND_S, 1.0)
         assert (why is not None) == fails_closed

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from jobs.config import load_goal, load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import BLIND_S, Guards
-from jobs.trials.harm_rules import GRACE_S, LOOK_S, BrokerAbsence
+from jobs.trials.harm_rules import GRACE_S, LOOK_S
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.load_hours import LoadTimes
 from metrics.planning.load_needs import LogCleaning, peak_log_bytes
@@ -130,17 +131,17 @@ def test_a_load_or_a_run_that_would_last_too_long_never_begins(cluster: Cluster)
 
 
 def test_a_lock_that_was_lost_while_a_load_ran_is_seen_at_its_end(cluster: Cluster) -> None:
-    lost: list[str | None] = [None, None]
-    watching = Guards(Limits(), cluster, str.isdigit, print, lock_lost=lambda: lost[-1])
+    lock: Any = SimpleNamespace(lost=None, doubt=None)
+    watching = Guards(Limits(), cluster, str.isdigit, print, lock=lock)
     watching.open()
-    lost.append("another run took the cluster's lock")
+    lock.lost = "another run took the cluster's lock"
     cluster.error = NO_ANSWER  # also while the cluster cannot be checked
     with stops("another run took the cluster's lock") as stop:
         watching.require_healthy()
     assert stop.value.exit_code == 5
-    watching = Guards(Limits(), cluster, str.isdigit, print, lock_lost=lambda: "lost")
+    watching = Guards(Limits(), cluster, str.isdigit, print, lock=lock)
     watching.settle(traffic(4), None)
-    assert watching.tripped == "lost"
+    assert watching.tripped == lock.lost
 
 
 @pytest.mark.parametrize("fail_closed", [False, True])
@@ -148,8 +149,8 @@ def test_a_lock_in_doubt_ends_the_load_where_limits_fail_closed(
     cluster: Cluster, fail_closed: bool
 ) -> None:
     doubt = "the cluster's lock could not be confirmed for 11 s (no coordinator)"
-    watching = Guards(Limits(fail_closed=fail_closed), cluster, str.isdigit, print)
-    watching.lock_doubt = lambda: doubt
+    lock: Any = SimpleNamespace(lost=None, doubt=doubt)
+    watching = Guards(Limits(fail_closed=fail_closed), cluster, str.isdigit, print, lock=lock)
     watching.settle(traffic(4), None)
     ended = f"{doubt}; guards.fail_closed requires it"
     assert watching.tripped == (ended if fail_closed else None)
@@ -514,8 +515,10 @@ class Guest:
         self, cluster: Cluster, *changes: Callable[[], None], pause_max_s: float = 60.0
     ) -> None:
         self.clock, self.warnings, self.changes = FakeTime(), list[str](), list(changes)
-        self.guards = Guards(Limits(), cluster, str.isdigit, self.warnings.append, self.clock)
-        self.guards.absence = BrokerAbsence(cluster.serving, pause_max_s)
+        limits, warn = Limits(pause_max_s=pause_max_s), self.warnings.append
+        self.guards = Guards(
+            limits, cluster, str.isdigit, warn, self.clock, serving=cluster.serving
+        )
         self.guards.open()
 
     def look(self) -> str | None:

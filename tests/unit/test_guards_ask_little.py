@@ -17,7 +17,6 @@ from jobs.config.goal import GuardLimits
 from jobs.trials import guards as guards_module
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import BLIND_S, BRAKE_LOOKERS, INTERVAL_MAX_S, INTERVAL_S, Guards
-from jobs.trials.harm_rules import BrokerAbsence
 from metrics.sources.client_only import ClientOnlySource
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.source import LOG_S, PARTITION_S
@@ -148,8 +147,10 @@ def time(monkeypatch: pytest.MonkeyPatch) -> SimulatedWatch:
 def guards(admin: Crowded, time: SimulatedWatch, **limits: Any) -> Guards:
     """Open guards, as on a cluster that others use."""
     health, limit = ClusterHealth(admin), GuardLimits(**limits)
-    made = Guards(limit, health, lambda _: False, pytest.fail, lambda: time.now_s)
-    made.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, 600.0)
+    made = Guards(
+        limit, health, lambda _: False, pytest.fail, lambda: time.now_s,
+        serving=lambda: admin.describe_cluster().broker_ids,
+    )  # fmt: skip
     made.open()
     return made
 

@@ -181,9 +181,8 @@ class Owner:
         return self.found
 
     def guards(self, **limits: Any) -> Guards:
-        watching = Guards(GuardLimits(**limits), self.cluster, str.isdigit, self.said.append)
-        watching.owner = self.read
-        watching.read_bounds()
+        given, warn = GuardLimits(**limits), self.said.append
+        watching = Guards(given, self.cluster, str.isdigit, warn, owner=self.read)
         watching.open()
         return watching
 
