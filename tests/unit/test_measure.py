@@ -97,9 +97,8 @@ class Cluster:
         with watch(channel):
             if self.error is not None:
                 raise self.error
-            for window in range(1, load.windows):
-                taken = iter([[report(window)]])
-                channel.take_window = lambda n, taken=taken: next(taken, None)  # type: ignore
+            over = iter([[report(window)] for window in range(1, load.windows)])
+            channel.take_window = lambda number: next(over, None)  # type: ignore[method-assign]
         return [report(load.windows)]
 
 
@@ -140,7 +139,8 @@ def test_a_trial_is_offered_judged_kept_and_said() -> None:
     assert isinstance(finished, TrialFinished) and finished.trials_left == 2
     assert [each.counts.acked_total for each in cluster.settled] == [ACKED]
     waiting = Cluster({0: 110, 1: 50}).measurer.trial(4)
-    assert waiting.evidence.end_offsets[1] == (50, 50), "the wait for followers ends"
+    ends = waiting.evidence.end_offsets
+    assert ends is not None and ends[1] == (50, 50), "the wait for followers ends"
 
 
 def test_a_trial_that_cannot_be_made_is_kept_as_invalid() -> None:
