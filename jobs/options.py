@@ -286,8 +286,8 @@ _UNTIL = click.option("--until", "until_s", type=TimeOfDay(), metavar="TIME",
 json_option = click.option("--json", "json_file", metavar="FILE", type=OutputFile(),
                            help="Also write the answer for programs to this file.")  # fmt: skip
 lock_option = click.option("--no-lock", "locks", flag_value=False, default=True,
-                           help="Do not take the cluster's lock, if brokers deny it; ensure that no "
-                                "other run is active.")  # fmt: skip
+                           help="Do not take the cluster's lock, if brokers deny it; ensure that "
+                                "no other run is active.")  # fmt: skip
 
 
 def pattern_options(command: Command) -> Command:
