@@ -112,7 +112,7 @@ class Cluster(ConfigModel):
     """The brokers to load: either `testbed` or `bootstrap_servers`.
 
     Attributes:
-        name: the name of the cluster in tables; the file's name without .yaml when left out.
+        name: the name of the cluster in tables.
         description: a sentence for people.
         testbed: brokers to start on this machine.
         bootstrap_servers: addresses of some brokers of a running cluster, which name the others.

@@ -255,7 +255,7 @@ class Goal(ConfigModel):
     """The conditions under which a load is sustained, and the bounds of the search.
 
     Attributes:
-        name: the name of the goal in tables; the file's name without .yaml when left out.
+        name: the name of the goal in tables.
         description: a sentence for people.
     """
 

@@ -83,7 +83,7 @@ class Workload(ConfigModel):
     """The traffic to offer: the sizes of the boundary line, and the options that are fixed.
 
     Attributes:
-        name: the name of the workload in tables; the file's name without .yaml when left out.
+        name: the name of the workload in tables.
         description: a sentence for people.
         message_bytes: mean sizes of a message, key and value together [B]; each once, in the order
             of the search.

@@ -48,9 +48,6 @@ def linked(text: str) -> str:
     return re.sub(r"docs/([\w/-]+)\.md(#[\w-]+)?", r"[\1](../\1.md\2)", text)
 
 
-# --- commands ---------------------------------------------------------------------------
-
-
 def commands() -> str:
     """The arguments and options of each command, and the exit codes."""
     exit_codes = inspect.cleandoc(redline.help or "").split("Exit codes: ")[1].rstrip(".")
@@ -78,9 +75,6 @@ def command_part(name: str, command: click.Command, level: int) -> Iterator[str]
     yield table(("option", "meaning"), (row for row in rows if "--help" not in row[0]))
 
 
-# --- configuration files ----------------------------------------------------------------
-
-HEADS = ("key", "values", "default", "meaning")
 FILES: Mapping[str, type[BaseModel]] = {
     **{kind.title(): model for kind, model in MODELS.items() if kind != "profile"},
     "Profile of a load": MODELS["profile"],
@@ -94,8 +88,13 @@ def configuration() -> str:
     """The keys of each kind of configuration file, with values, defaults and meanings."""
     parts = []
     for title, model in FILES.items():
-        rows = table(HEADS, (key_row(model, path) for path in all_keys(model)))
-        parts += [f"## {title}", summary_of(model), rows]
+        parts += [f"## {title}", summary_of(model)]
+        sections: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for path in all_keys(model):
+            sections.setdefault(path[:-1], []).append(key_row(model, path))
+        for section, rows in sections.items():
+            parts += [f"### `{'.'.join(section)}`"] if section else []
+            parts.append(table(("key", "meaning", "values", "default"), rows))
     return page("Keys of configuration files", *parts)
 
 
@@ -119,7 +118,8 @@ def key_row(model: type[BaseModel], path: tuple[str, ...]) -> tuple[str, ...]:
     default = default_text(field.get_default(call_default_factory=True))
     if field.is_required():
         default = "the file's name" if path == ("name",) else "required"
-    return f"`{'.'.join(path)}`", values, default, linked(meaning)
+    values = re.sub(r"\{.*?\}", r"`\g<0>`", values)  # as an attribute list, it would not show
+    return f"`{name}`", linked(meaning), values, default
 
 
 def meanings_of(model: type[BaseModel]) -> dict[str, str]:
