@@ -7,7 +7,6 @@ if it has no note that the limit may have changed either.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +17,20 @@ from search.line import Line
 from search.model import Done, GaveUp
 from search.simulate import (
     ClusterSpec,
-    LineSpec,
     SimulatedCluster,
     SimulatedLine,
     run_line_on,
     run_on,
 )
 from tests.bench.search_methods import RATE
-from tests.bench.search_overloads import LIMITS_NP, LINE_SIZES, behavior_of, limits_from
+from tests.bench.search_overloads import (
+    LIMITS_NP,
+    LINE_SIZES,
+    behavior_of,
+    even_in_log,
+    limits_from,
+    line_spec,
+)
 
 SEARCHES = 1000
 """Number of searches per condition; of lines, a quarter."""
@@ -143,8 +148,8 @@ def _is_off(result: Done | GaveUp, limit: float) -> bool:
 
 def _search(case: ChangingCase, seed: int) -> tuple[Answers, int]:
     chance = random.Random(f"change {seed}")
-    low, high = map(math.log, LIMITS_NP)
-    spec = replace(_behavior(case, chance), capacity=math.exp(chance.uniform(low, high)))
+    behavior = _behavior(case, chance)
+    spec = replace(behavior, capacity=even_in_log(chance, *LIMITS_NP))
     usual = SimulatedCluster(spec, seed)
     run_on(Guided(limits_from(), _GUIDE), usual)
     loads = [seen.load for seen in usual.trials]
@@ -155,11 +160,7 @@ def _search(case: ChangingCase, seed: int) -> tuple[Answers, int]:
 
 def _line(case: ChangingCase, seed: int) -> tuple[Answers, int]:
     chance = random.Random(f"change line {seed}")
-    bend = math.exp(chance.uniform(math.log(30.0), math.log(2000.0)))
-    lightest = LIMITS_NP[0] * (1.0 + bend / LINE_SIZES[0])
-    largest = math.exp(chance.uniform(math.log(lightest), math.log(LIMITS_NP[1])))
-    per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
-    spec = LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, _behavior(case, chance))
+    spec = line_spec(chance, lambda c: _behavior(case, c))
     line = Line(LINE_SIZES, RATE, limits_from(), 3, guide=_GUIDE)
     usual = SimulatedLine(spec, seed)
     run_line_on(line, usual)

@@ -6,7 +6,6 @@ conditions, and not on those with `is_held_out`.
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from tests.bench.search_overloads import (
     LIMITS_NP,
     behavior_of,
     conditions,
+    even_in_log,
     limits_from,
     overload_cases,
 )
@@ -51,8 +51,7 @@ def _singles(noise: float, points: int) -> list[SimulatedEnd]:
     ends = []
     for seed in range(points):
         chance = random.Random(f"{noise} {seed}")
-        low, high = map(math.log, LIMITS_NP)
-        capacity = math.exp(chance.uniform(low, high))
+        capacity = even_in_log(chance, *LIMITS_NP)
         usual = behavior_of(chance, chance.choice((1.15, 3.0)))
         cluster = SimulatedCluster(replace(usual, noise=noise, capacity=capacity), seed)
         ends.append(run_on(Guided(limits_from()), cluster))

@@ -202,10 +202,7 @@ def draw_line(scenario: Scenario, seed: int) -> SimulatedLine:
 
 
 def _bisect(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
-    def searcher() -> Bisection:
-        return Bisection(LIMITS)
-
-    return run_sizes_on(searcher, sizes, simulated)
+    return run_sizes_on(lambda: Bisection(LIMITS), sizes, simulated)
 
 
 def _guided(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:

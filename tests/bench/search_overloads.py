@@ -91,7 +91,7 @@ def behavior_of(chance: random.Random, delivers: float) -> ClusterSpec:
         capacity=1.0,
         curve_power=chance.uniform(0.8, 2.5),
         delivers=delivers,
-        growth=_even_in_log(chance, 0.0015, 0.012),
+        growth=even_in_log(chance, 0.0015, 0.012),
         idle_min=chance.uniform(0.0, 0.03),
         noise=0.02,
         reading_noise=0.005,
@@ -135,7 +135,7 @@ def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[Si
     ends = []
     for seed in range(condition.points):
         chance = random.Random(f"{condition.delivers} {condition.start} {seed}")
-        capacity = _even_in_log(chance, *LIMITS_NP)
+        capacity = even_in_log(chance, *LIMITS_NP)
         wrong = {"cold": None, "high": WRONG_BY, "low": 1 / WRONG_BY}[condition.start]
         start = START if wrong is None else max(1, round(capacity * wrong))
         behavior = behavior_of(chance, condition.delivers)
@@ -147,11 +147,15 @@ def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[Si
 def _lines(condition: Condition) -> Iterator[SimulatedLine]:
     for seed in range(condition.points // len(LINE_SIZES)):
         chance = random.Random(f"{condition.delivers} {condition.start} {seed}")
-        bend = _even_in_log(chance, 30.0, 2000.0)
-        largest = _even_in_log(chance, LIMITS_NP[0] * (1.0 + bend / LINE_SIZES[0]), LIMITS_NP[1])
-        per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
-        behavior = behavior_of(chance, condition.delivers)
-        yield SimulatedLine(LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, behavior), seed)
+        yield SimulatedLine(line_spec(chance, lambda c: behavior_of(c, condition.delivers)), seed)
+
+
+def line_spec(chance: random.Random, behavior: Callable[[random.Random], ClusterSpec]) -> LineSpec:
+    """A random line with limits in `LIMITS_NP` at all of `LINE_SIZES`."""
+    bend = even_in_log(chance, 30.0, 2000.0)
+    largest = even_in_log(chance, LIMITS_NP[0] * (1.0 + bend / LINE_SIZES[0]), LIMITS_NP[1])
+    per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
+    return LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, behavior(chance))
 
 
 def limits_from(start: int = START) -> Limits:
@@ -159,5 +163,5 @@ def limits_from(start: int = START) -> Limits:
     return Limits(start, max(CAP, start), RESOLUTION, 3)
 
 
-def _even_in_log(chance: random.Random, low: float, high: float) -> float:
+def even_in_log(chance: random.Random, low: float, high: float) -> float:
     return math.exp(chance.uniform(math.log(low), math.log(high)))

@@ -38,7 +38,7 @@ from search.simulate import (
     run_on,
 )
 from tests.bench.search_methods import Case
-from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, limits_from
+from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, even_in_log, limits_from
 
 FOLDER = Path(__file__).parents[1] / "data" / "ladders"
 """Folder of the recorded ladders."""
@@ -231,7 +231,7 @@ def _end(
     ladder: Ladder, start: str, make: type[Bisection] | type[Guided], seed: int
 ) -> SimulatedEnd:
     chance = random.Random(f"{ladder.name} {start} {seed}")
-    capacity = math.exp(chance.uniform(*map(math.log, LIMITS_NP)))
+    capacity = even_in_log(chance, *LIMITS_NP)
     wrong = STARTS[start]
     first = START if wrong is None else max(1, round(capacity * wrong))
     spec = ClusterSpec(capacity, noise=0.02, reading_noise=0.005, false_alarm=0.02)

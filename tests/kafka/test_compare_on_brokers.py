@@ -10,7 +10,6 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.config.link import Link
-from jobs.config.source import yaml_text
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.features.compare.answer import Effort
@@ -20,6 +19,7 @@ from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from jobs.testbed.planted_devices import link_problem
 from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.effects import Conclusion, Side
@@ -40,24 +40,11 @@ SHORT = (
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture
-def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> str:
-    """The file of a running cluster with the shared brokers."""
-    file = tmp_path / "shared.yaml"
-    described = {
-        "bootstrap_servers": list(kafka_testbed.bootstrap_servers),
-        "jmx": {"endpoints": kafka_testbed.jmx_endpoints},
-    }
-    file.write_text(yaml_text(described))
-    return str(file)
-
-
 def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
-    cluster_file: str, kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sides = load_sides(
-        {Side.A: cluster_file, Side.B: cluster_file}, "testbed", "1kB", "default", SHORT
-    )
+    clusters = dict.fromkeys(Side, str(cluster_file(kafka_testbed.folder)))
+    sides = load_sides(clusters, "testbed", "1kB", "default", SHORT)
     reporter = RecordingReporter()
     tables = str(tmp_path / "tables")
     effort = Effort(pairs=3, steady_pairs=0)

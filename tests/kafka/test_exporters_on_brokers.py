@@ -29,6 +29,7 @@ from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.evidence import goal
 from tests.support.exporters import Exporter, sampled, window_of
+from tests.support.loaded_brokers import jmx_of
 from tests.support.small_load import WORKLOAD, offer_small_load
 
 if TYPE_CHECKING:
@@ -169,10 +170,8 @@ def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
 def test_a_run_keeps_the_environment_for_comparisons(
     opened: OpenCluster, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    controller = kafka_testbed.controller
-    jmx = {**kafka_testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
     config = replace(load("testbed", "demo", "default"), workload=WORKLOAD)
-    with closing(open_jmx(jmx, spark._jvm, DEADLINE_S)) as source:
+    with closing(open_jmx(jmx_of(kafka_testbed), spark._jvm, DEADLINE_S)) as source:
         found = environment_of(spark, source.nodes, opened, config)
     expected = {
         "broker.version": kafka_testbed.kafka_version,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -25,12 +24,6 @@ pytestmark = pytest.mark.together
 
 DEADLINE_S = 5.0
 """Time that a node has for its answer [s]."""
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
-    with bare_jvm() as (started, _):
-        yield started
 
 
 def test_a_hanging_node_is_missed_and_does_not_delay_the_others(jvm: Any) -> None:

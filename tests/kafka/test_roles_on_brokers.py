@@ -29,7 +29,6 @@ from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
-from tests.support.bare_jvm import bare_jvm
 from tests.support.evidence import evidence, goal
 from tests.support.exporters import RULES, Exporter, sampled, window_of
 
@@ -82,12 +81,6 @@ def settled(
     ) as testbed:
         time.sleep(SETTLED_S)
         yield Settled(version, metadata, testbed, exporters)
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
-    with bare_jvm() as (view, _):
-        yield view
 
 
 def watched(source: MetricsSource) -> tuple[list[BrokerSample], tuple[BrokerWindow, ...]]:

@@ -42,6 +42,7 @@ from search.model import Verdict
 from tests.bench.cpu import cpu_s
 from tests.support.bare_jvm import bare_jvm
 from tests.support.evidence import goal
+from tests.support.loaded_brokers import jmx_of
 from tests.support.simulated_jmx import simulated_jmx
 from tests.support.small_load import offer_small_load
 
@@ -56,11 +57,6 @@ def jvm_for(name: str, spark: SparkSession) -> Any:
     return spark._jvm if name == "driver-jvm" else None
 
 
-def addresses_of(testbed: Testbed) -> dict[int, str]:
-    controller = testbed.controller
-    return {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-
-
 @pytest.fixture(
     # That jmxquery reads the same is a test of its own, as each of its samples starts JVMs.
     params=["driver-jvm", pytest.param("jmxquery", marks=pytest.mark.long)]
@@ -68,7 +64,7 @@ def addresses_of(testbed: Testbed) -> dict[int, str]:
 def source(
     request: pytest.FixtureRequest, spark: SparkSession, kafka_testbed: Testbed
 ) -> Iterator[MetricsSource]:
-    opened = open_jmx(addresses_of(kafka_testbed), jvm_for(request.param, spark), 10.0)
+    opened = open_jmx(jmx_of(kafka_testbed), jvm_for(request.param, spark), 10.0)
     assert opened.name == request.param
     with closing(opened):
         yield opened
@@ -143,7 +139,7 @@ def offer_and_sample(
 
 
 def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed) -> None:
-    addresses = addresses_of(kafka_testbed)
+    addresses = jmx_of(kafka_testbed)
     with (
         closing(open_jmx(addresses, spark._jvm, 10.0)) as fast,
         closing(open_jmx(addresses, None, 10.0)) as forking,

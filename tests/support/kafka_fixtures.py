@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
 from jobs.testbed.places import default_root, free_ports
 from jobs.testbed.profile import adapt, load_profile
+from tests.support.bare_jvm import bare_jvm
 from tests.support.engine_bench import Bench, bench_on
 from tests.support.exporters import RULES, Exporter
 from tests.support.loaded_brokers import LoadedBrokers, loaded
@@ -82,6 +83,13 @@ def kafka_testbed(kafka_for_all: Testbed) -> Testbed:
     """
     kafka_for_all.check()
     return kafka_for_all
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    """The JVM of a driver that reads JMX, without Spark."""
+    with bare_jvm() as (view, _):
+        yield view
 
 
 @pytest.fixture

@@ -274,12 +274,19 @@ def quota(
         wait_until(is_known=False)
 
 
+def jmx_of(testbed: Testbed) -> dict[int, str]:
+    """Node id → address of its JMX, for the brokers and their controller."""
+    controller = testbed.controller
+    return {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
+
+
 @contextmanager
 def loaded(testbed: Testbed, jvm: Any) -> Iterator[LoadedBrokers]:
     """Single trials on this testbed, with metrics read by the JVM of a Spark session."""
-    controller = testbed.controller
-    jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    with connect(testbed.bootstrap_servers) as admin, closing(open_jmx(jmx, jvm, 10.0)) as source:
+    with (
+        connect(testbed.bootstrap_servers) as admin,
+        closing(open_jmx(jmx_of(testbed), jvm, 10.0)) as source,
+    ):
         yield LoadedBrokers(testbed, admin, source)
 
 
