@@ -87,8 +87,7 @@ def test_doctor_lists_each_reading_with_its_series(exported: Exported, tmp_path:
 def test_a_search_with_an_exporter_without_rules_finds_the_planted_limit(
     exported: Exported, tmp_path: Path
 ) -> None:
-    text = finished(*SEARCH, exported.cluster, folder=tmp_path, deadline_s=RUN_S)
-    assert "Traceback" not in text
+    finished(*SEARCH, exported.cluster, folder=tmp_path, deadline_s=RUN_S)
     summary = document_in(tmp_path)
     (point,) = summary["boundaries"]
     assert point["np_sustained"] <= 1.05 * point["np_planted"]

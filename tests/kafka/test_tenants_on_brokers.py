@@ -28,7 +28,7 @@ from jobs.setup.preflight import java_command
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
 from tests.support.acls import GUARDED
-from tests.support.commands import ended
+from tests.support.commands import finished
 from tests.support.java_traffic import kafka_tools_jars
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
@@ -93,10 +93,10 @@ def documented(beginning: str) -> list[str]:
     return found
 
 
-def ran(job: str, *options: str, folder: Path, seconds: float = 240.0) -> tuple[int, str]:
-    code, text = ended(job, *options, folder=folder, deadline_s=seconds)
+def ran(job: str, *options: str, folder: Path, code: int = 0) -> str:
+    text = finished(job, *options, folder=folder, deadline_s=240.0, code=code)
     log.warning("%s ended with %d:\n%s", job, code, text)
-    return code, " ".join(text.split())
+    return " ".join(text.split())
 
 
 def written(testbed: Testbed, folder: Path, *lines: str) -> str:
@@ -113,8 +113,8 @@ def test_a_tenant_with_one_prefix_has_all_that_a_run_needs(
     owner.create_topic("orders", {0: [1, 2]}, {})
     cluster = ("--cluster", written(guarded, tmp_path, "name_prefix: team-a-"))
     grant(guarded, *(each.replace("redline-", "team-a-") for each in own))
-    code, text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
-    assert code == 2 and "permissions ok" in text, text
+    text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path, code=2)
+    assert "permissions ok" in text, text
     assert "could not read the configuration of broker 1 (ClusterAuthorizationFailedError)" in text
     assert "may not describe the topic redline-owner" in text
     assert "so no guard watches the disks; this requires Kafka 3.3 or later and the ACL" in text
@@ -123,16 +123,14 @@ def test_a_tenant_with_one_prefix_has_all_that_a_run_needs(
     owner.create_topic("redline-owner", {0: [1, 2]}, {"cleanup.policy": "compact"})
     with KafkaProducer(bootstrap_servers=plain(guarded)) as producer:
         producer.send("redline-owner", key=b"bounds", value=b"np_max: 9").get(timeout=60)
-    code, text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
-    assert code == 0, text
+    text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
     assert "permissions ok delete, write, lock the cluster" in text
     assert "owner's bounds ok np_max 9 (topic redline-owner)" in text
-    code, text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)
-    assert code == 0, text
+    text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)
     assert "may not describe" not in text and "no canaries" not in text
     assert owner.topic_names() - {"__consumer_offsets"} == {"orders", "redline-owner"}
-    code, text = ran("cleanup", *cluster, folder=tmp_path)
-    assert (code, "0 of 0 leftovers" in text) == (0, True), text
+    text = ran("cleanup", *cluster, folder=tmp_path)
+    assert "0 of 0 leftovers" in text, text
     owner.delete_topic("orders")
     owner.delete_topic("redline-owner")
 
@@ -153,18 +151,15 @@ def test_given_topics_are_used_as_they_are_and_stay(
     )
     cluster = ("--cluster", written(guarded, tmp_path, f"topics: [{name}]"))
 
-    code, text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
-    assert code == 0, text
+    text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
     shape = "topic team-b-load is used as it is: 6 partitions, 2 replicas instead of the workload's"
     assert f"{shape} 10 partitions for each broker" in text
     assert "permissions ok write, lock the cluster" in text
     assert "no canaries" in text and "lacks the permission" not in text
-    code, text = ran(
-        "find-limit", *cluster, *SHORT, "--set=goal.guards.fail_closed=true", folder=tmp_path
-    )
-    assert code == 2 and "no canaries" in text, text
-    code, text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)
-    assert code == 0, text
+    closed = "--set=goal.guards.fail_closed=true"
+    text = ran("find-limit", *cluster, *SHORT, closed, folder=tmp_path, code=2)
+    assert "no canaries" in text, text
+    text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)
     assert "for 2 h 00 min (retention.ms 7200000)" in text and "no canaries" in text
     assert "may remain" not in text
     summary = json.loads(max((tmp_path / "out").glob("*/summary.json")).read_text())
@@ -172,17 +167,14 @@ def test_given_topics_are_used_as_they_are_and_stay(
     assert summary["boundaries"][0]["pattern"]["partitions_per_broker"] == "3"
     assert summary["environment"]["topic.config.retention.ms"] == "7200000"
 
-    code, text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)
-    assert code == 2 and "team-b-load of cluster.topics holds" in text, text
+    text = ran("find-limit", *cluster, *SHORT, folder=tmp_path, code=2)
+    assert "team-b-load of cluster.topics holds" in text, text
     assert "cluster.topics_hold_data: true" in text and "starting Spark" not in text
-    code, text = ran(
-        "traffic", *cluster, *SHORT[:4], "--np", "2", "--trials", "1",
-        "--set=cluster.topics_hold_data=true", folder=tmp_path,
-    )  # fmt: skip
-    assert code == 0, text
+    held = "--set=cluster.topics_hold_data=true"
+    ran("traffic", *cluster, *SHORT[:4], "--np=2", "--trials=1", held, folder=tmp_path)
 
-    code, text = ran("cleanup", *cluster, "--yes", folder=tmp_path)
-    assert (code, "0 of 0 leftovers" in text) == (0, True), text
+    text = ran("cleanup", *cluster, "--yes", folder=tmp_path)
+    assert "0 of 0 leftovers" in text, text
     assert owner.topic_names() - {"__consumer_offsets"} == {name}
     assert owner.topic_config(name) == before
     ends = owner.end_offsets([(name, number) for number in placement])

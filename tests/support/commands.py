@@ -140,13 +140,15 @@ def listening_ports(processes: list[psutil.Process]) -> set[int]:
 
 
 def ended(*arguments: str, folder: Path, deadline_s: float, **process: Any) -> tuple[int, str]:
-    """Run a command to its end; its exit code and output.
+    """Run a command to its end, without a traceback; its exit code and output.
 
     Args:
         process: `program` and `environ`, see `RunningCommand`.
     """
     with RunningCommand(*arguments, folder=folder, **process) as command:
-        return command.wait(deadline_s), command.text
+        code = command.wait(deadline_s)
+    assert "Traceback" not in command.text, command.text
+    return code, command.text
 
 
 def finished(
