@@ -142,13 +142,31 @@ class Partition:
     """A partition as one broker knows it; `leader` is `NO_LEADER` while there is none."""
 
     leader: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
     @property
     def preferred(self) -> int:
         """Broker id of the preferred leader."""
         return self.replicas[0]
+
+
+@dataclass(frozen=True)
+class DescribedTopic:
+    """A topic as a broker describes it.
+
+    Attributes:
+        name: its name.
+        partitions: number → partition; empty for a topic that does not exist, or no longer.
+        is_internal: whether it is one of Kafka's own.
+        error_code: Kafka's code of the reason why there are no partitions; 0 without an error.
+    """
+
+    name: str
+    partitions: Mapping[int, Partition]
+    is_internal: bool = False
+    error_code: int = 0
 
 
 class KafkaAdmin:
@@ -251,44 +269,50 @@ class KafkaAdmin:
 
     def topic_names(self) -> frozenset[str]:
         """Names of all topics that this user may describe."""
-        return frozenset(str(each["name"]) for each in self.describe_topics("list topics"))
+        return frozenset(each.name for each in self.describe_topics("list topics"))
 
     def describe_topics(
         self,
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """The metadata of topics, by the names of Kafka's protocol: those that are read here.
-
-        A topic that does not exist, or no longer, has no partitions. There may be tens of thousands
-        of partitions, for which kafka-python's own dictionaries take three times as long.
+    ) -> list[DescribedTopic]:
+        """The metadata of topics.
 
         Args:
             what: a verb phrase for messages.
             names: the topics; None for all that this user may describe.
             broker_id: the broker that has `LOOK_TIMEOUT_MS` to answer; None for any.
         """
+        timeout_ms = None if broker_id is None else LOOK_TIMEOUT_MS
+        return self._described(what, names, broker_id, timeout_ms)
+
+    def _described(
+        self, what: str, names: Sequence[str] | None, broker_id: int | None, timeout_ms: int | None
+    ) -> list[DescribedTopic]:
+        """The metadata of topics; it never creates one, even with auto.create.topics.enable.
+
+        There may be tens of thousands of partitions, for which kafka-python's own dictionaries take
+        three times as long.
+        """
         if names is not None and not names:  # an empty list requests all topics of old brokers
             return []
-        timeout_ms = None if broker_id is None else LOOK_TIMEOUT_MS
         answer = self.query(what, _metadata_request(names), broker_id, timeout_ms)
         return [
-            {
-                "error_code": each.error_code,
-                "name": each.name,
-                "is_internal": bool(getattr(each, "is_internal", False)),
-                "partitions": [
-                    {
-                        "partition_index": part.partition_index,
-                        "leader_id": part.leader_id,
-                        "replica_nodes": part.replica_nodes or [],
-                        "isr_nodes": part.isr_nodes or [],
-                        "offline_replicas": getattr(part, "offline_replicas", None) or [],
-                    }
+            DescribedTopic(
+                str(each.name),
+                {
+                    int(part.partition_index): Partition(
+                        int(part.leader_id),
+                        tuple(part.replica_nodes or ()),
+                        tuple(part.isr_nodes or ()),
+                        tuple(getattr(part, "offline_replicas", None) or ()),
+                    )
                     for part in each.partitions or ()
-                ],
-            }
+                },
+                bool(getattr(each, "is_internal", False)),
+                int(each.error_code),
+            )
             for each in answer.topics
             if each.name
         ]
@@ -456,37 +480,24 @@ class KafkaAdmin:
         Raises:
             AdminError: the broker does not answer.
         """
-        names = list(topics)
-        if not names:  # an empty list requests all topics
-            return frozenset()
         what = f"ask broker {broker_id} which topics it shows"
-        answer = self.query(what, _metadata_request(names), broker_id)
+        found = self._described(what, list(topics), broker_id, QUERY_TIMEOUT_MS)
         refused = kafka_errors.TopicAuthorizationFailedError.errno
-        return frozenset(str(each.name) for each in answer.topics if each.error_code == refused)
+        return frozenset(each.name for each in found if each.error_code == refused)
 
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
-    ) -> dict[str, dict[int, Partition] | None]:
-        """Topic → its partitions as this broker knows them, None for an unknown topic.
-
-        It never creates a topic, even with auto.create.topics.enable on the brokers.
-        """
+    ) -> dict[str, Mapping[int, Partition] | None]:
+        """Topic → its partitions as this broker knows them, None for an unknown topic."""
         what = f"ask broker {broker_id} about {_named(topics)}"
-        answer = self.query(what, _metadata_request(topics), broker_id)
-        return {found.name: self._partitions_in(what, found) for found in answer.topics}
-
-    def _partitions_in(self, what: str, found: Any) -> dict[int, Partition] | None:
-        error = kafka_errors.for_code(found.error_code)
-        if error is kafka_errors.UnknownTopicOrPartitionError:
-            return None
-        if error not in (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError):
-            raise self._error(what, error())
-        return {
-            int(each.partition_index): Partition(
-                int(each.leader_id), tuple(each.replica_nodes or ()), tuple(each.isr_nodes or ())
-            )
-            for each in found.partitions or ()
-        }
+        found: dict[str, Mapping[int, Partition] | None] = {}
+        for each in self._described(what, topics, broker_id, QUERY_TIMEOUT_MS):
+            error = kafka_errors.for_code(each.error_code)
+            is_unknown = error is kafka_errors.UnknownTopicOrPartitionError
+            if not is_unknown and error not in _SEEN:
+                raise self._error(what, error())
+            found[each.name] = None if is_unknown else each.partitions
+        return found
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Request that the preferred replicas of these (topic, partition) lead again."""
@@ -790,6 +801,7 @@ def _metadata_request(names: Sequence[str] | None) -> Any:
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
 
+_SEEN = (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError)
 _MISREAD = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Errors of Python for an answer without a part that is read."""
 _UNKNOWN_CODE = "UnrecognizedBrokerError"

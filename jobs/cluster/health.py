@@ -131,16 +131,17 @@ class ClusterHealth:
             AdminError: the cluster does not answer.
         """
         described = self._admin.describe_topics()
-        parts = [each for topic in described for each in topic["partitions"]]
-        replicas = Counter(broker for each in parts for broker in each["replica_nodes"])
+        parts = {
+            (topic.name, number): each
+            for topic in described
+            for number, each in topic.partitions.items()
+        }
+        replicas = Counter(broker for each in parts.values() for broker in each.replicas)
         self.partitions, self.replicas_max = len(parts), max(replicas.values(), default=0)
         lacking = {
-            (str(topic["name"]), int(each["partition_index"])): (
-                frozenset(each["replica_nodes"]) - frozenset(each["isr_nodes"])
-            )
-            for topic in described
-            for each in topic["partitions"]
-            if len(each["isr_nodes"]) < len(each["replica_nodes"])
+            place: frozenset(each.replicas) - frozenset(each.isr)
+            for place, each in parts.items()
+            if len(each.isr) < len(each.replicas)
         }
         by_topic: dict[str, list[int]] = defaultdict(list)
         for name, number in lacking:
@@ -192,10 +193,9 @@ class ClusterHealth:
         described = self._admin.describe_topics(f"look at {len(topics)} topics", topics)
         held: dict[int, dict[str, list[int]]] = {}
         for topic in described:
-            for each in topic["partitions"]:
-                for broker in each["replica_nodes"]:
-                    own = held.setdefault(int(broker), {}).setdefault(str(topic["name"]), [])
-                    own.append(int(each["partition_index"]))
+            for number, each in topic.partitions.items():
+                for broker in each.replicas:
+                    held.setdefault(broker, {}).setdefault(topic.name, []).append(number)
         return held
 
     def broker_ids(self) -> tuple[int, ...]:
@@ -216,9 +216,9 @@ class ClusterHealth:
             AdminError: the broker, or the cluster, does not answer.
         """
         found = self._admin.describe_topics(f"look for the topic {name}", [name], broker)
-        if any(each.get("error_code") == TopicAuthorizationFailedError.errno for each in found):
+        if any(each.error_code == TopicAuthorizationFailedError.errno for each in found):
             return None
-        return any(each["partitions"] for each in found)
+        return any(each.partitions for each in found)
 
     def hidden_topics(self) -> frozenset[str] | None:
         """Topics that brokers hold and this user may not describe.
@@ -390,9 +390,9 @@ class GroupLags:
                 hidden += [group] if error.cause in REFUSED else []
         names = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         known = {
-            (str(topic["name"]), int(each["partition_index"]))
+            (topic.name, number)
             for topic in self._admin.describe_topics(f"look at {len(names)} topics", names)
-            for each in topic["partitions"]
+            for number in topic.partitions
         }
         left = PARTITIONS_MAX
         self._chosen, self.hidden = {}, tuple(hidden)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import io
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,14 @@ import zstandard
 from kafka import errors as kafka_errors
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 
-from jobs.cluster.admin import UNREADABLE, AdminError, KafkaAdmin, checked, fetch_request
+from jobs.cluster.admin import (
+    UNREADABLE,
+    AdminError,
+    KafkaAdmin,
+    Partition,
+    checked,
+    fetch_request,
+)
 from jobs.config.goal import OwnerBounds, parse_bounds
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
@@ -149,12 +156,10 @@ class OwnerTopics:
         """
         names = list(self._readers)
         described = self._admin.describe_topics(f"look for the topic {names[0]}", names)
-        self.hidden = tuple(
-            each["name"] for each in described if each["error_code"] == _DENIED.errno
-        )
+        self.hidden = tuple(each.name for each in described if each.error_code == _DENIED.errno)
         for each in described:
-            if each["partitions"]:
-                self._readers[each["name"]].update(each["partitions"])
+            if each.partitions:
+                self._readers[each.name].update(each.partitions)
         found = {name: reader.bounds for name, reader in self._readers.items()}
         return {name: bounds for name, bounds in found.items() if bounds is not None}
 
@@ -169,13 +174,13 @@ class _Reader:
     at: int = -1
     record: bytes | None = None
 
-    def update(self, partitions: list[dict[str, Any]]) -> None:
+    def update(self, partitions: Mapping[int, Partition]) -> None:
         if len(partitions) != 1:
             raise ConfigError(
                 f"topic {self.topic} has {len(partitions)} partitions; expected one, as its last "
                 "record counts; make it again with one partition"
             )
-        leader = int(partitions[0]["leader_id"])
+        leader = partitions[0].leader
         if self.at < 0:
             self.at = self.admin.begin_offsets([(self.topic, 0)])[self.topic, 0]
         try:

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from jobs.cluster.admin import AdminError, KafkaAdmin, Property
+from jobs.cluster.admin import NO_LEADER, AdminError, DescribedTopic, KafkaAdmin, Property
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
@@ -56,20 +56,19 @@ def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
     return count_replicas(admin.describe_topics("look at the replicas"))
 
 
-def count_replicas(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
+def count_replicas(topics: Iterable[DescribedTopic]) -> dict[int, Replicas]:
     """Broker id → its counts of replicas, from the metadata of topics."""
     led, short, offline = Counter[int](), Counter[int](), Counter[int]()
     holders: set[int] = set()
     for topic in topics:
-        for partition in topic["partitions"]:
-            leader = int(partition["leader_id"])
-            replicas, isr = set(partition["replica_nodes"]), set(partition["isr_nodes"])
-            holders |= replicas
-            led[leader] += 1
+        for each in topic.partitions.values():
+            holders.update(each.replicas)
+            led[each.leader] += 1
+            is_led = each.leader != NO_LEADER
             # A partition without a leader counts for each broker that has a replica of it.
-            for broker in {leader} if leader >= 0 else replicas:
-                short[broker] += bool(replicas - isr) or leader < 0
-            offline.update(partition.get("offline_replicas") or ())
+            for broker in (each.leader,) if is_led else each.replicas:
+                short[broker] += bool({*each.replicas} - {*each.isr}) or not is_led
+            offline.update(each.offline)
     return {
         broker: Replicas(led[broker], short[broker], offline[broker]) for broker in sorted(holders)
     }

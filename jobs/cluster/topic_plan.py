@@ -359,21 +359,17 @@ def leader_of(replicas: Sequence[int], offline: Set[int] = frozenset()) -> int:
 
 def state_of(
     wanted: Assignment,
-    seen: Mapping[int, Partition] | None,
-    first: int = 0,
+    seen: Mapping[int, Partition],
     offline: Set[int] = frozenset(),
     is_own_placement: bool = False,
 ) -> TopicState:
     """The differences between the partitions that a broker knows and the planned ones.
 
     Args:
-        seen: the broker's partitions; None where it does not know the topic.
-        is_own_placement: whether the cluster placed the replicas, in an order that is unknown.
-        first: the number of the topic's partition 0 among all topics.
+        seen: the broker's partitions by the same numbers, as far as it knows them.
         offline: brokers that are offline on purpose; they may be in sync or not.
+        is_own_placement: whether the cluster placed the replicas, in an order that is unknown.
     """
-    wanted = {first + number: replicas for number, replicas in wanted.items()}
-    seen = {first + number: each for number, each in (seen or {}).items()}
     known = {number: seen[number] for number in wanted if number in seen}
     led = {number: each for number, each in known.items() if each.leader != NO_LEADER}
     return TopicState(

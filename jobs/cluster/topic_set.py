@@ -130,8 +130,8 @@ class TopicSet:
     Attributes:
         names: names of the topics.
         message_bytes: size of the messages that are written to them [B].
-        replicas: the assignment of the partitions of each topic, which must stay as it is; where
-            the cluster placed them, of the partitions of all topics, numbered through.
+        replicas: the replicas of the partitions of all topics, numbered through; those that the
+            run placed must stay as they are.
         offline: brokers that are offline on purpose; the next replica leads in their place.
         is_own_placement: whether the cluster placed the replicas, instead of the run.
         parts: the topics of each part of a mix, which have shapes of their own, in order; empty
@@ -150,6 +150,18 @@ class TopicSet:
     given: TopicOptions | None = None
 
     @classmethod
+    def assigned(
+        cls,
+        names: tuple[str, ...],
+        message_bytes: int,
+        replicas: Assignment,
+        offline: frozenset[int] = frozenset(),
+    ) -> TopicSet:
+        """Topics whose replicas the run placed, those of each topic alike."""
+        of_all = [each for _ in names for each in replicas.values()]
+        return cls(names, message_bytes, dict(enumerate(of_all)), offline)
+
+    @classmethod
     def of_parts(cls, parts: Sequence[TopicSet], message_bytes: int) -> TopicSet:
         """The topics of a mix; those of the only part where there is one.
 
@@ -160,7 +172,7 @@ class TopicSet:
         return cls(
             names,
             message_bytes,
-            {},
+            dict(enumerate(each for part in parts for each in part.replicas.values())),
             parts[0].offline,
             any(each.is_own_placement for each in parts),
             tuple(sorted({broker for each in parts for broker in each.brokers})),
@@ -173,7 +185,7 @@ class TopicSet:
         found, first = [], 0
         for each in self.parts or (self,):
             found.append((first, each))
-            first += each.per_topic * len(each.names)
+            first += len(each.replicas)
         return tuple(found)
 
     @property
@@ -182,7 +194,7 @@ class TopicSet:
         return {
             first + number: each.partitions.of(number)
             for first, each in self.numbered
-            for number in range(len(each.partitions))
+            for number in each.replicas
         }
 
     def __str__(self) -> str:
@@ -196,35 +208,17 @@ class TopicSet:
     @property
     def per_topic(self) -> int:
         """Number of partitions of each topic."""
-        count = len(self.replicas)
-        return count // len(self.names) if self.is_own_placement else count
-
-    def replicas_of(self, position: int) -> Assignment:
-        """The assignment of the partitions of one topic, by its position among the names."""
-        if not self.is_own_placement:
-            return self.replicas
-        first = position * self.per_topic
-        return {number: self.replicas[first + number] for number in range(self.per_topic)}
+        return len(self.replicas) // len(self.names)
 
     @property
     def leaders(self) -> tuple[int, ...]:
         """Broker id that leads partition 0, 1, 2, …, numbered through all topics."""
-        if self.parts:
-            return tuple(leader for part in self.parts for leader in part.leaders)
-        each = tuple(
-            leader_of(self.replicas[number], self.offline) for number in sorted(self.replicas)
-        )
-        return each if self.is_own_placement else each * len(self.names)
+        return tuple(leader_of(each, self.offline) for each in self.replicas.values())
 
     @property
     def partition_replicas(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Topic and number of each partition → its replicas, the planned leader first."""
-        return {
-            (name, number): tuple(replicas)
-            for _, each in self.numbered
-            for position, name in enumerate(each.names)
-            for number, replicas in each.replicas_of(position).items()
-        }
+        return {name: self.replicas[number] for number, name in self.partition_names.items()}
 
     @property
     def leader_counts(self) -> LeaderCounts:

@@ -186,7 +186,7 @@ class Topics:
         for name in names:
             placement = self._create(name, placement, pattern.topic)
         if not isinstance(placement, TopicSize):
-            planned = TopicSet(names, pattern.message_bytes, placement, self.offline)
+            planned = TopicSet.assigned(names, pattern.message_bytes, placement, self.offline)
             state = self._poll(
                 lambda: self._state(planned),
                 lambda each: each.healthy or each.is_placed_otherwise,
@@ -324,8 +324,7 @@ class Topics:
             known = placed(seen.get(name))
             if known is None or len(known) < per_topic:
                 return None, missing
-            for number in range(per_topic):
-                replicas[position * per_topic + number] = known[number]
+            replicas |= {position * per_topic + n: known[n] for n in range(per_topic)}
         topics = TopicSet(names, message_bytes, replicas, self.offline, True, brokers)
         return topics, self._state(topics)
 
@@ -404,18 +403,14 @@ class Topics:
         Raises:
             AdminError: the cluster does not answer.
         """
-        names = topics.names
-        described = self._admin.describe_topics(f"find the leaders of {topics}", names)
+        described = self._admin.describe_topics(f"find the leaders of {topics}", topics.names)
         found = {
-            (each["name"], int(part["partition_index"])): int(part["leader_id"])
+            (each.name, number): at.leader
             for each in described
-            for part in each["partitions"]
+            for number, at in each.partitions.items()
         }
-        partitions, leaders = topics.partition_names, topics.leaders
-        planned = {partitions[number]: leader for number, leader in enumerate(leaders)}
-        return dict(
-            Counter(leader for name, leader in planned.items() if found.get(name) != leader)
-        )
+        planned = zip(topics.partition_names.values(), topics.leaders, strict=True)
+        return dict(Counter(leader for name, leader in planned if found.get(name) != leader))
 
     def delete(self, names: Sequence[str], deadline_s: float = 60.0) -> None:
         """Delete topics that this run made, and wait until no broker knows them.
@@ -523,19 +518,22 @@ class Topics:
         size of all answers grows with the square of the number of brokers. All brokers follow the
         same log of the controllers, so that none of them is behind for long.
         """
-        state, names = TopicState(), topics.names
+        state, names = TopicState(), topics.partition_names
         for _, seen in query_brokers(
-            lambda broker: self._admin.partitions_seen_by(broker, names), self._next_of(topics)
+            lambda broker: self._admin.partitions_seen_by(broker, topics.names),
+            self._next_of(topics),
         ):
             if isinstance(seen, AdminError):
                 state |= TopicState(silent=(str(seen),))
                 continue
-            for begin, each in topics.numbered:
-                for position, name in enumerate(each.names):
-                    first, own = begin + position * each.per_topic, each.replicas_of(position)
-                    state |= state_of(
-                        own, seen.get(name), first, topics.offline, each.is_own_placement
-                    )
+            known = {
+                number: own[partition]
+                for number, (name, partition) in names.items()
+                if partition in (own := seen.get(name) or {})
+            }
+            for first, each in topics.numbered:
+                wanted = {first + number: replicas for number, replicas in each.replicas.items()}
+                state |= state_of(wanted, known, topics.offline, each.is_own_placement)
         return state
 
     def _next_of(self, topics: TopicSet) -> list[int]:

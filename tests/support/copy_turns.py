@@ -94,10 +94,10 @@ class Logs:
         """Broker → number and size of the batches of a time that it leads."""
         with connect(self._servers) as admin:
             leaders = {
-                f"{each['name']}-{part['partition_index']}": part["leader_id"]
+                f"{each.name}-{number}": part.leader
                 for each in admin.describe_topics()
-                if (each["name"] not in self._originals) is is_copy and not each["is_internal"]
-                for part in each["partitions"]
+                if (each.name not in self._originals) is is_copy and not each.is_internal
+                for number, part in each.partitions.items()
             }
         found: dict[int, Counter[str]] = {}
         topics: dict[str, Counter[str]] = {}

@@ -32,7 +32,9 @@ def fresh_topic(
     try:
         ends_s = time.monotonic() + DEADLINE_S
         for broker in admin.describe_cluster().broker_ids:
-            while not state_of(assigned, admin.partitions_seen_by(broker, [name])[name]).healthy:
+            while not state_of(
+                assigned, admin.partitions_seen_by(broker, [name])[name] or {}
+            ).healthy:
                 if time.monotonic() > ends_s:
                     raise NotReadyError(
                         f"broker {broker} does not know the topic {name} as assigned after "

@@ -157,8 +157,9 @@ class LoadedBrokers:
     def _moved_leaders(self, topic: str, replicas: Replicas) -> dict[int, int]:
         """Broker id → number of partitions that it no longer leads."""
         (described,) = self._admin.describe_topics(names=[topic])
-        now = {each["partition_index"]: each["leader_id"] for each in described["partitions"]}
-        return dict(Counter(ids[0] for number, ids in replicas.items() if now[number] != ids[0]))
+        now = described.partitions
+        moved = (ids[0] for number, ids in replicas.items() if now[number].leader != ids[0])
+        return dict(Counter(moved))
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
         """Partition → end offset that clients see."""

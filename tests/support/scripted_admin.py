@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
-from jobs.cluster.admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition, TopicSize
+from jobs.cluster.admin import (
+    AdminError,
+    Broker,
+    ClusterInfo,
+    DescribedTopic,
+    KafkaAdmin,
+    Partition,
+    TopicSize,
+)
 
 
 class ScriptedAdmin(KafkaAdmin):
@@ -72,7 +79,7 @@ class ScriptedAdmin(KafkaAdmin):
 
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
-    ) -> dict[str, dict[int, Partition] | None]:
+    ) -> dict[str, Mapping[int, Partition] | None]:
         self._may_fail("partitions_seen_by")
         self.before_look()
         return {topic: self.topics.get(topic) for topic in topics}
@@ -82,19 +89,10 @@ class ScriptedAdmin(KafkaAdmin):
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[DescribedTopic]:
         self._may_fail("describe_topics")
-        return [
-            {
-                "name": name,
-                "partitions": [
-                    {"partition_index": number, "leader_id": each.leader}
-                    for number, each in self.topics[name].items()
-                ],
-            }
-            for name in (self.topics if names is None else names)
-            if name in self.topics
-        ]
+        wanted = self.topics if names is None else names
+        return [DescribedTopic(each, self.topics[each]) for each in wanted if each in self.topics]
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
         wanted = sorted(partitions)

@@ -15,7 +15,14 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from jobs.cluster.admin import AdminError, Broker, ClusterInfo, KafkaAdmin
+from jobs.cluster.admin import (
+    AdminError,
+    Broker,
+    ClusterInfo,
+    DescribedTopic,
+    KafkaAdmin,
+    Partition,
+)
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 END_S = 1_790_000_000.0
@@ -259,19 +266,15 @@ class ServedCluster(KafkaAdmin):
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[DescribedTopic]:
+        def partition(number: int) -> Partition:
+            leader = number % self.brokers
+            return Partition(leader, (leader, (number + 1) % self.brokers))
+
         return [
-            {
-                "name": name,
-                "is_internal": name.startswith("__"),
-                "partitions": [
-                    {"partition_index": n, "leader_id": n % self.brokers,
-                     "replica_nodes": [n % self.brokers, (n + 1) % self.brokers]}
-                    for n in own
-                ],
-            }
+            DescribedTopic(name, {n: partition(n) for n in own}, name.startswith("__"))
             for name, own in self.logs.items()
-        ]  # fmt: skip
+        ]
 
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None

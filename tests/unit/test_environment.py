@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from jobs.cluster.admin import Property
+from jobs.cluster.admin import DescribedTopic, Partition, Property
 from jobs.cluster.sources import configured_properties, count_replicas
 from jobs.runs.environment import commit_of, facts_of_nodes
 from metrics.comparing.cause import broker_differences
@@ -83,11 +83,8 @@ def test_the_commit_of_a_checkout_and_its_changes_are_recorded(tmp_path: Path) -
 
 
 def test_replicas_are_counted_at_their_leader_or_their_preferred_leader() -> None:
-    partitions = [
-        {"leader_id": leader, "replica_nodes": held, "isr_nodes": isr, "offline_replicas": lost}
-        for leader, held, isr, lost in (
-            (1, [1, 2], [1, 2], []), (2, [2, 1], [2], []), (-1, [3, 1], [], [1, 3])
-        )
-    ]  # fmt: skip
-    found = count_replicas([{"partitions": partitions}])
+    partitions = (
+        Partition(1, (1, 2), (1, 2)), Partition(2, (2, 1), (2,)), Partition(-1, (3, 1), (), (1, 3))
+    )  # fmt: skip
+    found = count_replicas([DescribedTopic("t", dict(enumerate(partitions)))])
     assert found == {1: Replicas(1, 1, 1), 2: Replicas(1, 1, 0), 3: Replicas(0, 1, 1)}

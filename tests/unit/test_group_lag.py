@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cluster.admin import AdminError
+from jobs.cluster.admin import AdminError, DescribedTopic, Partition
 from jobs.cluster.health import GROUPS_MAX, PARTITIONS_MAX, GroupLags
 from jobs.config.goal import GuardLimits
 from jobs.trials.control_server import TaskChannel
@@ -51,9 +51,8 @@ class Groups(ScriptedAdmin):
             found[each] = {("orders", n): read for n in range(self.partitions)}
         return found
 
-    def describe_topics(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
-        parts = [{"partition_index": n, "leader_id": 1} for n in range(self.partitions)]
-        return [{"name": "orders", "partitions": parts}]
+    def describe_topics(self, *_: Any, **__: Any) -> list[DescribedTopic]:
+        return [DescribedTopic("orders", dict.fromkeys(range(self.partitions), Partition(1)))]
 
     def end_offsets(self, partitions: Any) -> dict[tuple[str, int], int]:
         return {each: int(PER_S * self.now_s) for each in partitions}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from jobs.cluster.admin import AdminError
+from jobs.cluster.admin import AdminError, DescribedTopic, Partition
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.sources import count_replicas
 from jobs.config import load_workload
@@ -48,41 +49,30 @@ class Crowded(ScriptedAdmin):
         self.asked: Counter[str] = Counter()
         self.partitions = 0
         self.lacking = self.is_silent = False
-        self._whole: list[dict[str, Any]] = [
-            {
-                "name": f"others-{topic}",
-                "partitions": [
-                    {
-                        "partition_index": number,
-                        "leader_id": number % 3 + 1,
-                        "replica_nodes": [1, 2, 3],
-                        "isr_nodes": [1, 2, 3],
-                    }
-                    for number in range(TOPIC_PARTITIONS)
-                ],
-            }
-            for topic in range(partitions // TOPIC_PARTITIONS)
-        ]
+        all_three = (1, 2, 3)
+        numbered = {n: Partition(n % 3 + 1, all_three, all_three) for n in range(TOPIC_PARTITIONS)}
+        names = [f"others-{topic}" for topic in range(partitions // TOPIC_PARTITIONS)]
+        self._whole = [DescribedTopic(each, numbered) for each in names]
 
     def describe_topics(
         self,
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[DescribedTopic]:
         if names is not None and not names:
             return []
         self.asked["topics" if names is None else "topic"] += 1
         if names is not None:
-            return [{"name": name, "partitions": []} for name in names]
+            return [DescribedTopic(name, {}) for name in names]
         if self.is_silent:
             raise AdminError("no answer", "KafkaTimeoutError")
         self.partitions += len(self._whole) * TOPIC_PARTITIONS
         if not self.lacking:
             return self._whole
-        (first, *rest), others = self._whole[0]["partitions"], self._whole[1:]
-        short = {**first, "isr_nodes": [1, 2]}
-        return [{"name": "others-0", "partitions": [short, *rest]}, *others]
+        first, *others = self._whole
+        short = replace(first.partitions[0], isr=(1, 2))
+        return [replace(first, partitions={**first.partitions, 0: short}), *others]
 
     def adding_replicas(
         self, partitions: Mapping[str, Sequence[int]] | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from jobs.cluster.admin import AdminError
+from jobs.cluster.admin import AdminError, Partition
 from jobs.cluster.health import ClusterHealth
 from tests.support.scripted_admin import ScriptedAdmin
 
@@ -18,27 +17,12 @@ class Described(ScriptedAdmin):
     ) -> None:
         super().__init__()
         self._moved, self._answers = moved, answers
+        self.topics = {
+            "whole": {0: Partition(1, (1, 2), (2, 1))},
+            # Broker 3 is added, or out of sync.
+            "orders": {0: Partition(1, (1, 2, 3), (1, 2)), 1: Partition(1, (1, 2, 3), (1,))},
+        }
         self.listed: list[Mapping[str, Sequence[int]] | None] = []
-
-    def describe_topics(
-        self,
-        what: str = "look at all topics",
-        names: Sequence[str] | None = None,
-        broker_id: int | None = None,
-    ) -> list[dict[str, Any]]:
-        def partition(number: int, replicas: list[int], isr: list[int]) -> dict[str, Any]:
-            return {"partition_index": number, "replica_nodes": replicas, "isr_nodes": isr}
-
-        return [
-            {"name": "whole", "partitions": [partition(0, [1, 2], [2, 1])]},
-            {
-                "name": "orders",
-                "partitions": [
-                    partition(0, [1, 2, 3], [1, 2]),  # broker 3 is added, or out of sync
-                    partition(1, [1, 2, 3], [1]),
-                ],
-            },
-        ]
 
     def adding_replicas(
         self, partitions: Mapping[str, Sequence[int]] | None = None

@@ -14,7 +14,7 @@ from jobs.cluster.topics import Topics
 from metrics.trial.evidence import FollowerLag, ReplicaEnds
 
 ORDERS = TopicSet(("orders",), 100, {0: (1, 2, 3), 1: (2, 3, 1)})
-LOGS = TopicSet(("logs-1", "logs-2"), 100, {0: (3,)})
+LOGS = TopicSet.assigned(("logs-1", "logs-2"), 100, {0: (3,)})
 CLICKS = TopicSet(("clicks",), 100, {0: (1, 3)})
 MIX = TopicSet.of_parts((ORDERS, LOGS, CLICKS), 100)
 Held = dict[int, Iterable[tuple[str, int]]]

@@ -74,7 +74,7 @@ MIX = mix_of([ORDERS, CLICKS, IMAGES])
 def topics_of(mix: TrafficPattern) -> TopicSet:
     def own(each: TrafficPattern) -> TopicSet:
         names = tuple(f"{each.part}-{number}" for number in range(each.topic.count))
-        return TopicSet(names, each.message_bytes, {n: (1 + n % 2,) for n in range(4)})
+        return TopicSet.assigned(names, each.message_bytes, {n: (1 + n % 2,) for n in range(4)})
 
     return TopicSet.of_parts([own(each) for each in mix.parts], mix.message_bytes)
 

@@ -51,7 +51,7 @@ def test_the_next_replica_leads_and_offline_brokers_may_be_out_of_sync() -> None
     assert state_of(WANTED, LED) == TopicState(moved=(2,), lagging=(1, 2))
     caught = {**LED, 2: Partition(1, (3, 1), (1, 3))}
     assert state_of(WANTED, caught, offline=AWAY).healthy
-    assert TopicSet(("t", "u"), 100, WANTED, AWAY).leaders == (1, 2, 1, 1, 2, 1)
+    assert TopicSet.assigned(("t", "u"), 100, WANTED, AWAY).leaders == (1, 2, 1, 1, 2, 1)
     short = {**LED, 0: Partition(1, (1, 2), (1,))}
     assert state_of(WANTED, short, offline=AWAY) == TopicState(lagging=(0,))
     alone = state_of({0: (3,)}, {0: Partition(NO_LEADER, (3,), (3,))}, offline=AWAY)

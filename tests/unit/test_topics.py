@@ -325,10 +325,10 @@ def seen(
 
 
 def test_every_difference_is_seen() -> None:
-    cases: list[tuple[dict[int, Partition] | None, TopicState]] = [
+    cases: list[tuple[dict[int, Partition], TopicState]] = [
         (seen(), TopicState()),
         ({**seen(), 2: Partition(NO_LEADER, (1,), ())}, TopicState()),  # not planned
-        (None, TopicState(missing=(0, 1))),
+        ({}, TopicState(missing=(0, 1))),
         ({1: Partition(2, (2, 1), (1, 2))}, TopicState(missing=(0,))),
         (seen(leader=2), TopicState(moved=(0,))),
         (seen(leader=NO_LEADER), TopicState(leaderless=(0,))),

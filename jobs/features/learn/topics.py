@@ -239,21 +239,19 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
     """
     wanted = pattern_of(texts)
     described = admin.describe_topics("list topics")
-    known = sorted(
-        (each for each in described if not each.get("is_internal")), key=lambda each: each["name"]
-    )
+    known = sorted((each for each in described if not each.is_internal), key=lambda each: each.name)
     found = [
         TopicFacts(
-            str(each["name"]),
-            {int(p["partition_index"]): int(p["leader_id"]) for p in each["partitions"]},
-            max((len(p["replica_nodes"]) for p in each["partitions"]), default=1),
+            each.name,
+            {number: at.leader for number, at in each.partitions.items()},
+            max(len(at.replicas) for at in each.partitions.values()),
         )
         for each in known
-        if wanted.fullmatch(each["name"]) and each["partitions"]
+        if wanted.fullmatch(each.name) and each.partitions
     ]
     shown = " ".join(f"--topics {text!r}" for text in texts)
     if not found:
-        names = [str(each["name"]) for each in known]
+        names = [each.name for each in known]
         close = (
             difflib.get_close_matches(texts[0].strip(".*"), names, _NAMED, 0.3) or names[:_NAMED]
         )
