@@ -105,16 +105,6 @@ class Testbed:
         return self._state.spec.name
 
     @property
-    def id(self) -> str:
-        """Its name and a random part; each of its processes has it on the command line."""
-        return self._state.spec.id
-
-    @property
-    def kafka_version(self) -> str:
-        """The release of the brokers."""
-        return self._state.spec.kafka_version
-
-    @property
     def folder(self) -> Path:
         """The folder of its files while it runs."""
         return self._folder
@@ -133,21 +123,6 @@ class Testbed:
     def broker_ids(self) -> tuple[int, ...]:
         """The ids of the brokers, ascending."""
         return tuple(sorted(self.brokers))
-
-    @property
-    def controller(self) -> Node:
-        """The KRaft controller that is a node of its own.
-
-        Raises:
-            TestbedStateError: the testbed has none.
-        """
-        for node in self._state.nodes:
-            if node.role is NodeRole.CONTROLLER:
-                return node
-        raise TestbedStateError(
-            f"{self._state.spec.title} has no controller of its own; expected metadata kraft; "
-            "start another testbed"
-        )
 
     @property
     def jmx_endpoints(self) -> dict[int, str]:
@@ -206,11 +181,6 @@ class Testbed:
         """The file of the clients' network namespace; empty without a link."""
         return self._state.network_namespace
 
-    @property
-    def supervisor_pid(self) -> int:
-        """The process id of the supervisor."""
-        return self._process.pid
-
     def check(self) -> None:
         """Raise an error when the testbed has ended unexpectedly since the last check.
 
@@ -229,23 +199,18 @@ class Testbed:
         SIGSTOP makes the broker hang, SIGCONT resumes it.
         """
         self._send_order(
-            {"order": "signal", "node": self._require_broker(broker_id), "signal": int(signum)}
+            {"order": "signal", "node": self._require_node(broker_id), "signal": int(signum)}
         )
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a broker again with its data and ports; stop it first if it runs.
+        """Start a broker, or the controller, again with its data and ports.
+
+        It is stopped first if it runs.
 
         It returns when every broker that should run is registered. After a kill -9 this takes
         until the controller's session with it times out (broker.session.timeout.ms, 9 s).
         """
-        self._send_order({"order": "restart", "node": self._require_broker(broker_id)})
-
-    def restart_controller(self) -> None:
-        """Start the controller again with its data and ports; the brokers continue.
-
-        It returns when every broker that should run is registered with it.
-        """
-        self._send_order({"order": "restart", "node": self.controller.node_id})
+        self._send_order({"order": "restart", "node": self._require_node(broker_id)})
 
     def forget_page_cache(self) -> int:
         """Drop the brokers' log segments from the page cache; their size [B].
@@ -328,13 +293,13 @@ class Testbed:
         """Reap a detached supervisor, if it has ended."""
         self._process.poll()
 
-    def _require_broker(self, broker_id: int) -> int:
-        if broker_id not in self.brokers:
+    def _require_node(self, node_id: int) -> int:
+        if node_id not in (node.node_id for node in self._state.nodes):
             raise TestbedStateError(
-                f"testbed {self.name} has no broker {broker_id}; expected one of "
+                f"testbed {self.name} has no broker {node_id}; expected one of "
                 f"{', '.join(map(str, self.broker_ids))}"
             )
-        return broker_id
+        return node_id
 
     def _send_order(self, message: Message) -> None:
         with self._lock:

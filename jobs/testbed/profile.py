@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name, nearest
 from jobs.config.cluster import TestbedOptions
-from jobs.config.files import read_conf
+from jobs.config.files import load_model
 from jobs.config.link import Link, PlantedDisk
 from jobs.config.problems import config_error
-from jobs.config.source import parse_map
+from jobs.config.source import ParsedFile
 from jobs.setup.releases import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases, metadata_of
 from jobs.testbed.handler_time import AUTHORIZER_PROPERTY
 from jobs.testbed.model import RACK_PROPERTY
@@ -229,15 +229,9 @@ def load_profile(name_or_path: str) -> Profile:
     Raises:
         ConfigError: it cannot be read or is wrong.
     """
-    file = read_conf("testbed", name_or_path, "testbed profile")
-    source = parse_map(file.text, file.label)
-    source.data.setdefault("name", file.stem)
-    try:
-        profile = Profile.model_validate(source.data)
-    except ValidationError as error:
-        raise config_error(error, source, Profile) from None
+    profile, source = load_model("testbed", name_or_path, "testbed profile", Profile)
     for section in ("broker", "controller"):
-        _check_properties(getattr(profile, section), f"{file.label}, {section}")
+        _check_properties(getattr(profile, section), f"{source.label}, {section}")
     return profile
 
 
@@ -326,10 +320,10 @@ def adapt(
             _check_properties({key: value}, "testbed override")
             properties[key] = str(value).lower() if isinstance(value, bool) else str(value)
     data |= {"broker": properties, **sections}
-    source = parse_map("name: override", "testbed override")
     try:
         return Profile.model_validate(data)
     except ValidationError as error:
+        source = ParsedFile("testbed override", {})
         raise config_error(error, source, Profile) from None
 
 

@@ -83,7 +83,7 @@ class Bench:
         self._contest = Contest(
             self._ends_of,
             self._batches_of,
-            kafka_tools_jars(testbed.kafka_version),
+            kafka_tools_jars(testbed.state.spec.kafka_version),
             *ways_to(testbed),
             measure_s,
         )
@@ -283,7 +283,7 @@ def bench(repeats: int, seconds: float, brokers: int, out: Path, **chosen: Any) 
         for sentence in (*aims, *changes, *skipped):
             note(reporter, sentence)
         answer = {
-            "kafka_version": testbed.kafka_version,
+            "kafka_version": testbed.state.spec.kafka_version,
             "brokers": brokers,
             "repeats": repeats,
             "seconds": seconds,

@@ -123,7 +123,7 @@ def test_a_cpu_quota_that_is_lowered_in_the_middle_is_named_and_measured_again()
         def set_quota(cpus: float) -> None:
             groups = cpu_groups()
             assert groups is not None
-            groups.make(group_name(under_load.testbed.id, 1), cpus)
+            groups.make(group_name(under_load.testbed.state.spec.id, 1), cpus)
 
         producer = load_workload("planted", SMALL_BATCHES).pattern(1000).producer
         measurer = Measurer(under_load, producer, lambda: set_quota(LOWERED))

@@ -25,6 +25,7 @@ from jobs.runs.lifecycle import execute
 from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
+from jobs.testbed.model import CONTROLLER_ID
 from jobs.trials.control_server import ControlServer
 from metrics.common.errors import NoConclusionError
 from metrics.trial.client import merge
@@ -177,7 +178,7 @@ def test_a_run_continues_after_events_in_brokers(
         director = EventReporter(
             {
                 1: lambda: pause(testbed, 2),
-                2: testbed.restart_controller,
+                2: lambda: testbed.restart_broker(CONTROLLER_ID),
                 3: lambda: testbed.restart_broker(1),
                 4: lambda: testbed.restart_broker(2),
             }

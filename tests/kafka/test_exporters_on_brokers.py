@@ -174,8 +174,8 @@ def test_a_run_keeps_the_environment_for_comparisons(
     with closing(open_jmx(jmx_of(kafka_testbed), spark._jvm, DEADLINE_S)) as source:
         found = environment_of(spark, source.nodes, opened, config)
     expected = {
-        "broker.version": kafka_testbed.kafka_version,
-        "controller.version": kafka_testbed.kafka_version,
+        "broker.version": kafka_testbed.state.spec.kafka_version,
+        "controller.version": kafka_testbed.state.spec.kafka_version,
         "broker.config.num.io.threads": "1",
         "broker.config.log.dirs.count": "1",
         "topic.config.min.insync.replicas": "1",

@@ -31,7 +31,7 @@ from jobs.testbed.model import LINE_ID, TestbedLostError
 from jobs.testbed.places import line_counts
 from jobs.testbed.planted_devices import DEVICE, device_name, link_problem
 from metrics.tables.store import TableStore
-from tests.support.processes import becomes, processes_with
+from tests.support.processes import becomes, processes_with, supervisor_pid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +132,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
             (link,) = [each for each in host.interfaces if each.device == DEVICE]
             assert link.speed_bytes_per_s == 40e6
             assert min(link.sent_bytes_per_s or 0, link.received_bytes_per_s or 0) > 0.8e6
-    assert not Path("/sys/class/net", device_name(testbed.id)).exists()
+    assert not Path("/sys/class/net", device_name(testbed.state.spec.id)).exists()
 
 
 def check_link(testbed: Testbed) -> None:
@@ -140,7 +140,7 @@ def check_link(testbed: Testbed) -> None:
     broker, pids = testbed.brokers[1], testbed.pids
     assert round_trip_s(testbed.network_namespace, broker.host, broker.port) > 0.046
     route = in_namespace_of(os.getpid(), "ip", "route", "get", broker.host)
-    assert device_name(testbed.id) in route, "control and metrics do not cross the link"
+    assert device_name(testbed.state.spec.id) in route, "control and metrics do not cross the link"
     (shown,) = [line for line in link_lines(testbed.state) if "round trip takes" in line]
     assert "25ms one way, jitter 2ms, 40MB/s each way" in shown
     shaped = in_namespace_of(pids[LINE_ID], "tc", "-s", "qdisc", "show", "dev", DEVICE)
@@ -162,13 +162,13 @@ def line_counts_of(testbed: Testbed) -> Path:
 @pytest.mark.together
 def test_a_kill_of_the_supervisor_leaves_no_process_and_no_network(root: Path) -> None:
     with linked(root) as testbed:
-        name = device_name(testbed.id)
+        name = device_name(testbed.state.spec.id)
         pids = [testbed.pids[node] for node in (1, LINE_ID)]
         ends = [Path(f"/proc/{pid}/ns/net").stat().st_ino for pid in pids]
         assert [bool(processes_in(end)) for end in ends] == [True, True]
         assert Path("/sys/class/net", name).exists()
-        os.kill(testbed.supervisor_pid, signal.SIGKILL)
-        assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+        os.kill(supervisor_pid(testbed), signal.SIGKILL)
+        assert becomes(lambda: not processes_with(testbed.state.spec.id), GONE_S)
         assert becomes(lambda: not any(map(processes_in, ends)), GONE_S)
         # The kernel removes a device when the namespace of its other end ends.
         assert becomes(lambda: not Path("/sys/class/net", name).exists(), GONE_S)
@@ -188,4 +188,4 @@ def test_the_end_of_a_line_process_ends_the_testbed(root: Path) -> None:
         os.kill(testbed.pids[LINE_ID], signal.SIGKILL)
         with pytest.raises(TestbedLostError, match="the delay line of the link was ended by SIGK"):
             becomes(partial(lost, testbed), GONE_S)
-    assert not Path("/sys/class/net", device_name(testbed.id)).exists()
+    assert not Path("/sys/class/net", device_name(testbed.state.spec.id)).exists()

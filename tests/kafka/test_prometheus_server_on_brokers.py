@@ -123,7 +123,7 @@ def source_of(server: RealPrometheus, testbed: Testbed) -> PrometheusServerSourc
     api = ServerApi(server.url, HttpAccess("metrics.prometheus"), DEADLINE_S)
     hosts = dict.fromkeys(testbed.broker_ids, "localhost")
     spec = FeedSpec(SELECTOR, BrokerLabel("metrics.prometheus", LABEL), hosts)
-    return PrometheusServerSource(api, spec, None, testbed.kafka_version)
+    return PrometheusServerSource(api, spec, None, testbed.state.spec.kafka_version)
 
 
 def windows_of(

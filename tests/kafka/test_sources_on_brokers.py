@@ -43,6 +43,7 @@ from tests.bench.cpu import cpu_s
 from tests.support.bare_jvm import bare_jvm
 from tests.support.evidence import goal
 from tests.support.loaded_brokers import jmx_of
+from tests.support.processes import controller_of
 from tests.support.simulated_jmx import simulated_jmx
 from tests.support.small_load import offer_small_load
 
@@ -73,8 +74,10 @@ def source(
 @pytest.mark.together
 def test_a_source_finds_versions_and_roles(source: MetricsSource, kafka_testbed: Testbed) -> None:
     assert brokers_of(source) == frozenset(kafka_testbed.broker_ids)
-    assert controllers_of(source) == frozenset({kafka_testbed.controller.node_id})
-    assert {node.version for node in source.nodes.values()} == {kafka_testbed.kafka_version}
+    assert controllers_of(source) == frozenset({controller_of(kafka_testbed).node_id})
+    assert {node.version for node in source.nodes.values()} == {
+        kafka_testbed.state.spec.kafka_version
+    }
 
 
 @pytest.mark.together

@@ -25,7 +25,7 @@ from jobs.testbed.model import Spec, State, TestbedDiskError, TestbedLostError, 
 from jobs.testbed.places import NodeFiles, log_dirs, read_state, write_state
 from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
 from jobs.testbed.profile import adapt, load_profile
-from tests.support.processes import becomes, processes_with
+from tests.support.processes import becomes, controller_of, processes_with, supervisor_pid
 
 pytestmark = pytest.mark.together
 
@@ -99,15 +99,15 @@ def check_for(testbed: Testbed, duration_s: float) -> None:
 def test_brokers_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     testbed = start(brokers=1, root=tmp_path, overrides=ONE_NODE)
     try:
-        os.kill(testbed.supervisor_pid, signal.SIGKILL)
-        assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+        os.kill(supervisor_pid(testbed), signal.SIGKILL)
+        assert becomes(lambda: not processes_with(testbed.state.spec.id), GONE_S)
         with pytest.raises(TestbedLostError, match="supervisor of testbed default ended"):
             check_for(testbed, GONE_S)  # the kernel closes its socket last
         assert testbed.folder.exists()
     finally:
         testbed.stop()
     assert not testbed.folder.exists()
-    assert (tmp_path / "failed" / testbed.id / "broker-1" / "server.log").exists()
+    assert (tmp_path / "failed" / testbed.state.spec.id / "broker-1" / "server.log").exists()
 
 
 def clean_up_beside_a_crash_and_fail(root: Path) -> None:
@@ -166,10 +166,10 @@ def test_a_broker_that_dies_ends_the_testbed(tmp_path: Path) -> None:
     with start(brokers=1, root=tmp_path, overrides=ONE_NODE) as testbed:
         testbed.check()
         os.kill(testbed.pids[1], signal.SIGKILL)
-        assert becomes(lambda: not processes_with(testbed.id), 30)
+        assert becomes(lambda: not processes_with(testbed.state.spec.id), 30)
         with pytest.raises(TestbedLostError, match="broker 1 was ended by SIGKILL"):
             testbed.check()
-    assert (tmp_path / "failed" / testbed.id / "broker-1" / "server.log").exists()
+    assert (tmp_path / "failed" / testbed.state.spec.id / "broker-1" / "server.log").exists()
 
 
 def _await_end(spec: Spec, root: Path) -> None:
@@ -248,8 +248,8 @@ def test_a_stop_removes_the_disks_and_does_not_wait_for_them(tmp_path: Path) -> 
 @pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
 def test_disks_left_by_a_killed_supervisor_are_removed(tmp_path: Path) -> None:
     testbed, data, numbers = started(tmp_path)
-    os.kill(testbed.supervisor_pid, signal.SIGKILL)
-    assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+    os.kill(supervisor_pid(testbed), signal.SIGKILL)
+    assert becomes(lambda: not processes_with(testbed.state.spec.id), GONE_S)
     assert len(devices_below(testbed.folder)) == 2, "no process is left to remove them"
     testbed.stop()
     require_nothing_left(testbed, data, numbers)
@@ -260,11 +260,11 @@ def test_a_broker_gets_its_share_and_its_group_is_removed(tmp_path: Path) -> Non
     cpus = 1.0 if groups is None else 0.5
     with start(brokers=1, overrides={"cpus": cpus}, root=tmp_path) as testbed:
         pid = testbed.pids[1]
-        controller = testbed.pids[testbed.controller.node_id]
+        controller = testbed.pids[controller_of(testbed).node_id]
         if groups is None:
             assert len(os.sched_getaffinity(pid)) == 1
             return
-        group = groups.folder / group_name(testbed.id, 1)
+        group = groups.folder / group_name(testbed.state.spec.id, 1)
         assert str(pid) in (group / "cgroup.procs").read_text().split()
         assert str(controller) not in (group / "cgroup.procs").read_text().split()
         throttled = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
@@ -282,11 +282,11 @@ def test_groups_left_by_a_kill_are_removed_from_another_group(tmp_path: Path) ->
         if cpu_groups() is None:
             pytest.skip("a group of a group has no quota here, as on version 2 without a delegate")
         testbed = start(brokers=1, overrides={"cpus": 1}, root=tmp_path)
-    group = service / group_name(testbed.id, 1)
+    group = service / group_name(testbed.state.spec.id, 1)
     try:
         assert group.exists()
-        os.kill(testbed.supervisor_pid, signal.SIGKILL)
-        assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+        os.kill(supervisor_pid(testbed), signal.SIGKILL)
+        assert becomes(lambda: not processes_with(testbed.state.spec.id), GONE_S)
         assert group.exists(), "no process is left to remove it"
     finally:
         testbed.stop()
@@ -335,7 +335,7 @@ def application(testbed: Testbed) -> Iterator[None]:
     ) as driver:
         try:
             # A master, a worker, an executor, its Python daemon and the daemon's child.
-            assert becomes(lambda: len(inheriting_processes(testbed.id)) >= 5, 150)
+            assert becomes(lambda: len(inheriting_processes(testbed.state.spec.id)) >= 5, 150)
             yield
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
@@ -349,11 +349,11 @@ def test_executors_end_with_the_testbed(tmp_path: Path, ending: str) -> None:
         with application(testbed):
             if ending == "stop":
                 testbed.stop()
-                assert inheriting_processes(testbed.id) == []
+                assert inheriting_processes(testbed.state.spec.id) == []
             else:
-                os.kill(testbed.supervisor_pid, signal.SIGKILL)
-                assert becomes(lambda: not inheriting_processes(testbed.id), GONE_S)
-            assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+                os.kill(supervisor_pid(testbed), signal.SIGKILL)
+                assert becomes(lambda: not inheriting_processes(testbed.state.spec.id), GONE_S)
+            assert becomes(lambda: not processes_with(testbed.state.spec.id), GONE_S)
     finally:
         testbed.stop()
     assert not testbed.folder.exists()

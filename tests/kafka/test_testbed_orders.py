@@ -33,7 +33,7 @@ from jobs.testbed.profile import adapt, load_profile
 from jobs.testbed.supervisor import Supervisor
 from metrics.common.errors import ConfigError
 from tests.support.exporters import Exporter
-from tests.support.processes import becomes, processes_with
+from tests.support.processes import becomes, controller_of, processes_with, supervisor_pid
 
 pytestmark = pytest.mark.together
 
@@ -73,15 +73,15 @@ def test_a_broker_is_killed_and_restarted_and_a_stopped_testbed_leaves_nothing(
 
         with pytest.raises(TestbedStateError, match="has no broker 3; expected one of 1, 2"):
             testbed.kill_broker(3)
-        nodes = [testbed.controller, *testbed.brokers.values()]
+        nodes = [controller_of(testbed), *testbed.brokers.values()]
         ports = [port for node in nodes for port in (node.port, node.jmx_port)]
-        pids = [*testbed.pids.values(), testbed.supervisor_pid]
-        assert len(processes_with(testbed.id)) == len(pids) == 4
+        pids = [*testbed.pids.values(), supervisor_pid(testbed)]
+        assert len(processes_with(testbed.state.spec.id)) == len(pids) == 4
         assert all(accepts(port, timeout_s=5) for port in ports)
     with pytest.raises(TestbedStateError, match="is stopped"):
         testbed.kill_broker(1)
     testbed.stop()  # the second call does nothing
-    assert processes_with(testbed.id) == []
+    assert processes_with(testbed.state.spec.id) == []
     assert not any(accepts(port, timeout_s=1) for port in ports)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock"]
     for pid in pids:
@@ -182,8 +182,8 @@ def test_a_ready_testbed_has_its_documented_state(
         assert kafka_testbed.jmx_endpoints[broker.node_id] == f"{HOST}:{broker.jmx_port}"
         assert accepts(broker.jmx_port, timeout_s=5)
         log = (Path(broker.directory) / "server.log").read_text()
-        assert f"Kafka version: {kafka_testbed.kafka_version}" in log
-    for node in (kafka_testbed.controller, *kafka_testbed.brokers.values()):
+        assert f"Kafka version: {kafka_testbed.state.spec.kafka_version}" in log
+    for node in (controller_of(kafka_testbed), *kafka_testbed.brokers.values()):
         listening = {
             connection.laddr.port: connection.laddr.ip
             for connection in psutil.Process(kafka_testbed.pids[node.node_id]).net_connections()

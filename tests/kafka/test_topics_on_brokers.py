@@ -72,7 +72,7 @@ def test_the_cluster_is_described(kafka_testbed: Testbed, admin: KafkaAdmin) -> 
     assert {f"{host}:{port}" for host, port in info.addresses.values()} == set(
         kafka_testbed.bootstrap_servers
     )
-    version = tuple(int(part) for part in kafka_testbed.kafka_version.split(".")[:2])
+    version = tuple(int(part) for part in kafka_testbed.state.spec.kafka_version.split(".")[:2])
     assert info.api_version[:2] == version
     config = admin.broker_config(info.broker_ids[0])
     assert int(config["replica.lag.time.max.ms"] or 0) > 0

@@ -114,7 +114,7 @@ def java_traffic(
         kinds: topic → the kind that is sent to it.
         log: file for what the program writes to its error stream.
     """
-    jars = ":".join(map(str, kafka_jars(testbed.kafka_version)))
+    jars = ":".join(map(str, kafka_jars(testbed.state.spec.kafka_version)))
     servers = ",".join(testbed.bootstrap_servers)
     arguments: Sequence[str] = [kind.words(topic) for topic, kind in kinds.items()]
     traffic = JavaTraffic()

@@ -38,6 +38,7 @@ from tests.support.bare_jvm import bare_jvm
 from tests.support.engine_bench import end_offsets_of
 from tests.support.fresh_topic import fresh_topic
 from tests.support.patterns import plan
+from tests.support.processes import controller_of
 from tests.support.threads_barrier import run_stage
 
 INTERVAL_S = 1.0
@@ -277,7 +278,7 @@ def quota(
 
 def jmx_of(testbed: Testbed) -> dict[int, str]:
     """Node id → address of its JMX, for the brokers and their controller."""
-    controller = testbed.controller
+    controller = controller_of(testbed)
     return {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import psutil
 
+from jobs.testbed.handle import Testbed
+from jobs.testbed.model import CONTROLLER_ID, Node
+
 PATIENCE_S = 240.0
 """Deadline that only ends a test that hangs, a little before pytest's timeout [s]."""
 
@@ -90,3 +93,15 @@ def after(seconds: float, event: Callable[[], object]) -> AbstractContextManager
         event()
 
     return beside(call_later)
+
+
+def controller_of(testbed: Testbed) -> Node:
+    """The KRaft controller that is a node of its own."""
+    return next(node for node in testbed.state.nodes if node.node_id == CONTROLLER_ID)
+
+
+def supervisor_pid(testbed: Testbed) -> int:
+    """The process id of a testbed's supervisor."""
+    supervisor = testbed.state.supervisor
+    assert supervisor is not None
+    return supervisor.pid
