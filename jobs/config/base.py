@@ -14,9 +14,17 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    create_model,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
+from typing_extensions import Self
 
 from metrics.common.bounds import Checked, Text
 
@@ -27,6 +35,22 @@ class ConfigModel(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
     )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.require_consistent()
+        return self
+
+    def require_consistent(self) -> None:
+        """Refuse keys that contradict each other.
+
+        Raises:
+            ValueError: the message names them, the expected values and the remedy.
+        """
+
+    def _require_pair(self, one: str, other: str) -> None:
+        if (getattr(self, one) is None) != (getattr(self, other) is None):
+            raise ValueError(f"{one} and {other} belong together; add the other one")
 
 
 class FileSection:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from jobs.config.base import ConfigModel, HostPort, Name
 from jobs.config.metrics_registry import (
@@ -281,17 +281,27 @@ class Cluster(ConfigModel):
 
     # --- checks -------------------------------------------------------------
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Cluster:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
         if (self.testbed is None) == (self.bootstrap_servers is None):
             raise ValueError(
                 "expected exactly one of testbed (brokers to start on this machine) and "
                 "bootstrap_servers (brokers that run already); set one and leave the other out"
             )
-        return self
+        self._require_own_sources()
+        if self.client_id_suffix and not self.client_id:
+            raise ValueError(
+                "client_id_suffix is true and there is no client_id; expected client_id, or "
+                "client.id in client_properties; add it, or remove client_id_suffix"
+            )
+        if twice := {each for each in self.topics if self.topics.count(each) > 1}:
+            raise ValueError(
+                f"topics names {min(twice)} more than once; expected each topic once; remove the "
+                "repetition"
+            )
 
-    @model_validator(mode="after")
-    def _metrics_of_real_brokers(self) -> Cluster:
+    def _require_own_sources(self) -> None:
+        """Require one source of metrics of running brokers, and none beside those of a testbed."""
         if self.testbed is None:
             given = [each.key.partition(".")[0] for each in self.broker_sources]
             if len(given) != 1:
@@ -302,7 +312,7 @@ class Cluster(ConfigModel):
                     "exporters in metrics.prometheus, or set metrics.client_only: true, or name "
                     "the source of an installed package in metrics.extension; expected one of them"
                 )
-            return self
+            return
         own = (
             self.planted_handler_ms,
             self.network_namespace,
@@ -319,25 +329,6 @@ class Cluster(ConfigModel):
                 "network_namespace, link and disk; expected none of them next to testbed; remove "
                 "them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _suffix_of_an_id(self) -> Cluster:
-        if self.client_id_suffix and not self.client_id:
-            raise ValueError(
-                "client_id_suffix is true and there is no client_id; expected client_id, or "
-                "client.id in client_properties; add it, or remove client_id_suffix"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _topics_differ(self) -> Cluster:
-        if twice := {each for each in self.topics if self.topics.count(each) > 1}:
-            raise ValueError(
-                f"topics names {min(twice)} more than once; expected each topic once; remove the "
-                "repetition"
-            )
-        return self
 
     def client_kwargs(self) -> ClientOptions:
         """Connection options of all clients, secrets resolved: never log them.

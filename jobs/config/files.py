@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import BeforeValidator, ValidationError
 
 from jobs.config.base import ConfigModel, Name, nearest
 from jobs.config.problems import config_error
@@ -204,8 +204,8 @@ class Profile(ConfigModel):
     description: str = ""
     points: Points
 
-    @model_validator(mode="after")
-    def _goes_forward(self) -> Profile:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
         times = [at_s for at_s, _ in self.points]
         if times[0] != 0 or sorted(times) != times or times[-1] <= 0:
             raise ValueError(
@@ -217,7 +217,6 @@ class Profile(ConfigModel):
                 "points have no share above 0 for any time; expected at least one, as the load "
                 "would be 0; correct them"
             )
-        return self
 
     @property
     def rate(self) -> RateProfile:

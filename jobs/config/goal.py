@@ -241,14 +241,13 @@ class Search(ConfigModel):
         width = self.interval_max or WIDEST_INTERVAL * self.resolution
         return width if width < 1.0 else None
 
-    @model_validator(mode="after")
-    def _start_below_cap(self) -> Search:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
         if self.load_start_max > self.load_cap:
             raise ValueError(
                 f"load_start_max is {self.load_start_max} and load_cap {self.load_cap}; expected "
                 "a start no higher than the cap; lower load_start_max or raise load_cap"
             )
-        return self
 
 
 class Goal(ConfigModel):

@@ -27,7 +27,6 @@ from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, model_validator
-from typing_extensions import Self
 
 from jobs.config.base import ConfigModel, HostPort
 from jobs.config.files import read_conf
@@ -188,14 +187,16 @@ class AddressedSection(SourceSection):
     port: Annotated[int, Whole(1, 65_535)] | None = None
     endpoints: Annotated[Mapping[BrokerId, HostPort], _ENDPOINTS] | None = None
 
-    @model_validator(mode="after")
-    def _require_port_or_endpoints(self) -> Self:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
+        self._require_one_address()
+
+    def _require_one_address(self) -> None:
         if (self.port is None) == (self.endpoints is None):
             raise ValueError(
                 "expected exactly one of port (the same on every broker) and endpoints "
                 "(an address for each broker id); set one and leave the other out"
             )
-        return self
 
     def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
         """Broker id → host:port of its metrics.
@@ -261,14 +262,13 @@ class SecuredSection(AddressedSection):
     cafile: str | None = None
     check_hostname: bool = True
 
-    @model_validator(mode="after")
-    def _require_complete_login(self) -> Self:
-        if (self.username_from is None) != (self.password_from is None):
-            raise ValueError("username_from and password_from belong together; add the other one")
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
+        super().require_consistent()
+        self._require_pair("username_from", "password_from")
         for key in self.tls_keys:
             if getattr(self, key) is not None and not self.tls:
                 raise ValueError(f"{key} has no effect without tls; add tls: true or remove {key}")
-        return self
 
     def unencrypted_secret(self) -> str | None:
         """See `SourceSection.unencrypted_secret`."""
@@ -308,16 +308,15 @@ class HttpSection(SecuredSection):
     certfile: str | None = None
     keyfile: str | None = None
 
-    @model_validator(mode="after")
-    def _require_one_login(self) -> Self:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
+        super().require_consistent()
         if self.token_from is not None and self.password_from is not None:
             raise ValueError(
                 "expected one of token_from and username_from with password_from; set one and "
                 "leave the other out"
             )
-        if (self.certfile is None) != (self.keyfile is None):
-            raise ValueError("certfile and keyfile belong together; add the other one")
-        return self
+        self._require_pair("certfile", "keyfile")
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
         """See `SourceSection.require_usable`."""
@@ -409,8 +408,7 @@ class ServedSection(HttpSection):
             )
         return {**value, "tls": True} if is_https else value
 
-    @model_validator(mode="after")
-    def _require_port_or_endpoints(self) -> Self:
+    def _require_one_address(self) -> None:
         given = [key for key in ("port", "endpoints", "server") if getattr(self, key) is not None]
         if len(given) != 1:
             raise ValueError(
@@ -418,10 +416,10 @@ class ServedSection(HttpSection):
                 "for each broker id) and server (a Prometheus server); set one and leave the "
                 "others out"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _require_server_of_its_keys(self) -> Self:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
+        super().require_consistent()
         given = [key for key in _OF_SERVER if key in self.model_fields_set]
         if self.server is None and given:
             raise ValueError(f"{given[0]} has no effect without server; add server or remove it")
@@ -438,7 +436,6 @@ class ServedSection(HttpSection):
                 f"broker_pattern is {self.broker_pattern!r}; expected {_PATTERN.expected()}; "
                 "correct it"
             )
-        return self
 
     def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
         """See `AddressedSection.addresses`; no addresses with a server."""
@@ -723,14 +720,13 @@ class HostMetrics(ConfigModel):
 
     prometheus: NodeExporter | None = None
 
-    @model_validator(mode="after")
-    def _require_one_source(self) -> Self:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
         if self.prometheus is None:
             raise ValueError(
                 "expected one of prometheus; set one and leave any other out, or remove "
                 "metrics.host"
             )
-        return self
 
 
 class Metrics(ConfigModel):
@@ -754,8 +750,8 @@ class Metrics(ConfigModel):
         found = (self.prometheus, ClientOnly() if self.client_only else None, self.extension)
         return [each for each in found if each is not None]
 
-    @model_validator(mode="after")
-    def _require_one_source(self) -> Self:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
         if len(self.broker_sources) > 1:
             raise ValueError(
                 "expected one of prometheus and client_only: true and extension; set one and leave "
@@ -766,4 +762,3 @@ class Metrics(ConfigModel):
                 "expected prometheus, client_only: true, extension or host; set one, or remove "
                 "metrics"
             )
-        return self

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator
 
 from jobs.config.base import ConfigModel
 from jobs.config.client_properties import REFERENCE as PROPERTIES
@@ -289,8 +289,8 @@ class Security(ConfigModel):
     key_password_from: SecretReference | None = None
     check_hostname: bool = True
 
-    @model_validator(mode="after")
-    def _complete(self) -> Security:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
         if self.protocol.startswith("SASL_"):
             self._complete_login()
         else:
@@ -299,7 +299,6 @@ class Security(ConfigModel):
         if not self.protocol.endswith("SSL"):
             self._refuse(_TLS_KEYS, f"protocol {self.protocol}", "protocol SSL or SASL_SSL")
         self._complete_files()
-        return self
 
     def _complete_files(self) -> None:
         if self.certfile_password_from is None or self.keyfile is not None:
@@ -313,10 +312,6 @@ class Security(ConfigModel):
         for key, opened in _PASSWORDS.items():
             if getattr(self, key) is not None and not any(getattr(self, each) for each in opened):
                 raise ValueError(f"{key} is given without {opened[0]}; add it, or remove {key}")
-
-    def _require_pair(self, one: str, other: str) -> None:
-        if (getattr(self, one) is None) != (getattr(self, other) is None):
-            raise ValueError(f"{one} and {other} belong together; add the other one")
 
     def _complete_login(self) -> None:
         if self.sasl_mechanism is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.source import ParsedFile
@@ -175,20 +175,11 @@ class Workload(ConfigModel):
                 )
         return None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Workload:
-        if self.mix is None:
-            self.require_consistent()
-        else:
-            self._mix_is_consistent()
-        return self
-
     def require_consistent(self) -> None:
-        """Refuse keys that contradict each other.
-
-        Raises:
-            ValueError: the message names them, the expected values and the remedy.
-        """
+        """See `ConfigModel.require_consistent`."""
+        if self.mix is not None:
+            self._mix_is_consistent()
+            return
         self._sizes_differ()
         self._sizes_fit()
         self._keys_are_ignored()

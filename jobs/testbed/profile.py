@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from jobs.config.base import ConfigModel, FileSection, Name, nearest
 from jobs.config.cluster import TestbedOptions
@@ -158,8 +158,28 @@ class Profile(ConfigModel):
             return dict(sorted(given.items()))
         return dict.fromkeys(range(1, self.brokers + 1), given)
 
-    @model_validator(mode="after")
-    def _every_broker_has_its_time(self) -> Profile:
+    def require_consistent(self) -> None:
+        """See `ConfigModel.require_consistent`."""
+        self._require_times_of_all()
+        self._require_releases()
+        if self.racks > self.brokers:
+            raise ValueError(
+                f"racks is {self.racks}, and {_brokers(range(1, self.brokers + 1))} can be in "
+                f"{self.brokers} at most; expected 0 to {self.brokers}; correct it"
+            )
+        if self.racks and RACK_PROPERTY in self.broker:
+            raise ValueError(
+                f"{RACK_PROPERTY} is set next to racks, which gives each broker its rack; "
+                "expected only one of them; remove the other"
+            )
+        if self.handler_ms and AUTHORIZER_PROPERTY in self.broker:
+            raise ValueError(
+                f"{AUTHORIZER_PROPERTY} is set next to produce_handler_ms, which installs an "
+                "authorizer of its own that allows every operation; expected only one of them; "
+                "remove the other"
+            )
+
+    def _require_times_of_all(self) -> None:
         known = set(range(1, self.brokers + 1))
         named = set(self.handler_ms)
         if self.produce_handler_ms is not None and named != known:
@@ -168,15 +188,13 @@ class Profile(ConfigModel):
                 f"{'is' if self.brokers == 1 else 'are'} {_brokers(known)}; expected a time for "
                 "each broker, 0 for no wait; name all brokers, or give one time for all"
             )
-        return self
 
     @property
     def keeps_metadata_in(self) -> Metadata:
         """Where the brokers keep the cluster's metadata."""
         return metadata_of(self.kafka_version, self.metadata)
 
-    @model_validator(mode="after")
-    def _releases_fit(self) -> Profile:
+    def _require_releases(self) -> None:
         unknown = sorted(set(self.kafka_versions) - set(range(1, self.brokers + 1)))
         if unknown:
             raise ValueError(
@@ -191,31 +209,6 @@ class Profile(ConfigModel):
                 "security has a login and metadata is zookeeper; expected kraft, as the testbed "
                 "creates users for SCRAM in KRaft only; choose SSL, or kraft"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _racks_fit(self) -> Profile:
-        if self.racks > self.brokers:
-            raise ValueError(
-                f"racks is {self.racks}, and {_brokers(range(1, self.brokers + 1))} can be in "
-                f"{self.brokers} at most; expected 0 to {self.brokers}; correct it"
-            )
-        if self.racks and RACK_PROPERTY in self.broker:
-            raise ValueError(
-                f"{RACK_PROPERTY} is set next to racks, which gives each broker its rack; "
-                "expected only one of them; remove the other"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _authorizer_is_ours(self) -> Profile:
-        if self.handler_ms and AUTHORIZER_PROPERTY in self.broker:
-            raise ValueError(
-                f"{AUTHORIZER_PROPERTY} is set next to produce_handler_ms, which installs an "
-                "authorizer of its own that allows every operation; expected only one of them; "
-                "remove the other"
-            )
-        return self
 
 
 def _brokers(ids: Iterable[int]) -> str:
