@@ -37,13 +37,12 @@ from jobs.engine.network.options import join_address
 from metrics.common.bounds import Text, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import SOURCES, ExtensibleName, load_extension
-from metrics.sources.access import JmxAccess
 from metrics.sources.client_only import ClientOnlySource, Replicas
 from metrics.sources.extension import SourceRequest, extension_source
 from metrics.sources.hosts.node_exporter import NodeExporters, ServedHosts
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import HttpAccess, basic, bearer
-from metrics.sources.jmx import open_jmx
+from metrics.sources.jmx import JmxAccess, open_jmx
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.series_choice import AUTO

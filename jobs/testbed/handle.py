@@ -32,7 +32,7 @@ from jobs.testbed.model import (
 from jobs.testbed.places import SUPERVISOR_LOG, NodeFiles, node_pids, read_state
 from jobs.testbed.processes import tail_text
 from metrics.common.errors import ConfigError, RedlineError
-from metrics.sources.access import JmxAccess
+from metrics.sources.jmx import JmxAccess
 
 
 def forget(folders: Iterable[Path]) -> int:

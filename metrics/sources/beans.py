@@ -62,7 +62,7 @@ no bean. A reading is at most half of it away from the sample's time."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
 """Longest time since the last sample for which the node's JVM did not answer a call [ms]. It has no
-bean; only a source with a continuous probe measures it (`metrics.sources.driver_jvm`)."""
+bean; only a source with a continuous probe measures it (`metrics.sources.jmx`)."""
 
 REQUESTS = {
     "produce": "Produce",

@@ -26,7 +26,7 @@ from jobs.config.metrics_registry import load_rules
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.places import free_ports
-from metrics.sources.driver_jvm import DriverJvmSource
+from metrics.sources.jmx import DriverJvmSource
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.source import Endpoint, JmxEndpoint
 from tests.support.bare_jvm import bare_jvm

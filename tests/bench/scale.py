@@ -32,8 +32,8 @@ from jobs.testbed.launcher import start
 from metrics.judging.running import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge_all, progress_of
-from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.hosts.node_exporter import NodeExporters
+from metrics.sources.jmx import DriverJvmSource
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.source import Endpoint
 from metrics.tables.schema import SCHEMAS

@@ -10,9 +10,8 @@ import pytest
 
 from jobs.testbed.places import free_ports
 from metrics.sources.beans import POLL_MS, SILENT_MS, Role, beans_for, readings_of
-from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.first_polls import FirstPolls, least_interval_s
-from metrics.sources.jmx import open_jmx
+from metrics.sources.jmx import DriverJvmSource, open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
 from metrics.traffic.pattern import SAMPLES_MIN

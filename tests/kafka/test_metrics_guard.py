@@ -22,9 +22,8 @@ from jobs.setup.jars import exporter_jar
 from jobs.testbed.listeners import PASSWORD_OF_STORES, write_jmx_tls
 from jobs.testbed.places import accepts, free_ports
 from metrics.common.errors import ConfigError
-from metrics.sources.access import JmxAccess
 from metrics.sources.http_access import ClosedError
-from metrics.sources.jmx import open_jmx
+from metrics.sources.jmx import JmxAccess, open_jmx
 from metrics.sources.scraper import Scraper
 from metrics.sources.source import Endpoint
 from tests.support.bare_jvm import bare_jvm

@@ -39,8 +39,7 @@ from jobs.testbed.listeners import (
     unsecured_token,
 )
 from metrics.common.errors import ConfigError
-from metrics.sources.access import JmxAccess
-from metrics.sources.jmx import open_jmx
+from metrics.sources.jmx import JmxAccess, open_jmx
 from metrics.trial.client import ClientWindow, merge
 from tests.support.engine_bench import bench_on
 from tests.support.jmx_nodes import JmxNode

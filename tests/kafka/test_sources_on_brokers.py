@@ -23,9 +23,8 @@ from metrics.sources.beans import (
     beans_for,
     readings_of,
 )
-from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.first_polls import take_first_polls
-from metrics.sources.jmx import open_jmx
+from metrics.sources.jmx import DriverJvmSource, open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import (

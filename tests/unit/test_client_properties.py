@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_cluster, load_recorded
@@ -23,7 +24,8 @@ from metrics.common.errors import ConfigError
 from tests.support.class_constants import text_constants
 from tests.support.java_stores import NAMES, store
 
-FORMS = Path(__file__).parents[1] / "data" / "client-properties"
+DATA = Path(__file__).parents[1] / "data"
+FORMS = DATA / "client-properties"
 PAGE = Path(__file__).parents[2] / "docs" / "client-properties.md"
 CLASSES = (
     "clients/CommonClientConfigs",
@@ -61,59 +63,9 @@ def kafka_keys(version: str = DEFAULT_RELEASE) -> set[str]:
 
 # --- each key of Kafka's clients ------------------------------------------------
 
-OAUTH = {
-    "security.protocol": "SASL_SSL",
-    "sasl.mechanism": "OAUTHBEARER",
-    "sasl.oauthbearer.token.endpoint.url": "https://idp.example.com/token",
-    "sasl.oauthbearer.client.credentials.client.id": "app",
-    "sasl.oauthbearer.client.credentials.client.secret": "placeholder",
-}
-PASSWORD = {
-    "security.protocol": "SASL_SSL",
-    "sasl.mechanism": "PLAIN",
-    "sasl.jaas.config": "x.PlainLoginModule required username=a password=b;",
-}
-KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
-MUTUAL = {
-    "security.protocol": "SSL",
-    "ssl.truststore.location": "trust.jks",
-    "ssl.keystore.location": "client.jks",
-    "ssl.keystore.password": "placeholder",
-}
-INLINE = {
-    "security.protocol": "SSL",
-    "ssl.keystore.key": "a",
-    "ssl.keystore.certificate.chain": "b",
-}
-
-PROBES: Mapping[str, tuple[Mapping[str, str], str]] = {
-    "bootstrap.servers": ({}, "b:1"),
-    "client.id": ({}, "orders"),
-    "security.protocol": ({}, "SSL"),
-    "sasl.mechanism": (PASSWORD, "SCRAM-SHA-512"),
-    "sasl.jaas.config": (OAUTH, "x.OAuthBearerLoginModule required scope=s;"),
-    "sasl.client.callback.handler.class": (OAUTH, "com.example.Own"),
-    "sasl.login.callback.handler.class": (OAUTH, "com.example.Own"),
-    "sasl.kerberos.service.name": (KERBEROS, "other"),
-    "sasl.oauthbearer.token.endpoint.url": (OAUTH, "https://other.example.com/token"),
-    "sasl.oauthbearer.scope": (OAUTH, "other"),
-    "sasl.oauthbearer.client.credentials.client.id": (OAUTH, ""),
-    "sasl.oauthbearer.client.credentials.client.secret": (OAUTH, ""),
-    "sasl.oauthbearer.header.urlencode": (OAUTH, "true"),
-    "sasl.oauthbearer.jwt.retriever.class": (OAUTH, "x.JwtBearerJwtRetriever"),
-    "ssl.truststore.location": (MUTUAL, "other.jks"),
-    "ssl.truststore.password": (MUTUAL, "placeholder"),
-    "ssl.truststore.type": (MUTUAL, "BCFKS"),
-    "ssl.truststore.certificates": (INLINE, "c"),
-    "ssl.keystore.location": (MUTUAL, "other.jks"),
-    "ssl.keystore.password": (MUTUAL, ""),
-    "ssl.keystore.type": (MUTUAL, "PEM"),
-    "ssl.keystore.key": (INLINE, ""),
-    "ssl.keystore.certificate.chain": (INLINE, ""),
-    "ssl.key.password": (MUTUAL, "placeholder"),
-    "ssl.endpoint.identification.algorithm": (MUTUAL, "none"),
-}
-"""Used key → a file, and a value that changes its meaning; with an empty value it is removed."""
+GIVEN = YAML(typ="safe").load((DATA / "client-property-probes.yaml").read_text("utf-8"))
+BASES: Mapping[str, Mapping[str, str]] = {"": {}, **GIVEN["files"]}
+PROBES: Mapping[str, tuple[str, str]] = GIVEN["probes"]
 
 
 def meaning(folder: Path, given: Mapping[str, str]) -> object:
@@ -127,10 +79,9 @@ def meaning(folder: Path, given: Mapping[str, str]) -> object:
 
 def with_probe(key: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """A file without a key or with its usual value, and the file that differs by the key."""
-    bases = [base for base in (OAUTH, KERBEROS, MUTUAL) if key.startswith("sasl.k") == (
-        base is KERBEROS)]  # fmt: skip
-    is_tls = key.startswith("ssl.")
-    base, value = PROBES.get(key, (MUTUAL if is_tls else bases[0], "7"))
+    usual = "kerberos" if key.startswith("sasl.k") else "oauth"
+    kind, value = PROBES.get(key, ("mutual" if key.startswith("ssl.") else usual, "7"))
+    base = BASES[kind]
     changed = {**base, key: value}
     return base, {name: text for name, text in changed.items() if text}
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
@@ -22,124 +24,26 @@ from metrics.windows.use import Resource
 from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import Exporter, serving
 
-STAT = """cpu  100 0 50 800 40 0 10 0 0 0
-cpu0 50 0 25 400 20 0 5 0 0 0
-cpu1 50 0 25 400 20 0 5 0 0 0
-procs_running 5
-procs_blocked 0
-"""
-FILES = {
-    "stat": STAT,
-    "meminfo": "MemTotal: 2000 kB\nMemFree: 100 kB\nMemAvailable: 500 kB\nCached: 300 kB\n"
-    "Dirty: 60 kB\nWriteback: 20 kB\nWritebackTmp: 9 kB\n",
-    "sys/vm/dirty_expire_centisecs": "1500\n",
-    "sys/vm/dirty_ratio": "30\n",
-    "sys/vm/dirty_background_ratio": "0\n",
-    "sys/vm/dirty_bytes": "0\n",
-    "sys/vm/dirty_background_bytes": "4096\n",
-    "vmstat": "pswpin 3\npswpout 4\noom_kill 1\n",
-    "diskstats": (
-        " 254 0 vda 10 0 16 9 20 0 32 9 0 1500 6000 0 0 0 0\n"
-        " 254 1 vda1 10 0 16 9 20 0 32 9 0 1500 6000 0 0 0 0\n"
-        "   7 0 loop0 1 0 1 1 1 0 1 1 0 1 1 0 0 0 0\n"
-    ),
-    "pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull total=9\n",
-    "self/net/dev": (
-        "Inter-| Receive | Transmit\n face |bytes packets …\n"
-        "  eth0: 1000 10 1 2 0 0 0 0 2000 20 3 4 0 0 0 0\n"
-        "  ifb0: 5 5 0 0 0 0 0 0 5 5 0 0 0 0 0 0\n"
-    ),
-    "77/net/dev": "a\nb\n tun0: 7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n",
-    "self/net/snmp": ("Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 1000 25\n"),
-    "self/net/netstat": "TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 0 6\n",
-    "4242/status": "Name: java\nVmRSS: 1024 kB\nRssAnon: 1000 kB\n",
-}
-EXPORTED = """
-node_cpu_seconds_total{cpu="0",mode="user"} 0.5
-node_cpu_seconds_total{cpu="1",mode="user"} 0.5
-node_cpu_seconds_total{cpu="0",mode="idle"} 4
-node_cpu_seconds_total{cpu="1",mode="idle"} 4
-node_procs_running 5
-node_memory_MemTotal_bytes 2.048e+06
-node_memory_MemAvailable_bytes 512000
-node_memory_Cached_bytes 307200
-node_memory_Dirty_bytes 61440
-node_memory_Writeback_bytes 20480
-node_vmstat_pswpin 3
-node_disk_io_time_seconds_total{device="vda"} 1.5
-node_disk_io_time_seconds_total{device="vda1"} 1.5
-node_disk_io_time_weighted_seconds_total{device="vda"} 6
-node_network_receive_drop_total{device="eth0"} 2
-node_network_receive_bytes_total{device="ifb0"} 9
-node_network_speed_bytes{device="eth0"} 1.25e+08
-node_network_speed_bytes{device="tun0"} -125000
-node_netstat_Tcp_RetransSegs 25
-node_pressure_cpu_waiting_seconds_total 2.5
-go_goroutines 9
-"""
+DATA = Path(__file__).parents[1] / "data" / "host"
+"""Files of a kernel, and pages of the same machine and its windows."""
+EXPORTED = (DATA / "node_exporter.txt").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    for name, text in FILES.items():
-        path = tmp_path / "proc" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return tmp_path / "proc"
+    return shutil.copytree(DATA / "proc", tmp_path / "proc")
 
 
 def local(proc: Path, **options: object) -> LocalHost:
     return LocalHost("me", clock=lambda: 50.0, proc=proc, sys=proc / "sys", **options)  # type: ignore[arg-type]
 
 
-def test_the_kernels_counters_are_read_by_the_projects_names_and_units(proc: Path) -> None:
+def test_the_kernels_counters_are_read_by_the_projects_names_and_units(
+    proc: Path, snapshot: SnapshotAssertion
+) -> None:
     sample = local(proc).sample({1: 4242, 2: 999})
     assert (sample.host, sample.at_s) == ("me", 50.0)
-    assert sample.values == pytest.approx(
-        {
-            "cpu_s:user": 1.0,
-            "cpu_s:nice": 0.0,
-            "cpu_s:system": 0.5,
-            "cpu_s:idle": 8.0,
-            "cpu_s:iowait": 0.4,
-            "cpu_s:irq": 0.0,
-            "cpu_s:softirq": 0.1,
-            "cpu_s:steal": 0.0,
-            "cores": 2,
-            "running_threads": 5,
-            "memory_total_bytes": 2_048_000,
-            "memory_available_bytes": 512_000,
-            "page_cache_bytes": 307_200,
-            "swapped_in_pages": 3,
-            "swapped_out_pages": 4,
-            "oom_kills": 1,
-            "disk_reads:vda": 10,
-            "disk_read_bytes:vda": 16 * 512,
-            "disk_writes:vda": 20,
-            "disk_written_bytes:vda": 32 * 512,
-            "disk_busy_s:vda": 1.5,
-            "disk_queued_s:vda": 6.0,
-            "net_received_bytes:eth0": 1000,
-            "net_received_packets:eth0": 10,
-            "net_receive_errors:eth0": 1,
-            "net_receive_drops:eth0": 2,
-            "net_sent_bytes:eth0": 2000,
-            "net_sent_packets:eth0": 20,
-            "net_send_errors:eth0": 3,
-            "net_send_drops:eth0": 4,
-            "tcp_sent_segments": 1000,
-            "tcp_retransmitted_segments": 25,
-            "tcp_listen_overflows": 6,
-            "pressure_s:cpu": 2.5,
-            "resident_bytes:1": 1_048_576,
-            "dirty_bytes": 61_440,
-            "writeback_bytes": 20_480,
-            "dirty_expire_s": 15.0,
-            "dirty_ratio": 0.3,
-            "dirty_background_ratio": 0.0,
-            "dirty_background_bytes": 4_096,
-        }
-    )
+    assert sample.values == snapshot
 
 
 def test_the_disk_of_a_log_dir_counts_even_where_such_devices_do_not(
@@ -370,38 +274,7 @@ def test_another_machine_during_a_run_is_no_sample() -> None:
 # --- windows ------------------------------------------------------------------
 
 
-READINGS = {
-    "cpu_s:user": (10.0, 10.0),
-    "cpu_s:system": (5.0, 4.0),
-    "cpu_s:softirq": (1.0, 1.0),
-    "cpu_s:idle": (80.0, 4.0),
-    "cpu_s:iowait": (4.0, 1.0),
-    "cores": (2.0, 0.0),
-    "running_threads": (3.0, 4.0),
-    "memory_total_bytes": (1000.0, 0.0),
-    "memory_available_bytes": (400.0, -200.0),
-    "page_cache_bytes": (100.0, 50.0),
-    "swapped_in_pages": (0.0, 1000.0),
-    "swapped_out_pages": (0.0, 4000.0),
-    "disk_busy_s:vda": (1.0, 9.5),
-    "disk_queued_s:vda": (2.0, 60.0),
-    "disk_reads:vda": (0.0, 0.0),
-    "disk_writes:vda": (0.0, 500.0),
-    "disk_written_bytes:vda": (0.0, 5e6),
-    "disk_busy_s:idle": (1.0, 0.0),
-    "net_received_bytes:eth0": (0.0, 9.6e6),
-    "net_sent_bytes:eth0": (0.0, 1e6),
-    "net_received_packets:eth0": (0.0, 900.0),
-    "net_sent_packets:eth0": (0.0, 90.0),
-    "net_receive_drops:eth0": (0.0, 10.0),
-    "net_send_drops:eth0": (0.0, 0.0),
-    "net_speed_bytes_per_s:eth0": (1_000_000.0, 0.0),
-    "tcp_sent_segments": (0.0, 980.0),
-    "tcp_retransmitted_segments": (0.0, 20.0),
-    "tcp_listen_overflows": (0.0, 3.0),
-    "pressure_s:io": (0.0, 4.0),
-    "resident_bytes:1": (500.0, 100.0),
-}
+READINGS = YAML(typ="safe").load((DATA / "window.yaml").read_text(encoding="utf-8"))
 """Reading → its value at the first sample, and its growth until the second one."""
 FIRST = {name: first for name, (first, _) in READINGS.items()}
 

@@ -12,13 +12,19 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
-from metrics.sources.access import JmxAccess
 from metrics.sources.bean_poller import brief, node_info
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
-from metrics.sources.driver_jvm import parse_answers, plan_text, unreachable
 from metrics.sources.exposition import numbers
 from metrics.sources.java_class import compiled
-from metrics.sources.jmx import JmxQuerySource, ask, open_jmx
+from metrics.sources.jmx import (
+    JmxAccess,
+    JmxQuerySource,
+    ask,
+    open_jmx,
+    parse_answers,
+    plan_text,
+    unreachable,
+)
 from metrics.sources.source import JmxEndpoint
 from tests.support.processes import PATIENCE_S
 
