@@ -164,7 +164,7 @@ class DescribedTopic:
     """
 
     name: str
-    partitions: Mapping[int, Partition]
+    partitions: dict[int, Partition]
     is_internal: bool = False
     error_code: int = 0
 
@@ -487,10 +487,10 @@ class KafkaAdmin:
 
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
-    ) -> dict[str, Mapping[int, Partition] | None]:
+    ) -> dict[str, dict[int, Partition] | None]:
         """Topic → its partitions as this broker knows them, None for an unknown topic."""
         what = f"ask broker {broker_id} about {_named(topics)}"
-        found: dict[str, Mapping[int, Partition] | None] = {}
+        found: dict[str, dict[int, Partition] | None] = {}
         for each in self._described(what, topics, broker_id, QUERY_TIMEOUT_MS):
             error = kafka_errors.for_code(each.error_code)
             is_unknown = error is kafka_errors.UnknownTopicOrPartitionError

@@ -130,9 +130,9 @@ def clean_up_beside_a_crash_and_fail(root: Path) -> None:
         assert done.stopped is None
         assert [(each.name, each.processes) for each in done.cleaned] == [("default", 0)]
         assert not crashed.exists()
-        assert len(processes_with(alive.id)) == 3
+        assert len(processes_with(alive.state.spec.id)) == 3
         alive.check()
-        raise ValueError(alive.id)
+        raise ValueError(alive.state.spec.id)
 
 
 def test_down_cleans_up_after_a_crash_and_an_error_of_the_owner_keeps_the_logs(

@@ -79,7 +79,7 @@ class ScriptedAdmin(KafkaAdmin):
 
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
-    ) -> dict[str, Mapping[int, Partition] | None]:
+    ) -> dict[str, dict[int, Partition] | None]:
         self._may_fail("partitions_seen_by")
         self.before_look()
         return {topic: self.topics.get(topic) for topic in topics}
