@@ -22,7 +22,6 @@ from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.judging.indicators import CONSUMER_LAG
 from metrics.judging.thresholds import Thresholds
-from metrics.traffic.payload import Payload
 from metrics.trial.client import ClientWindow, ConsumerReport, TaskReport, merge
 from metrics.trial.consumption import group_windows
 from metrics.trial.evidence import Evidence
@@ -209,29 +208,6 @@ def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: Bench) -
     assert len(rows) == 2
     assert all(row.error for row in rows)
     assert sum(bench.growth().values()) == 0, "and nothing was written"
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: Bench) -> None:
-    plan = bench.plan(
-        {"groups": 5, "members": 2},
-        rate_records_per_s=500.0,
-        linger_ms=20.0,
-        pool_bytes=Payload().pool_bytes,
-        producers=10,
-        warmup_s=10.0,
-        measure_s=90.0,
-        drain_timeout_s=20.0,
-    )
-    seen = bench.run(plan)
-    rate = seen.counts.acked_records / seen.duration_s
-    assert rate == pytest.approx(5_000.0, rel=0.01)
-    for group in seen.groups:
-        assert group.records_total == seen.counts.acked_total
-        assert group.counts.records / seen.duration_s == pytest.approx(rate, rel=0.01)
-        assert abs(group.lag_slope_records_per_s) < 0.005 * rate
-        assert max(group.counts.lag_records) < rate, "never more than a second behind"
 
 
 @pytest.mark.together

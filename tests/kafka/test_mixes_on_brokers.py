@@ -1,8 +1,7 @@
-"""A mix on real brokers: its parts, a skewed one among them, under a profile; and a night of it."""
+"""A mix on real brokers: its parts, a skewed one among them, under a profile."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +10,6 @@ import pytest
 
 from jobs.config import load
 from jobs.console.events import RecordingReporter
-from jobs.features.nightly.body import NightRun
-from jobs.features.nightly.suite import configuration_of, load_suite
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import execute
@@ -103,24 +100,3 @@ def _assert_skew(trials: list[Trial]) -> None:
     clicks = [sent[number] for number in range(6, 12)]
     assert len(sent) == 12
     assert max(clicks) < 1.5 * min(clicks)
-
-
-def test_a_night_holds_a_mix_at_a_scale(
-    kafka_testbed: Testbed, spark: SparkSession, workload: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "suite.yaml"
-    cases = "[{name: today, mix: load, scale: 0.5, repeats: 1, compares: achieved}]"
-    file.write_text(f"{{name: mixed, workload: {workload}, cases: {cases}}}", encoding="utf-8")
-    suite = load_suite(str(file))
-    config = configuration_of(suite, str(cluster_file(kafka_testbed.folder)), SHORT)
-    tables = str(tmp_path / "tables")
-    order = RunOrder(RecordingReporter(), RunOptions(tmp_path, tables), "mixed-n1")
-    assert execute(NightRun(suite, config, "n1"), order) == 0
-
-    (case,) = json.loads((order.folder / "nightly.json").read_text())["cases"]
-    assert (case["kind"], case["scale"], case["np"]) == ("load", 0.5, 2 + 2)
-    assert case["value"] == pytest.approx(1.0, abs=0.1)
-    (row,) = TableStore(spark, tables).read("cases").where("event = 'measured'").collect()
-    assert row.scale == 0.5
-    assert row.settings["case.scale"] == "0.5"
-    assert row.settings["workload.mix.orders.producer.partition_skew"] == "1.0"
