@@ -43,8 +43,8 @@ PARTS_MAX = 20
 def learn(read_mb_per_s: float, duration_s: float, decodes: bool, **given: Any) -> int:
     """Write a workload from the traffic that producers really send to a cluster.
 
-    It reads recent data within a rate and a time, joins no group and commits nothing. Of messages
-    it keeps counts and sizes only.
+    It reads recent data within a rate and a time, joins no group and commits nothing. It keeps
+    only counts and sizes of messages.
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter

@@ -55,7 +55,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     """Hold one traffic pattern at a fixed load, in trials or without a gap.
 
     The answer is whether the cluster carries the load: yes or no, with the reason, the latency and
-    what was left.
+    the unused share.
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.config import load
