@@ -33,14 +33,17 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 @place_options
 @click.option("--start", "starts", is_flag=True,
               help="Start the cluster's testbed for the checks, then stop it.")  # fmt: skip
+@click.option("--probe", "probes", is_flag=True,
+              help="Write a record to each broker, in topics that are made as a run makes them and "
+                   "deleted again.")  # fmt: skip
 @json_option
 @lock_option
-def doctor(overrides: tuple[str, ...], starts: bool, json_file: Path | None, **given: Any) -> int:
+def doctor(overrides: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
     """Check whether a run would start, without any load.
 
     The checks cover this machine, the configuration, the cluster with its permissions and
-    metrics, and Spark with its executors. They change nothing on the cluster. The exit code is 0
-    when a run with the same options would start, and 2 otherwise.
+    metrics, and Spark with its executors. Without --probe they change nothing on the cluster. The
+    exit code is 0 when a run with the same options would start, and 2 otherwise.
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
@@ -51,7 +54,7 @@ def doctor(overrides: tuple[str, ...], starts: bool, json_file: Path | None, **g
     with make_reporter() as reporter:
         options = RunOptions(**places)
         findings = Examination(
-            overrides=overrides, options=options, reporter=reporter, starts=starts, **given
+            overrides=overrides, options=options, reporter=reporter, **given
         ).make()
         show(findings, reporter)
         write_json_file(json_file, document(findings, time.time()))

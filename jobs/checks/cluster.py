@@ -21,7 +21,7 @@ from jobs.cluster.lock import holder_of, lock_group
 from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
 from jobs.cluster.owner_topic import OwnerTopics, owner_topics
 from jobs.cluster.permissions import Permission, changes_permitted, permissions, quotas_of
-from jobs.cluster.topic_plan import topic_name
+from jobs.cluster.topic_plan import delete_leftovers, leftovers, topic_name
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, RecordingReporter
@@ -155,17 +155,21 @@ def _series_text(shown: Mapping[str, Sequence[int]]) -> str:
 
 
 MESSAGES_NAMED = 6
+PROBE, PROBE_S = "doctor-", 120.0
+"""The beginning of the ids of checks that probe, and their longest duration [s]."""
 
 
 def cluster_findings(
-    opened: OpenCluster, config: Configuration, locks: bool = True
+    opened: OpenCluster, config: Configuration, locks: bool = True, probes: bool = False
 ) -> list[Finding]:
-    """Findings about a cluster that can be reached; the checks create nothing on it.
+    """Findings about a cluster that can be reached.
 
     Args:
         locks: whether the run would take the cluster's lock.
+        probes: whether to make the run's topics and write a record to each broker; the checks
+            create nothing on the cluster otherwise.
     """
-    run_id = f"doctor-{secrets.token_hex(4)}"
+    run_id = f"{PROBE}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     given: tuple[GivenTopic, ...] = ()
     with suppress(RedlineError):  # the check of the topics reports it
         given = given_topics(opened.admin, config.cluster)
@@ -173,7 +177,7 @@ def cluster_findings(
     checks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
-        ("topics", lambda: _topics(opened, asked, run_id)),
+        ("topics", lambda: _topics(opened, asked, run_id, probes)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
         *(
@@ -222,7 +226,7 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
     ]
 
 
-def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+def _topics(opened: OpenCluster, config: Configuration, run_id: str, probes: bool) -> list[Finding]:
     given, sizes = given_topics(opened.admin, config.cluster), config.workload.message_bytes
     topics = Topics(
         opened.admin,
@@ -234,13 +238,31 @@ def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
     )
     for message_bytes in sizes:
         topics.validate(config.heaviest(message_bytes))
+    probed = _probe(opened, topics, config) if probes else []
     if given:
         return [
+            *probed,
             *(ok("topics", text) for text in notes(config, given)),
             *(warning("topics", text) for text in warnings(given)),
         ]
     named = format_some(map(format_size, sizes), MESSAGES_NAMED)
-    return [ok("topics", f"would be accepted, for messages of {named}")]
+    return [ok("topics", f"would be accepted, for messages of {named}"), *probed]
+
+
+def _probe(opened: OpenCluster, topics: Topics, config: Configuration) -> list[Finding]:
+    """Write a record of each size to each broker, in topics that are deleted afterwards."""
+    admin, before_s = opened.admin, time.time() - PROBE_S
+    left = leftovers(admin, opened.name_prefix, config.cluster.topics)
+    own = [each for each in left if each.run_id.startswith(PROBE)]
+    delete_leftovers(admin, [each for each in own if (each.begun_s or before_s) < before_s])
+    try:
+        for message_bytes in config.workload.message_bytes:
+            pattern = config.heaviest(message_bytes)
+            topics.probe(topics.create(pattern), pattern)
+    finally:
+        topics.delete(topics.made)
+    brokers = format_counted(len(opened.info.brokers), "broker")
+    return [ok("probe", f"{brokers} took a record of each size and gave it back")]
 
 
 def permission_findings(

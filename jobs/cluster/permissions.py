@@ -35,7 +35,7 @@ from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 
-_PRODUCE_BY_NAME = 12
+PRODUCE_BY_NAME = 12
 """The newest version of this request that names topics; later ones need an id."""
 _END_VERSION = 1
 """The version of the request to end a transaction that producers send."""
@@ -165,7 +165,7 @@ def _produce(topic: str) -> Query:
     empty = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=b"")])
     return (
         ProduceRequest(
-            acks=1, timeout_ms=QUERY_TIMEOUT_MS, topic_data=[empty], max_version=_PRODUCE_BY_NAME
+            acks=1, timeout_ms=QUERY_TIMEOUT_MS, topic_data=[empty], max_version=PRODUCE_BY_NAME
         ),
         lambda answer: answer.responses[0].partition_responses[0].error_code,
     )

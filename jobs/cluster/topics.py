@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, TopicSize, query_brokers
 from jobs.cluster.given_topics import GivenTopic, assigned, shape
+from jobs.cluster.probe import require_records_accepted
 from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
@@ -215,6 +216,10 @@ class Topics:
                 self._caveats[topics.caveat] = None
             found.append(replace(topics, given=shape(own)))
         return TopicSet.of_parts(found, pattern.message_bytes) if pattern.parts else found[0]
+
+    def probe(self, topics: TopicSet, pattern: TrafficPattern) -> None:
+        """Write a record to each broker, and read it back, see `require_records_accepted`."""
+        require_records_accepted(self._admin, topics, pattern)
 
     def are_moved(self, topics: TopicSet) -> bool:
         """Whether replicas that the run placed are on other brokers now."""

@@ -39,6 +39,7 @@ class PointTopics:
             note(self._context.reporter, moved)
         self.close()
         self._topics = self._context.topics.create(pattern)
+        self._context.topics.probe(self._topics, pattern)
         for (_, own), part in zip(self._topics.numbered, pattern.loads, strict=True):
             if placement := own.placement_note(part.topic.partitions_per_broker):
                 note(self._context.reporter, placement)

@@ -10,9 +10,11 @@ from kafka.admin import ACLOperation, ResourceType
 
 from jobs.checks.finding import Finding, Severity
 from jobs.cluster.connect import connect
+from jobs.cluster.topics import Topics
 from jobs.config import load
 from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
+from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.features.doctor import examination
 from jobs.features.doctor.examination import Examination
 from jobs.runs.context_factory import RunOrder
@@ -28,6 +30,7 @@ from metrics.common.errors import ConfigError
 from tests.support.acls import GUARDED, grant
 from tests.support.commands import finished
 from tests.support.engine_bench import bench_on
+from tests.support.rows import traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,10 +73,12 @@ def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def examined(cluster_file: Path, *overrides: str) -> dict[str, Finding]:
+def examined(cluster_file: Path, *overrides: str, probes: bool = False) -> dict[str, Finding]:
     options, reporter = RunOptions(cluster_file.parent), RecordingReporter()
-    found = Examination(str(cluster_file), "demo", "default", overrides, options, reporter).make()
-    return {each.check: each for each in found}
+    made = Examination(
+        str(cluster_file), "demo", "default", overrides, options, reporter, probes=probes
+    )
+    return {each.check: each for each in made.make()}
 
 
 def test_healthy_brokers_have_no_findings(cluster_file: Path) -> None:
@@ -107,6 +112,33 @@ def test_each_problem_is_reported_and_the_other_checks_continue(cluster_file: Pa
     assert "replica.lag.time.max.ms" in problems["length of a trial"]
     assert "cleanup.policy" in problems["topics"]
     assert found["executors' clocks"].severity is Severity.OK
+
+
+def test_a_probe_meets_the_rules_for_records_and_leaves_no_topic(
+    cluster_file: Path, kafka_testbed: Testbed
+) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        for run_id in ("doctor-20200101-000000-abcd", "doctor-29990101-000000-abcd"):
+            Topics(admin, run_id).create(traffic(1, 100, 1000.0))
+        others = frozenset({f"{PREFIX}doctor-29990101-000000-abcd-100B-10p"})  # one that goes on
+        probed = examined(cluster_file, probes=True)["probe"]
+        assert probed == Finding(
+            Severity.OK, "probe", "3 brokers took a record of each size and gave it back"
+        )
+        assert {name for name in admin.topic_names() if "doctor" in name} == others
+        # Records are older than this when they arrive; the description of a topic is no refusal.
+        bound = "workload.topic.config.message.timestamp.before.max.ms=0"
+        found = examined(cluster_file, bound, probes=True)["topics"]
+        assert found.severity is Severity.PROBLEM
+        assert "refused a record of this workload" in found.found and "timestamp" in found.found
+        config = load(str(cluster_file), "demo", "default", [bound])
+        with pytest.raises(ConfigError, match="refused a record of this workload"):
+            execute(
+                LimitRun(config),
+                RunOrder(RecordingReporter(), RunOptions(cluster_file.parent), "no"),
+            )
+        assert {name for name in admin.topic_names() if "doctor" in name} == others
+        admin.delete_topic(*others)
 
 
 @pytest.mark.long

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from jobs.cluster.admin import (
     AdminError,
@@ -102,6 +104,10 @@ class ScriptedAdmin(KafkaAdmin):
         for topic, number in wanted:
             old = self.topics[topic][number]
             self.topics[topic][number] = Partition(old.replicas[0], old.replicas, old.isr)
+
+    def query(self, what: str, request: Any, *_: Any, **_named: Any) -> Any:
+        """Take each record as the first, and give it back."""
+        return SimpleNamespace(error_code=0, record_errors=(), error_message="", base_offset=0)
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         return {each: each[1] * 10 for each in partitions}

@@ -16,7 +16,14 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import NO_LEADER, Partition
 from jobs.cluster.connect import connect
-from jobs.cluster.topic_set import GROWTH_MAX, LeaderCounts, grown_partitions, leader_counts, placed
+from jobs.cluster.topic_set import (
+    GROWTH_MAX,
+    LeaderCounts,
+    TopicSet,
+    grown_partitions,
+    leader_counts,
+    placed,
+)
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
@@ -95,11 +102,18 @@ def on_the_first(count: int, _before: int) -> Replicas:
     return [(0, 1)] * count
 
 
+class Unprobed(Topics):
+    """Topics of simulated brokers, which hold no records."""
+
+    def probe(self, topics: TopicSet, pattern: TrafficPattern) -> None:
+        pass
+
+
 @contextmanager
 def topics_on(**habits: Any) -> Iterator[tuple[Topics, FakeCluster]]:
     known = {"broker_ids": (0, 1, 2), "racks": (None,) * 3}
     with FakeCluster(Habits(**(known | habits))) as cluster, connect(cluster.addresses) as admin:
-        yield Topics(admin, "run1"), cluster
+        yield Unprobed(admin, "run1"), cluster
 
 
 def traffic(*overrides: str) -> TrafficPattern:

@@ -199,6 +199,7 @@ class Examination:
             cluster's lock.
         reporter: shows the progress.
         starts: whether to start brokers that a run would start, and stop them after the checks.
+        probes: whether to make a run's topics and write a record to each broker.
     """
 
     cluster: str
@@ -208,6 +209,7 @@ class Examination:
     options: RunOptions
     reporter: Reporter
     starts: bool = False
+    probes: bool = False
     findings: list[Finding] = field(default_factory=list)
 
     def make(self) -> list[Finding]:
@@ -221,7 +223,7 @@ class Examination:
             opened = None if cluster is None else self._cluster(cluster, stack)
             if opened is not None and config is not None:
                 self._phase("checking the cluster and its permissions")
-                self.findings += cluster_findings(opened, config, self.options.locks)
+                self.findings += cluster_findings(opened, config, self.options.locks, self.probes)
             session = self._session(stack, workload)
             if session is not None:
                 self._commits(session)

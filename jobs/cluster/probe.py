@@ -1,0 +1,114 @@
+"""One record of a run's own kind for each broker: what the cluster's rules for records do to it.
+
+Brokers check some rules when a record arrives, such as bounds of timestamps, a policy of a plugin,
+and the replicas in sync; no description of a topic shows all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.protocol.producer import ProduceRequest
+
+from jobs.cluster.admin import KafkaAdmin, fetch_request
+from jobs.cluster.permissions import PRODUCE_BY_NAME
+from jobs.cluster.topic_set import TopicSet
+from jobs.engine.batches.pool import BatchPool
+from metrics.common.errors import ConfigError
+from metrics.traffic.clients import ProducerPattern
+from metrics.traffic.pattern import TrafficPattern
+
+WRITE_S, READ_S = 10.0, 3.0
+"""Deadlines of an acknowledgement, and of the record's return [s]."""
+
+
+def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: TrafficPattern) -> None:
+    """Write a record of each load to a partition of each broker, and read it back.
+
+    Raises:
+        ConfigError: a broker refuses the record, or consumers would not see it.
+    """
+    for (_, own), load in zip(topics.numbered, pattern.loads, strict=True):
+        record, acks = _record(load.producer), -1 if load.producer.options.acks == "all" else 1
+        for leader, (topic, number) in _first_led(own):
+            place = f"partition {number} of topic {topic}, led by broker {leader},"
+            refusal, offset = _written(admin, leader, topic, number, record, acks)
+            if refusal:
+                raise ConfigError(
+                    f"{place} refused a record of this workload ({refusal}); expected brokers that "
+                    "take it; change the workload, or the rule of the topic or the brokers"
+                )
+            if not _is_seen(admin, leader, topic, number, offset):
+                raise ConfigError(
+                    f"{place} acknowledged a record that no consumer could read within "
+                    f"{READ_S:g} s, as the high watermark did not pass it; expected at least "
+                    "min.insync.replicas replicas in sync; start the brokers that lack, or lower "
+                    "workload.topic.config.min.insync.replicas"
+                )
+
+
+def _record(pattern: ProducerPattern) -> bytes:
+    """A batch with the first record of this producer."""
+    small = replace(pattern, payload=replace(pattern.payload, pool_bytes=1))
+    pool = BatchPool(small)
+    header, body = pool.take(pool.sections[0], pool.sections[0].fitting(1), int(1e3 * time.time()))
+    return header + bytes(body)
+
+
+def _first_led(topics: TopicSet) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Each broker that leads, and the first partition that it leads."""
+    found: dict[int, int] = {}
+    for number, leader in enumerate(topics.leaders):
+        found.setdefault(leader, number)
+    return ((leader, topics.partitions.of(number)) for leader, number in sorted(found.items()))
+
+
+def _written(
+    admin: KafkaAdmin, leader: int, topic: str, number: int, record: bytes, acks: int
+) -> tuple[str, int]:
+    """Why a broker refuses the record, or empty; and the record's offset."""
+    kind = ProduceRequest.TopicProduceData
+    data = kind.PartitionProduceData(index=number, records=record)
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=int(1e3 * WRITE_S),
+        topic_data=[kind(name=topic, partition_data=[data])],
+        max_version=PRODUCE_BY_NAME,
+    )
+    until_s = time.monotonic() + WRITE_S
+    while True:
+        found = admin.query(
+            "write a record",
+            request,
+            leader,
+            2 * request.timeout_ms,
+            lambda answer: answer.responses[0].partition_responses[0],
+        )
+        error = kafka_errors.for_code(found.error_code)
+        if not found.error_code or not error.retriable or time.monotonic() > until_s:
+            break
+        time.sleep(0.1)
+    told = (each.batch_index_error_message for each in found.record_errors or ())
+    why = next(filter(None, (*told, found.error_message)), "")
+    name = error.__name__ if found.error_code else ""
+    return f"{name}: {why}" if name and why else name, found.base_offset
+
+
+def _is_seen(admin: KafkaAdmin, leader: int, topic: str, number: int, offset: int) -> bool:
+    """Whether consumers see the record in time; True where this user may not read."""
+    request, until_s = fetch_request({(topic, number): (offset, 1)}), time.monotonic() + READ_S
+
+    def is_seen(answer: Any) -> bool:
+        (found,) = answer.responses[0].partitions
+        hidden = kafka_errors.TopicAuthorizationFailedError.errno
+        return bool(found.error_code == hidden or found.high_watermark > offset)
+
+    while not admin.query("read a record back", request, leader, read=is_seen):
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.1)
+    return True
