@@ -203,7 +203,7 @@ class LadderRun(Body):
         """Do nothing: a ladder has no further conclusion."""
 
 
-def limit_of(rungs: Sequence[Rung], idle_min: float = 0.2) -> float | None:
+def limit_of(rungs: Sequence[Rung]) -> float | None:
     """The limit of a ladder [producers]; None without a rung on each side of it.
 
     If idle time is the reason of the first overload, the limit is where a straight line between
@@ -214,7 +214,7 @@ def limit_of(rungs: Sequence[Rung], idle_min: float = 0.2) -> float | None:
         if low.verdict == "SUSTAINED" and high.verdict == "OVERLOADED":
             if None not in (low.idle, high.idle) and high.reason == "request_handler_idle":
                 fall = (low.idle or 0.0) - (high.idle or 0.0)
-                share = ((low.idle or 0.0) - idle_min) / fall
+                share = ((low.idle or 0.0) - 0.2) / fall
                 return low.producers + (high.producers - low.producers) * share
             return math.sqrt(low.producers * high.producers)
     return None

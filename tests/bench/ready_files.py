@@ -49,7 +49,7 @@ print(json.dumps([bag.import_errors, tasks]))
 """
 
 
-def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> str:
+def airflow_trouble(folder: Path) -> str:
     """The errors of Airflow about a DAG of one task in bash; empty without an error.
 
     Args:
@@ -64,7 +64,7 @@ def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> s
         pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, *AIRFLOW], check=True, cwd=folder)
     done = subprocess.run(
-        [str(python), "-c", _LOAD, str(dag), json.dumps(RUNS)],
+        [str(python), "-c", _LOAD, str(READY / "airflow_nightly.py"), json.dumps(RUNS)],
         cwd=folder,
         env={**os.environ, "AIRFLOW_HOME": str(folder / "home"), "PYTHONPATH": ""},
         capture_output=True,

@@ -114,10 +114,10 @@ CHOSEN_ON = frozenset(
 
 
 @cache
-def ladders(folder: Path = FOLDER) -> tuple[Ladder, ...]:
-    """The ladders of a folder that reach an overload, sorted by file and size."""
+def ladders() -> tuple[Ladder, ...]:
+    """The recorded ladders that reach an overload, sorted by file and size."""
     found = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(FOLDER.glob("*.json")):
         recorded = json.loads(path.read_text(encoding="utf-8"))
         found += [_ladder(recorded["name"], each) for each in recorded["ladders"]]
     return tuple(one for one in found if one is not None)

@@ -100,9 +100,9 @@ def test_more_brokers_than_are_polled_at_a_time_are_all_sampled(jvm: Any) -> Non
             assert names == {reading.name for reading in beans} | {SILENT_MS, POLL_MS}
 
 
-def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:
+def assert_recovers(source: MetricsSource) -> BrokerSample:
     """Sample until all nodes answer again, and return the sample; each poll waits for an answer."""
-    end_s = time.monotonic() + deadline_s
+    end_s = time.monotonic() + 30.0
     while True:
         samples = source.sample_all()
         if all(sample.error is None for sample in samples):

@@ -20,7 +20,7 @@ def add_package(
     group: str,
     points: Mapping[str, str],
     modules: Mapping[str, str],
-    name: str = "of-others",
+    name: str,
     version: str = "1.0",
 ) -> None:
     """Add a folder with modules and the metadata of their package to the path of this process.

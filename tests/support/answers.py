@@ -37,6 +37,11 @@ def size_of(records: int) -> int:
 PARTITIONS = Partitions(("t", "u"), 4)
 
 
+def _framed(answer: Any, correlation_id: int) -> bytes:
+    answer.with_header(correlation_id=correlation_id)
+    return bytes(answer.encode(framed=True, header=True))
+
+
 def response(
     partitions: dict[int, bytes], errors: dict[int, int] | None = None, **fields: Any
 ) -> bytes:
@@ -60,8 +65,7 @@ def response(
         responses=[topic(topic=fields.get("topic", "t"), partitions=data)] if data else [],
         version=FETCH.version,
     )
-    answer.with_header(correlation_id=fields.get("correlation_id", 3))
-    return bytes(answer.encode(framed=True, header=True))
+    return _framed(answer, fields.get("correlation_id", 3))
 
 
 class Notes:
@@ -100,15 +104,12 @@ def produced(
         throttle_time_ms=throttle_ms,
         version=PRODUCE.version,
     )
-    answer.with_header(correlation_id=correlation_id)
-    return bytes(answer.encode(framed=True, header=True))
+    return _framed(answer, correlation_id)
 
 
 def producer_id() -> bytes:
     """A framed response to a request for a producer id."""
-    answer = InitProducerIdResponse(producer_id=7, version=1)
-    answer.with_header(correlation_id=12)
-    return bytes(answer.encode(framed=True, header=True))
+    return _framed(InitProducerIdResponse(producer_id=7, version=1), 12)
 
 
 def metadata(leaders: Mapping[int, int], correlation_id: int = 12) -> bytes:
@@ -125,5 +126,4 @@ def metadata(leaders: Mapping[int, int], correlation_id: int = 12) -> bytes:
     answer = MetadataResponse(
         brokers=[broker], cluster_id="c", controller_id=1, topics=topics, version=4
     )
-    answer.with_header(correlation_id=correlation_id)
-    return bytes(answer.encode(framed=True, header=True))
+    return _framed(answer, correlation_id)

@@ -25,9 +25,9 @@ def answers(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return first, last
 
 
-def node_of(answer: dict[str, Any], node_id: int = 1) -> NodeInfo:
+def node_of(answer: dict[str, Any]) -> NodeInfo:
     values = {name: str(value) for name, value in match_values(PROBE, _rows(answer)).items()}
-    return node_info(JmxEndpoint(node_id, "localhost", 9999), values)
+    return node_info(JmxEndpoint(1, "localhost", 9999), values)
 
 
 def readings_in(answer: dict[str, Any]) -> dict[str, float]:

@@ -169,7 +169,7 @@ def sample(
     return BrokerSample(broker_id, START_S + at_s, readings)
 
 
-def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) -> list[BrokerSample]:
+def busy_samples(seconds: int = 12, idle: float = 0.5) -> list[BrokerSample]:
     """One sample per second of a broker with constant rates.
 
     Each second has 200 produce requests of 4 ms, 3 ms of it local, 10 flushes of 20 ms, 5,000
@@ -207,7 +207,7 @@ def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) ->
             count = count_0 + per_s * second
             values[f"{name}_count"] = float(count)
             values[f"{name}_mean"] = (count_0 * mean_0 + per_s * second * mean) / count
-        taken.append(sample(first_s + second, values))
+        taken.append(sample(second - 1.0, values))
     return taken
 
 

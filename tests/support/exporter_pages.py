@@ -65,7 +65,7 @@ _MESSAGE_BYTES = 1_071
 _GAUGES = {"LeaderCount": 12.0, "MaxLag": 3.0, "linux-disk-read-bytes": 5e6}
 
 
-def beans_of(state: BrokerState, version: str = "4.1") -> dict[str, dict[str, float]]:
+def beans_of(state: BrokerState, version: str) -> dict[str, dict[str, float]]:
     """Object name → attribute → number, of the beans that are read and of others like them."""
     found: dict[str, dict[str, float]] = {}
     for bean in beans_for(version, (Role.BROKER,)):

@@ -47,18 +47,17 @@ def stated_rows() -> dict[str, dict[str, str]]:
     return found
 
 
-def cells_of(readings: Collection[str], refused: Collection[str] = ()) -> dict[str, str]:
-    """Column → its cell, for the readings that a page shows and those that are refused."""
+def cells_of(readings: Collection[str]) -> dict[str, str]:
+    """Column → its cell, for the readings that a page shows."""
 
     def has(names: Collection[str]) -> bool:
         return all(name in readings for name in names)
 
     idle = any(name in readings for name in _IDLE)
-    is_refused = any(name in refused for name in _IDLE)
     means = any(f"produce_local_ms_{word}" in readings for word in ("mean", "sum"))
     counts = "counts" if has(("produce_local_ms_count",)) else "no"
     return {
-        "handlers' idle time": "yes" if idle else "refused" if is_refused else "no",
+        "handlers' idle time": "yes" if idle else "no",
         "request times": "yes" if means and counts == "counts" else counts,
         **{column: "yes" if has(names) else "no" for column, names in COLUMNS.items()},
     }

@@ -94,11 +94,10 @@ class RateExporter(Exporter):
         idle_factor: float = 1.0,
         printed: Callable[[float], str] = repr,
         more: str = "",
-        seed: int = 1,
         up_s: float = 60.0,
     ) -> None:
         super().__init__()
-        self.random = Random(seed)
+        self.random = Random(1)
         self.now_s, self.every_s = 1_000.0, 1.0
         self.idle, self.messages_per_s = 0.97, 0.0
         self.end, self.idle_factor, self.printed, self.more = end, idle_factor, printed, more

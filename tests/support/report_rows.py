@@ -96,10 +96,14 @@ def summary_of_sizes(
     )
 
 
-def trials_of_sizes(sizes: Sequence[int], goal: str = "default", brokers: int = 3) -> list[Trial]:
+def trials_of_sizes(sizes: Sequence[int], brokers: int = 3) -> list[Trial]:
     """The trials at both ends of the bracket of each size."""
-    trials: list[Trial] = []
-    for message_bytes in sizes:
-        trials.append(trial_at(len(trials) + 1, message_bytes, 63, {goal: overloaded()}, brokers))
-        trials.append(trial_at(len(trials) + 1, message_bytes, 58, {goal: sustained()}, brokers))
-    return trials
+    ends = [
+        (message_bytes, *end)
+        for message_bytes in sizes
+        for end in ((63, overloaded()), (58, sustained()))
+    ]
+    return [
+        trial_at(number, message_bytes, load, {"default": judgement}, brokers)
+        for number, (message_bytes, load, judgement) in enumerate(ends, 1)
+    ]

@@ -78,12 +78,10 @@ def assert_right(result: Done | GaveUp, limit: int, limits: Limits) -> None:
     assert high - low == 1 or 1 - low / high <= limits.resolution
 
 
-def search_steps(
-    searcher: Searcher, measurer: Measurer, history: Sequence[Observation] = ()
-) -> tuple[Done | GaveUp, list[Decision]]:
+def search_steps(searcher: Searcher, measurer: Measurer) -> tuple[Done | GaveUp, list[Decision]]:
     """The result of a search, and all its decisions."""
     steps: list[Decision] = []
-    result = run_search(searcher, measurer, lambda step, _: steps.append(step), history=history)
+    result = run_search(searcher, measurer, lambda step, _: steps.append(step))
     return result, steps
 
 

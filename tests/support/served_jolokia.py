@@ -25,8 +25,8 @@ class Jolokia:
         login: the expected Authorization header; None for any.
     """
 
-    def __init__(self, recording: str = BROKER) -> None:
-        self.beans: dict[str, dict[str, Any]] = {**answers(recording)[0], **_OF_JAVA}
+    def __init__(self) -> None:
+        self.beans: dict[str, dict[str, Any]] = {**answers(BROKER)[0], **_OF_JAVA}
         self.login: str | None = None
         self.asked = 0
         self.port = 0
@@ -55,9 +55,9 @@ def _fits(pattern: str, bean: str) -> bool:
 
 
 @contextmanager
-def served_jolokia(recording: str = BROKER) -> Iterator[Jolokia]:
+def served_jolokia() -> Iterator[Jolokia]:
     """A stand-in that answers until the end."""
-    jolokia = Jolokia(recording)
+    jolokia = Jolokia()
 
     def answer(asked: Asked) -> Answer:
         is_known = jolokia.login in (None, asked.login)

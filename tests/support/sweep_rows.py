@@ -20,7 +20,7 @@ NAMES = ("calibrated", "calibrated", "default")
 FIGURES = {"1": 20.0, "all": 15.0}
 
 
-def run_rows(acks: str = "1", repeat: int = 1, status: str = "done") -> tuple[RunRow, RunRow]:
+def run_rows(acks: str, repeat: int = 1, status: str = "done") -> tuple[RunRow, RunRow]:
     """The rows of the start and the end of a case's run."""
     case = 1 + list(FIGURES).index(acks)
     sweep_case = SweepCase(SWEEP, EXPERIMENT, f"acks={acks}", repeat, {ACKS: acks})
@@ -30,14 +30,14 @@ def run_rows(acks: str = "1", repeat: int = 1, status: str = "done") -> tuple[Ru
     return begun, replace(begun, event="finished", at_s=2.0 + case, status=status, exit_code=0)
 
 
-def point_row(acks: str = "1", repeat: int = 1) -> BoundaryRow:
+def point_row(acks: str) -> BoundaryRow:
     """The row of a case's limit, with its interval."""
     value = FIGURES[acks]
     boundary = replace(
         BOUNDARY, message_bytes=1_000, mb_per_s=value, load_low=19.6, load_high=20.4,
         latency_p50_ms=2.0, latency_p99_ms=9.0, latency_p999_ms=20.0,
     )  # fmt: skip
-    begun, _ = run_rows(acks, repeat)
+    begun, _ = run_rows(acks)
     return BoundaryRow(begun.run_id, 2.0, *NAMES[:2], boundary, EXPERIMENT, f"acks={acks}")
 
 
