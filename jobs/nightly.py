@@ -29,6 +29,9 @@ from metrics.common.errors import ConfigError
               help="Begin no case that would end later; replaces the suite's budget.")  # fmt: skip
 @click.option("--junit", metavar="FILE", type=OutputFile(),
               help="Also write JUnit XML for a CI server.")  # fmt: skip
+@click.option("--accept", is_flag=True,
+              help="Measure nothing, and accept the newest night, for example after an upgrade: "
+                   "the next nights are compared with it and those after it.")  # fmt: skip
 @run_options
 def nightly(
     suite: str,
@@ -36,6 +39,7 @@ def nightly(
     night: str | None,
     budget_s: float | None,
     junit: Path | None,
+    accept: bool,
     overrides: tuple[str, ...],
     options: RunOptions,
 ) -> int:
@@ -46,13 +50,20 @@ def nightly(
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.config.base import is_name
-    from jobs.features.nightly.body import NightRun
+    from jobs.features.nightly.body import NightRun, accept_night
     from jobs.features.nightly.suite import configuration_of, load_suite
     from jobs.runs.launch import launch
     from jobs.runs.lifecycle import new_run_id
 
     loaded = load_suite(suite)
     config = configuration_of(loaded, cluster, overrides)
+    if accept:
+        if night is not None:
+            raise ConfigError(
+                f"--accept and --night {night} are given; expected one of them, as --accept is "
+                "about the newest night; omit the other"
+            )
+        return accept_night(loaded, config.cluster.name, options)
     if night is not None and not is_name(night):
         raise ConfigError(
             f"--night is {night!r}; expected a name of at most 80 letters, digits, dots, dashes "

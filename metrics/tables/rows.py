@@ -44,8 +44,9 @@ class CaseRow:
 
     Attributes:
         run_id: id of the run.
-        event: `measured` or `judged`; a judged row repeats the measurement.
-        at_s: time of the measurement.
+        event: `measured`, `judged` or `accepted` (`redline nightly --accept`); the last two repeat
+            the measurement.
+        at_s: time of the measurement, or of the acceptance.
         suite: name of the suite.
         night: name of the night.
         case: name of the case.

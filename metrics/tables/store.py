@@ -396,8 +396,8 @@ class TableStore:
         return most
 
     def append_case(self, row: CaseRow) -> None:
-        """Append the measurement or the judgment of a case, each only once."""
-        version = 1 + ("measured", "judged").index(row.event)
+        """Append the measurement, the judgment or the acceptance of a case, each only once."""
+        version = 1 + ("measured", "judged", "accepted").index(row.event)
         options = {"txnAppId": f"redline/cases/{row.run_id}/{row.case}", "txnVersion": f"{version}"}
         self._enqueue(self._append, "cases", [row], options)
 
@@ -406,6 +406,12 @@ class TableStore:
         newest = newest_cases(self.read("cases")).where("value is not null")
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
         return _records(CaseRow, own.orderBy("at"))
+
+    def accepted_cases(self, suite: str, cluster: str) -> dict[str, CaseRow]:
+        """Case → its newest night that was accepted."""
+        rows = self.read("cases").where("event = 'accepted'")
+        own = rows.where((rows.suite == suite) & (rows.cluster == cluster))
+        return {row.case: row for row in _records(CaseRow, own.orderBy("at"))}
 
     def append_headroom(self, rows: Sequence[HeadroomRow]) -> None:
         """Append the rows of one call, only once."""

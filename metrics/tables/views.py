@@ -56,7 +56,11 @@ def newest_cases(cases: DataFrame) -> DataFrame:
     """One row per run and case of the table `cases`: judged or, before that, measured."""
     from pyspark.sql import functions as sql
 
-    return _first(cases, ("run_id", "case"), (sql.col("event") == "judged").desc())
+    return _first(
+        cases.where("event != 'accepted'"),
+        ("run_id", "case"),
+        (sql.col("event") == "judged").desc(),
+    )
 
 
 def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
@@ -318,6 +322,7 @@ SELECT suite, night, case, at AS measured_at, outcome, text, change, change_low,
 FROM (
   SELECT *, row_number() OVER (PARTITION BY run_id, case ORDER BY event) AS newest
   FROM {cases}
+  WHERE event != 'accepted'
 )
 WHERE newest = 1
 """

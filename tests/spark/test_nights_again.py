@@ -70,7 +70,7 @@ class Cluster:
         )
         return SimpleNamespace(open=lambda stack: bench)
 
-    def measurer(self, bench: Any, config: Any, gates: Any, night: Any) -> Any:
+    def measurer(self, bench: Any, gates: Any, suite: str, night: str) -> Any:
         def measure(case: SuiteCase, producers: int | None, left_s: float | None) -> Any:
             self.measured.append(case.name)
             self.loads.append(producers)
@@ -84,7 +84,7 @@ class Cluster:
                 run_id=bench.run_id,
                 at_s=self.clock_s,
                 suite=self.suite.name,
-                night=night.name,
+                night=night,
                 case=case.name,
                 cluster="testbed",
             )
@@ -227,3 +227,28 @@ def test_a_share_refers_to_the_limit_in_the_tables(cluster: Cluster, tmp_path: P
     )
     night(cluster, tmp_path, "n1", suite=share)
     assert cluster.loads == [20]
+
+
+def test_an_accepted_night_begins_the_history_of_the_next_ones(
+    cluster: Cluster, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("n1", "n2"):
+        night(cluster, tmp_path, name)
+    cluster.values["load"] = 10.0
+    with pytest.raises(RegressionError):
+        night(cluster, tmp_path, "n3")
+    monkeypatch.setattr(nights, "open_spark", lambda stack: spark)
+    options = RunOptions(tmp_path / "out", cluster.tables.address("").rstrip("/"))
+    for _ in range(2):
+        assert nights.accept_night(cluster.suite, "testbed", options) == 0
+    own = cluster.tables.read("cases").where(f"suite = '{cluster.suite.name}'")
+    accepted = own.where("event = 'accepted'").orderBy("case").collect()
+    assert [(row.night, row.case, row.value) for row in accepted] == [
+        ("n3", "limit", 20.0),
+        ("n3", "load", 10.0),
+    ]
+    assert night(cluster, tmp_path, "n4") == 0
+    found = {each["case"]: each for each in summary(cluster, tmp_path, "n4")["cases"]}
+    assert found["load"]["nights"] == found["limit"]["nights"] == ["n3"]
+    assert found["load"]["left_out"][0]["nights"] == ["n1", "n2"]
+    assert newest_cases(own).count() == 6 + 2

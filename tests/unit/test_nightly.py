@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -14,8 +15,10 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.console.events import RecordingReporter
+from jobs.features.nightly import body
 from jobs.features.nightly.body import (
     NightRun,
+    accept_night,
     case_reports,
     judged_row,
     outcome_of_night,
@@ -38,7 +41,7 @@ from metrics.features.nightly.report import (
     table_rows,
     write_night,
 )
-from metrics.tables.rows import Outcome
+from metrics.tables.rows import CaseRow, Outcome
 from metrics.tables.schema import RunRow
 from tests.support.frozen import lost_keys
 from tests.support.nights import ENVIRONMENT, SUITE, case_row
@@ -193,7 +196,10 @@ def test_a_repeated_night_requires_the_series_that_it_began_with() -> None:
         environment={"series.bytes_in": "b_total"},
     )  # fmt: skip
     tables = SimpleNamespace(
-        cases=lambda *_: [], run_rows=lambda _: [begun], next_trial=lambda _: 7
+        cases=lambda *_: [],
+        accepted_cases=lambda *_: {},
+        run_rows=lambda _: [begun],
+        next_trial=lambda _: 7,
     )
 
     def resumed(series: str) -> TrialHistory:
@@ -268,3 +274,78 @@ def test_wrong_options_are_refused_before_any_load(
     assert isinstance(done.exception, ConfigError)
     assert message in str(done.exception)
     assert not (tmp_path / "out").exists()
+
+
+# --- an accepted night --------------------------------------------------------
+
+
+def judged_with(accepted: CaseRow | None, values: list[float]) -> NightComparison:
+    """The last of these nights, of which the third is a regression; one may be accepted."""
+    *rows, tonight = (case_row(night, value) for night, value in enumerate(values, 1))
+    rows[2] = replace(rows[2], outcome="regression")
+    rule = replace(rule_of(SUITE), accepted={} if accepted is None else {"limit": accepted})
+    return judge_night([tonight], rows, rule)[0]
+
+
+def test_after_an_accepted_night_only_that_one_and_later_ones_count() -> None:
+    values = [20.0, 20.0, 10.0, 10.0]
+    row = replace(case_row(3, 10.0), event="accepted", at_s=case_row(4).at_s - 1.0)
+    before, after = judged_with(None, values), judged_with(row, values)
+    assert (before.outcome, len(before.nights)) == (Outcome.REGRESSION, 2)
+    assert (after.outcome, after.nights) == (Outcome.NO_CHANGE, (case_row(3).night,))
+    (left_out,) = after.left_out
+    assert left_out.text == f"2 nights left out: before the night {row.night}, which was accepted"
+    worse = judged_with(row, [*values, 10.0, 10.0, 10.0, 5.0])
+    assert worse.outcome is Outcome.REGRESSION and len(worse.nights) == 5
+    slowly = [10.0] * 22 + [9.2] * 20
+    fixed = judged_with(row, [20.0, 20.0, *slowly])
+    assert fixed.slow_loss is not None and fixed.slow_loss.loss == pytest.approx(0.08, abs=0.01)
+
+
+class Accepting:
+    """Tables of some nights in memory, which keep what is accepted."""
+
+    def __init__(self, rows: list[CaseRow]) -> None:
+        self.rows = rows
+
+    def address(self, table: str) -> str:
+        return f"/t/{table}"
+
+    def cases(self, suite: str, cluster: str) -> list[CaseRow]:
+        return [row for row in self.rows if row.event != "accepted"]
+
+    def accepted_cases(self, suite: str, cluster: str) -> dict[str, CaseRow]:
+        return {row.case: row for row in self.rows if row.event == "accepted"}
+
+    def append_case(self, row: CaseRow) -> None:
+        self.rows.append(row)
+
+    def settle(self) -> None: ...
+
+
+def test_the_newest_night_is_accepted_once_and_a_dry_run_only_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = Accepting([])
+    monkeypatch.setattr(body, "open_spark", lambda stack: None)
+    monkeypatch.setattr(body, "TableStore", lambda *_: tables)
+    monkeypatch.setattr(body, "explaining_missing_tables", nullcontext)
+
+    def accept(**options: Any) -> str:
+        assert accept_night(SUITE, "testbed", RunOptions(Path("out"), **options)) == 0
+        return capsys.readouterr().out
+
+    with pytest.raises(ConfigError, match=r"/t/cases has no night of suite .*--tables"):
+        accept()
+    tables.rows += [case_row(1), case_row(2), replace(case_row(2), case="late")]
+    assert "would be accepted" in accept(dry_run=True)
+    assert len(tables.rows) == 3
+    text = accept()
+    assert "is accepted: the next nights" in text and "(cases limit, late)" in text
+    assert [(row.case, row.night) for row in tables.rows[3:]] == [
+        (case, case_row(2).night) for case in ("limit", "late")
+    ]
+    assert "accepted already" in accept()
+    assert len(tables.rows) == 5
+    with pytest.raises(ConfigError, match="--accept and --night n1 are given"):
+        nightly.main(["--accept", "--night", "n1"], standalone_mode=False)

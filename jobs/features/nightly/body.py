@@ -16,7 +16,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -29,13 +29,17 @@ from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, measurement_
 from jobs.config import Configuration, Goal, Workload, describe
 from jobs.config.base import all_keys, default_at
 from jobs.config.loading import require_open_loop
-from jobs.console.events import Level, Notice, Plan, Table
+from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table, note
+from jobs.console.printing import make_reporter
 from jobs.features.nightly.suite import LIMIT, Suite, SuiteCase
+from jobs.runs.context_factory import open_spark
 from jobs.runs.estimate import TimeBudget, ending_within, starting_s
 from jobs.runs.lifecycle import RunState
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case
+from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome, outcome_of
+from jobs.runs.recorded_runs import explaining_missing_tables
 from jobs.runs.results import why_no_answer
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
@@ -58,6 +62,7 @@ from metrics.reporting.files import write_file
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import CaseRow, Outcome
+from metrics.tables.store import TableStore
 from metrics.traffic.axes import SCALE
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.trial.trial import Trial
@@ -462,6 +467,7 @@ class NightRun(Campaign[SuiteCase]):
         self._junit = junit
         self._rows: dict[str, CaseRow] = {}
         self._history: list[CaseRow] = []
+        self._accepted: dict[str, CaseRow] = {}
         self._measurer: CaseMeasurer | None = None
         self._cases: tuple[CaseReport, ...] = ()
 
@@ -505,6 +511,7 @@ class NightRun(Campaign[SuiteCase]):
         context = run.context
         everything = context.tables.cases(self.suite.name, self.config.cluster.name)
         self._history = [row for row in everything if row.run_id != context.run_id]
+        self._accepted = context.tables.accepted_cases(self.suite.name, self.config.cluster.name)
         if not run.order.resumes:
             return
         before = context.tables.run_rows(context.run_id)
@@ -555,7 +562,8 @@ class NightRun(Campaign[SuiteCase]):
     def evaluate(self, run: RunState, error: BaseException | None) -> None:
         """Judge the measured cases; the tables keep the judgement of a complete night only."""
         tonight = [self._rows[case.name] for case in self.suite.cases if case.name in self._rows]
-        comparisons = judge_night(tonight, self._history, rule_of(self.suite))
+        rule = replace(rule_of(self.suite), accepted=self._accepted)
+        comparisons = judge_night(tonight, self._history, rule)
         if error is None:
             for each in comparisons:
                 run.context.tables.append_case(judged_row(each))
@@ -617,3 +625,39 @@ class NightRun(Campaign[SuiteCase]):
             "fix the disk, then run the same command with the same --night",
             () if junit is None else (("JUnit XML", junit, partial(write_junit, report)),),
         )
+
+
+def accept_night(suite: Suite, cluster: str, options: RunOptions) -> int:
+    """Accept the newest night of a suite: the next nights are compared with it and those after it.
+
+    Raises:
+        ConfigError: the tables have no night of the suite on this cluster.
+    """
+    with make_reporter() as reporter, ExitStack() as stack:
+        reporter.report(PhaseStarted("starting Spark, and reading the Delta tables"))
+        store = TableStore(open_spark(stack), options.tables_or_default)
+        with explaining_missing_tables(store):
+            history = store.cases(suite.name, cluster)
+        if not history:
+            raise ConfigError(
+                f"{store.address('cases')} has no night of suite {suite.name} on {cluster}; "
+                "expected one to accept; run redline nightly first, or name its --suite, --cluster "
+                "or --tables"
+            )
+        newest = [row for row in history if row.run_id == history[-1].run_id]
+        names, night = ", ".join(row.case for row in newest), newest[0].night
+        known = {row.run_id for row in store.accepted_cases(suite.name, cluster).values()}
+        if newest[0].run_id in known:
+            note(reporter, f"the night {night} of suite {suite.name} is accepted already")
+            return 0
+        now = "would be" if options.dry_run else "is"
+        text = (
+            f"the night {night} of suite {suite.name} on {cluster} {now} accepted: the next nights "
+            f"are compared with it and the nights after it (cases {names})"
+        )
+        if not options.dry_run:
+            for row in newest:
+                store.append_case(replace(row, event="accepted", at_s=time.time(), text=text))
+            store.settle()
+        note(reporter, text)
+    return 0

@@ -98,6 +98,8 @@ class NightRule:
         since_s: time from which nights count [s since the epoch].
         defaults: setting → its default, as text; a night of an older version lacks settings that
             were added since, and has these.
+        accepted: case → its newest night that was accepted, as its row in the tables; that night
+            and those after it count.
     """
 
     noise: Mapping[str, Noise]
@@ -105,6 +107,7 @@ class NightRule:
     history_max: int
     since_s: float = 0.0
     defaults: Mapping[str, str] = field(default_factory=dict)
+    accepted: Mapping[str, CaseRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -259,7 +262,7 @@ def _compared(
         reason = _why_left_out(each, row, rule)
         if reason is None:
             comparable.append(each)
-            reason = _why_unusual(each)
+            reason = _why_unusual(each, rule)
         if reason is None:
             usual.append(each)
         else:
@@ -269,7 +272,7 @@ def _compared(
     if not used:
         return NightComparison(row, left_out=left_out)
     merits = list(map(merit_of, (*comparable, row)))
-    are_usual = [_why_unusual(each) is None for each in comparable]
+    are_usual = [_why_unusual(each, rule) is None for each in comparable]
     effect, slow = compare_merits(merits, are_usual, rule.noise[row.case], rule, cases)
     before = used[-1]
     return NightComparison(
@@ -321,6 +324,9 @@ def compare_merits(
 def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | None:
     if night.at_s < rule.since_s:
         return "before history_since"
+    accepted = rule.accepted.get(night.case)
+    if accepted is not None and night.run_id != accepted.run_id and night.at_s < accepted.at_s:
+        return f"before the night {accepted.night}, which was accepted"
     found = [
         each
         for each in difference(instrument_of(night), instrument_of(tonight))
@@ -333,10 +339,13 @@ def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | No
     return "; ".join([*named, *([f"and {more} more"] if more else [])])
 
 
-def _why_unusual(night: CaseRow) -> str | None:
-    if night.outcome is not None and Outcome(night.outcome).stands_out:
-        return f"its outcome was {night.outcome}, and history_since does not accept it"
-    return None
+def _why_unusual(night: CaseRow, rule: NightRule) -> str | None:
+    accepted = rule.accepted.get(night.case)
+    if night.outcome is None or not Outcome(night.outcome).stands_out:
+        return None
+    if accepted is not None and night.run_id == accepted.run_id:
+        return None
+    return f"its outcome was {night.outcome}, and history_since does not accept it"
 
 
 def _notes(before: CaseRow, row: CaseRow) -> tuple[str, ...]:
