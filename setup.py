@@ -116,7 +116,6 @@ PACKAGES = [
     "metrics.judging",
     "metrics.planning",
     "metrics.reporting",
-    "metrics.reporting.page",
     "metrics.sources",
     "metrics.sources.hosts",
     "metrics.sources.server",

@@ -27,7 +27,7 @@ from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.judging.disk_proof import proof_of
 from metrics.reporting.limit_answer import LoadAnswer, answer_of_load
 from metrics.reporting.limit_words import proof_words
-from metrics.reporting.page.page import ceilings_of
+from metrics.reporting.report_page import ceilings_of
 from metrics.traffic.axes import NP
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial

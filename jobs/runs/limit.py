@@ -36,7 +36,7 @@ from jobs.trials.steady import steady_measurer
 from jobs.trials.warm_up import warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
-from metrics.reporting.page.page import belongs_to
+from metrics.reporting.report_page import belongs_to
 from metrics.tables.boundary import AnswerKind, Boundary, BoundaryRow
 from metrics.trial.trial import ALL_BROKERS, Trial, WarmUp, place_of
 from search.budget import Spent

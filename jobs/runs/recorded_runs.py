@@ -21,7 +21,7 @@ from jobs.runs.run_lock import is_locked
 from jobs.spark.session import close_session, local_session
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError
-from metrics.reporting.page.series import panels_of_run
+from metrics.reporting.report_page import panels_of_run
 from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore

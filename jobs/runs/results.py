@@ -46,8 +46,7 @@ from metrics.judging.attribution import (
 from metrics.reporting.files import write_atomic
 from metrics.reporting.impact import impact_of
 from metrics.reporting.limit_words import doubt_words, open_words
-from metrics.reporting.page.page import Command, build_report, is_held
-from metrics.reporting.page.series import Panels, panels_of_run
+from metrics.reporting.report_page import Command, Panels, build_report, is_held, panels_of_run
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.store import TableStore
@@ -522,10 +521,10 @@ def write_report(
 
     Args:
         trials: all trials of the run.
-        series: their readings over time, see `metrics.reporting.page.series.panels_of_run`.
+        series: their readings over time, see `metrics.reporting.report_page.panels_of_run`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
-    from metrics.reporting.page.page import report_page  # as in `_write_chart`
+    from metrics.reporting.report_page import report_page  # as in `_write_chart`
 
     held = [(each.pattern.message_bytes, each.load) for each in trials] if is_held(summary) else []
     command = command_of(settings, held)

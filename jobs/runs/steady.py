@@ -19,7 +19,7 @@ from jobs.trials.steady import FULL_SHARE, failed_after_s
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DiskProof, fills_memory, proof_of
 from metrics.planning.load_needs import replicated_bytes
-from metrics.reporting.page.page import belongs_to
+from metrics.reporting.report_page import belongs_to
 from metrics.tables.boundary import Boundary
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import ALL_BROKERS, Trial

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from metrics.reporting.boundary_chart import boundary_spec, chart_page
-from metrics.reporting.page.page import build_report, report_page
+from metrics.reporting.report_page import build_report, report_page
 from metrics.windows.use import Resource
 from tests.support.processes import PATIENCE_S
 from tests.support.report_rows import summary_of_sizes, trials_of_sizes

@@ -17,8 +17,8 @@ from jobs.config.loading import load_workload
 from jobs.config.workload import Workload
 from jobs.console.events import RecordingReporter
 from jobs.features.learn.learning import LearnOrder, learn
+from jobs.features.learn.reading import matching_topics
 from jobs.features.learn.survey import Bounds, Surveyor
-from jobs.features.learn.topics import matching_topics
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from tests.support.java_traffic import JavaKind

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metrics.features.headroom.growth import DAY_S, HOUR_S, History
-from metrics.features.headroom.loads import Today, Windows
+from metrics.features.headroom.limits import Today, Windows
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import HeadroomRow, ResourceHeadroom
 from metrics.trial.evidence import Judgement

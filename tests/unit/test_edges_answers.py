@@ -30,7 +30,7 @@ from jobs.features.nightly.suite import load_suite
 from jobs.runs.run_lock import is_locked
 from jobs.testbed.profile import load_profile
 from metrics.columns import row_of
-from metrics.features.nightly.report import CaseReport, NightReport
+from metrics.features.nightly.judging import CaseReport, NightReport
 from metrics.reporting.known_runs import known_runs, write_index
 from metrics.reporting.notebook_display import table_html
 from metrics.sources.exposition import Poll, is_cut_off, kind_of, parse_series, series_of

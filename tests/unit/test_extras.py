@@ -17,7 +17,7 @@ from jobs.setup.sbom import bill, needed
 from metrics.reporting import drawing
 from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.notebook_display import chart_output
-from metrics.reporting.page.page import build_report, report_page
+from metrics.reporting.report_page import build_report, report_page
 from tests.support.commands import ROOT
 from tests.support.report_rows import summary_of_sizes, trials_of_sizes
 

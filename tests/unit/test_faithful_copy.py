@@ -15,8 +15,8 @@ from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.protocol import ProducerIdState
 from jobs.engine.producing.retries import Metadata
 from jobs.engine.task.window import Window
+from jobs.features.learn.reading import matching_topics
 from jobs.features.learn.survey import Bounds, Surveyor
-from jobs.features.learn.topics import matching_topics
 from metrics.features.learn.keys import learned_part
 from metrics.features.learn.parts import NOW, TopicPart, parts_of
 from metrics.traffic.clients import ProducerPattern

@@ -23,14 +23,18 @@ from metrics.features.headroom.answer import (
 )
 from metrics.features.headroom.growth import answer_words, table_rows, times_words
 from metrics.features.headroom.limits import (
+    BYTES_PER_S,
+    RATIO,
+    ResourceLoad,
     RunLimit,
+    Today,
     TrafficLimit,
     answers_of,
     fit_line,
+    loads_of,
     others_of,
     run_limit,
 )
-from metrics.features.headroom.loads import BYTES_PER_S, RATIO, ResourceLoad, Today, loads_of
 from metrics.judging.thresholds import Indicators
 from metrics.tables.rows import ResourceHeadroom
 from metrics.trial.others import OtherLoad

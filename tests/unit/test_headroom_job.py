@@ -21,7 +21,7 @@ from jobs.headroom import headroom
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
 from metrics.features.headroom.growth import DAY_S, NoForecastLibraryError
-from metrics.features.headroom.loads import Today, today_of
+from metrics.features.headroom.limits import Today, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.hosts.source import NoHosts

@@ -24,7 +24,7 @@ from metrics.common.errors import ConfigError, TryLaterError
 from metrics.comparing.effects import Side
 from metrics.comparing.figures import ACKNOWLEDGED
 from metrics.comparing.figures import Result as Figure
-from metrics.features.nightly.report import CaseReport, NightReport, write_night
+from metrics.features.nightly.judging import CaseReport, NightReport, write_night
 from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
 from metrics.reporting.summary import trial_document, write_summary

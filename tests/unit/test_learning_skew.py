@@ -17,8 +17,8 @@ from jobs.engine.batches.sections import Section
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
 from jobs.features.learn.learning import workload_text
+from jobs.features.learn.reading import matching_topics
 from jobs.features.learn.survey import Bounds, Surveyor
-from jobs.features.learn.topics import matching_topics
 from metrics.features.learn.curve import Curve
 from metrics.features.learn.document import Learned, lost_by
 from metrics.features.learn.keys import learned_part, skew_of

@@ -12,19 +12,17 @@ import pytest
 from jobs.features.learn.learning import rates_of
 from jobs.features.learn.reading import (
     ANSWER_BYTES,
+    LITTLE_BYTES_PER_S,
     REQUESTS_MAX,
+    REQUESTS_PER_S,
     BatchReader,
     OffsetLookup,
-    Stretch,
-)
-from jobs.features.learn.survey import Bounds, Survey, Surveyor
-from jobs.features.learn.topics import (
-    LITTLE_BYTES_PER_S,
-    REQUESTS_PER_S,
     ReadingPace,
+    Stretch,
     matching_topics,
     pattern_of,
 )
+from jobs.features.learn.survey import Bounds, Survey, Surveyor
 from metrics.common.errors import ConfigError
 from metrics.features.learn.curve import Curve
 from metrics.features.learn.fit import batches_per_request

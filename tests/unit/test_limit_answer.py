@@ -17,7 +17,7 @@ from jobs.console.events import RunFinished
 from jobs.console.printing import final_lines
 from jobs.runs.results import boundary_of, present_trials
 from metrics.reporting.limit_answer import answer_of, caveats_of
-from metrics.reporting.page.page import kafka_commands
+from metrics.reporting.report_page import kafka_commands
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import NP
 from metrics.trial.trial import Trial

@@ -19,7 +19,7 @@ from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from metrics.planning.planted import HandlerTime, PlantedRates, planted_scale
 from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.page.page import build_report, report_page
+from metrics.reporting.report_page import build_report, report_page
 from metrics.reporting.summary import load_summary, summary_schema, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import SCALE, Axis

@@ -24,8 +24,7 @@ from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.features.nightly.judging import judge_night
-from metrics.features.nightly.report import NightReport, night_document
+from metrics.features.nightly.judging import NightReport, judge_night, night_document
 from metrics.tables.boundary import make_boundary
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.traffic.axes import SCALE

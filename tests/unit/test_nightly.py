@@ -33,11 +33,12 @@ from jobs.runs.options import RunOptions
 from jobs.runs.resumption import config_text
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
-from metrics.features.nightly.judging import NightComparison, judge_night
-from metrics.features.nightly.report import (
+from metrics.features.nightly.judging import (
     CaseReport,
+    NightComparison,
     NightReport,
     case_report,
+    judge_night,
     table_rows,
     write_night,
 )

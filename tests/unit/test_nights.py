@@ -12,8 +12,13 @@ import pytest
 
 from metrics.comparing import effects
 from metrics.comparing.effects import night_effect, night_spread
-from metrics.features.nightly.judging import NightComparison, NightRule, Noise, judge_night
-from metrics.features.nightly.report import comparison_text
+from metrics.features.nightly.judging import (
+    NightComparison,
+    NightRule,
+    Noise,
+    comparison_text,
+    judge_night,
+)
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.units import format_ratio
 from tests.bench.nights import fast_tail, simulate

@@ -19,7 +19,7 @@ from jobs.features.sweep.cases import load_sweep
 from jobs.features.sweep.from_tables import finished as of_older
 from metrics.common.errors import ConfigError
 from metrics.reporting.known_runs import known_runs
-from metrics.reporting.page.page import is_held
+from metrics.reporting.report_page import is_held
 from metrics.reporting.summary import load_summary
 from tests.support.commands import ROOT
 from tests.support.report_rows import summary_of_sizes

@@ -15,8 +15,18 @@ from jobs.console.events import RunFinished, Table
 from jobs.console.printing import PlainReporter
 from metrics.columns import row_of
 from metrics.reporting.limit_answer import headline
-from metrics.reporting.page.page import WINDOWS_MAX, WORDS, Report, build_report, report_page
-from metrics.reporting.page.series import BROKERS_MAX, HEIGHT, LATENCY, WIDTH, panels_of
+from metrics.reporting.report_page import (
+    BROKERS_MAX,
+    HEIGHT,
+    LATENCY,
+    WIDTH,
+    WINDOWS_MAX,
+    WORDS,
+    Report,
+    build_report,
+    panels_of,
+    report_page,
+)
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import summary_of
 from metrics.reporting.templating import render

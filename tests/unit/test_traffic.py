@@ -18,7 +18,7 @@ from jobs.traffic import traffic
 from metrics.common.bounds import offered_rate
 from metrics.common.errors import ConfigError, RegressionError
 from metrics.reporting.limit_answer import answer_of_load
-from metrics.reporting.page.page import ceilings_of
+from metrics.reporting.report_page import ceilings_of
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow

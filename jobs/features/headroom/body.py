@@ -39,8 +39,15 @@ from metrics.features.headroom.growth import (
     table_rows,
     times_words,
 )
-from metrics.features.headroom.limits import RunLimit, answers_of, run_limit
-from metrics.features.headroom.loads import RATIO, Today, Windows, today_of
+from metrics.features.headroom.limits import (
+    RATIO,
+    RunLimit,
+    Today,
+    Windows,
+    answers_of,
+    run_limit,
+    today_of,
+)
 from metrics.judging.thresholds import Indicators
 from metrics.reporting.files import write_json_file
 from metrics.reporting.summary import RunSummary

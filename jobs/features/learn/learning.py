@@ -26,8 +26,8 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, load_cluster
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, Table, note, warn
+from jobs.features.learn.reading import matching_topics
 from jobs.features.learn.survey import Bounds, Survey, Surveyor
-from jobs.features.learn.topics import matching_topics
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.features.learn.curve import profile_points
 from metrics.features.learn.document import (

@@ -14,9 +14,12 @@ from jobs.features.learn.reading import (
     Found,
     OffsetLookup,
     Place,
+    ReadingPace,
     Stretch,
+    groups_of,
+    shares_of,
+    with_config,
 )
-from jobs.features.learn.topics import ReadingPace, groups_of, shares_of, with_config
 from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
 from metrics.features.learn.tally import TopicFacts, TopicSeen
 

@@ -49,11 +49,14 @@ from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.figures import middle
-from metrics.features.nightly.judging import QUANTITIES, NightComparison, NightRule, judge_night
-from metrics.features.nightly.report import (
+from metrics.features.nightly.judging import (
+    QUANTITIES,
     CaseReport,
+    NightComparison,
     NightReport,
+    NightRule,
     case_report,
+    judge_night,
     table_rows,
     write_night,
 )

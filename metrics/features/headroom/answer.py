@@ -24,13 +24,17 @@ from statistics import stdev
 from metrics.comparing.effects import student_quantile
 from metrics.features.headroom.limits import (
     BEND_OF_DISKS,
+    BYTES_PER_S,
+    RATIO,
     REST_PRIOR,
+    Key,
     Line,
+    ResourceLoad,
     RunLimit,
+    Today,
     TrafficLimit,
     fit_line,
 )
-from metrics.features.headroom.loads import BYTES_PER_S, RATIO, Key, ResourceLoad, Today
 from metrics.judging.thresholds import Indicators
 from metrics.planning.provisioning import MeasuredLimit, limit_at
 from metrics.tables.rows import ResourceHeadroom

@@ -23,7 +23,7 @@ import numpy as np
 
 from metrics.comparing.effects import student_quantile
 from metrics.features.headroom.answer import Answer
-from metrics.features.headroom.loads import RATIO
+from metrics.features.headroom.limits import RATIO
 from metrics.tables.rows import ResourceHeadroom
 from metrics.units import UNKNOWN, format_mb_per_s, format_ratio
 from search.model import LEVEL
