@@ -21,7 +21,7 @@ from jobs.runs.estimate import (
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import conclude_run, summary_of_run
-from jobs.trials.holding import Holder, hold_until_valid
+from jobs.trials.measure import Holder, hold_until_valid
 from metrics.common.bounds import OfferedRate
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
 from metrics.judging.disk_proof import proof_of

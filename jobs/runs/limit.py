@@ -24,6 +24,7 @@ from jobs.runs.steady import (
     hold_steadily,
     largest,
     require_failure_allowed,
+    steady_measurer,
     steady_plan,
     with_planned_hold,
 )
@@ -32,7 +33,6 @@ from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates, open_gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.steady import steady_measurer
 from jobs.trials.warm_up import warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing

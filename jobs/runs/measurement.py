@@ -16,7 +16,7 @@ from jobs.config import Configuration
 from jobs.console.events import Plan, note
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunState
-from jobs.trials.holding import Holder
+from jobs.trials.measure import Holder
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.common.extensions import explain_failure

@@ -11,7 +11,6 @@ from jobs.cluster.health import ClusterHealth
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, warn
-from jobs.trials.climb import AtRest
 from jobs.trials.context import RunContext
 from jobs.trials.harm_rules import controller_queue_ms
 from jobs.trials.others_harm import knows_own_errors
@@ -25,7 +24,7 @@ from jobs.trials.recovery import (
     windows_between,
 )
 from jobs.trials.series_proof import poll_after_ticks
-from jobs.trials.warm_up import FirstLoads
+from jobs.trials.warm_up import AtRest, FirstLoads
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample

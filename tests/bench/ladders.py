@@ -30,7 +30,7 @@ from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunState, execute, new_run_id
 from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
-from jobs.trials.holding import Holder
+from jobs.trials.measure import Holder
 from metrics.columns import Column, as_document
 from metrics.trial.trial import Trial
 from search.model import Verdict

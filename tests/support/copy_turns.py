@@ -26,7 +26,7 @@ from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunState, execute
 from jobs.runs.options import RunOptions
-from jobs.trials.holding import Holder
+from jobs.trials.measure import Holder
 from metrics.traffic.batch_headers import batches_in
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.windows.broker import BrokerWindow

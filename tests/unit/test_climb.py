@@ -14,10 +14,9 @@ from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.control_channel import DriverChannel
-from jobs.trials.climb import READ_S, AtRest, ClimbWatch, climb_within, is_read
 from jobs.trials.context import RunContext
 from jobs.trials.running_load import NOTICE_S
-from jobs.trials.warm_up import FirstLoads
+from jobs.trials.warm_up import READ_S, AtRest, ClimbWatch, FirstLoads, climb_within, is_read
 from metrics.judging.running import ENOUGH
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample

@@ -7,9 +7,9 @@ import pytest
 from jobs.cluster.topic_plan import TopicState
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
-from jobs.trials.climb import AtRest
 from jobs.trials.gates import FRESH_S, Gates, cold_brokers
 from jobs.trials.recovery import Baseline
+from jobs.trials.warm_up import AtRest
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from tests.support.gated_cluster import TOPIC, Cluster

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from jobs.measurements.fill import time_of_volume
-from jobs.trials import holding
-from jobs.trials.holding import Holder
+from jobs.trials import measure as holding
+from jobs.trials.measure import Holder
 from metrics.common.errors import NoConclusionError
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial, WarmUp

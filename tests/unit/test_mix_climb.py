@@ -16,10 +16,9 @@ from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.schedule import EvenSchedule, due_between
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
-from jobs.trials.climb import ClimbWatch, is_read
 from jobs.trials.context import RunContext
 from jobs.trials.load import plans_of_parts
-from jobs.trials.warm_up import can_climb
+from jobs.trials.warm_up import ClimbWatch, can_climb, is_read
 from metrics.planning.load_needs import share_slots
 from metrics.traffic.axes import SCALE
 from metrics.traffic.pattern import TrafficPattern

@@ -13,7 +13,7 @@ from jobs.measurements.load import Load
 from jobs.runs import fixed_load
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.measurement import Case
-from jobs.trials.holding import hold_until_valid
+from jobs.trials.measure import hold_until_valid
 from metrics.common.errors import NoConclusionError
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial

@@ -15,12 +15,11 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
 from jobs.console.events import RecordingReporter
 from jobs.trials import gates, warm_up
-from jobs.trials.climb import AtRest
 from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.load import GeneratorError
 from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
 from jobs.trials.unscored_load import UnscoredLoad
-from jobs.trials.warm_up import FirstLoads, proof_pattern
+from jobs.trials.warm_up import AtRest, FirstLoads, proof_pattern
 from metrics.common.errors import ConfigError
 from metrics.judging.series_proof import (
     MESSAGES_LEAST,

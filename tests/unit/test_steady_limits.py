@@ -11,15 +11,19 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Configuration, load
 from jobs.runs.steady import (
+    FAILED_S,
+    FULL_SHARE,
     SteadyAnswer,
     as_hold,
+    failed_after_s,
+    has_failed,
     hold_steadily,
+    is_over,
     largest,
     require_failure_allowed,
     steady_plan,
     with_proof,
 )
-from jobs.trials.steady import FAILED_S, FULL_SHARE, failed_after_s, has_failed, is_over
 from metrics.common.errors import ConfigError
 from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.limit_words import proven_words, steady_words

@@ -14,13 +14,14 @@ import pytest
 from jobs.cluster.topics import TopicError
 from jobs.config import load
 from jobs.console.events import PhaseStarted, Plan, RecordingReporter
+from jobs.runs import steady
 from jobs.runs.estimate import line_of
 from jobs.runs.limit import LimitRun
-from jobs.trials import running_load, steady
+from jobs.runs.steady import steady_measurer
+from jobs.trials import running_load
 from jobs.trials.context import TrialHistory
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.running_load import NOTICE_S
-from jobs.trials.steady import steady_measurer
 from metrics.tables.boundary import BoundaryRow
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint

@@ -12,7 +12,6 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
-from jobs.trials.climb import AtRest
 from jobs.trials.context import TrialHistory
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.running_load import RunningLoad
@@ -23,6 +22,7 @@ from jobs.trials.warm_up import (
     LOOK_S,
     LOOKS_MAX,
     SHORT_S,
+    AtRest,
     FirstLoads,
     costs_between,
     is_steady,

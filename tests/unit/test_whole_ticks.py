@@ -9,10 +9,10 @@ import pytest
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import RecordingReporter
-from jobs.trials.climb import step_length_s
 from jobs.trials.gates import Gates
 from jobs.trials.recovery import wait_until_at_rest
 from jobs.trials.series_proof import DEADLINE_S, poll_after_ticks
+from jobs.trials.warm_up import step_length_s
 from metrics.common.errors import ConfigError
 from metrics.judging.doubts import reasons_of_doubt
 from metrics.judging.series_proof import BrokerProof, Polls, Sent

@@ -44,7 +44,7 @@ from jobs.features.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, plan_of, trial_s
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.trials.holding import Holder
+from jobs.trials.measure import Holder
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.cause import resource_use, short_name
 from metrics.comparing.effects import PAIRS_MIN, Compared, Conclusion, Side

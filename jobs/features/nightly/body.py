@@ -44,8 +44,7 @@ from jobs.runs.results import why_no_answer
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates, open_gates
-from jobs.trials.holding import hold_until_valid
-from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.measure import SearchProgress, TrialMeasurer, hold_until_valid
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.figures import middle
