@@ -259,7 +259,7 @@ class Campaign(Body, Generic[CaseT]):
         answer, reporter, files = self.answer(run, outcome), run.order.reporter, ArtifactWriter()
         file = run.order.folder / f"{answer.name}.json"
         page = file.with_suffix(".html")
-        files.write_answer_file("answer", file, run.order.options.json_file, answer.write)
+        files.write_answer_file("answer", file, run.order.json_file, answer.write)
         files.write("page", page, lambda: write_atomic(page, answer.page()))
         for what, path, write in answer.more:
             files.write(what, path, partial(write, path))
@@ -267,7 +267,7 @@ class Campaign(Body, Generic[CaseT]):
             reporter.report(table)
         for notice in answer.notices:
             reporter.report(notice)
-        for what, where in (*files.written, ("tables", run.order.options.tables_or_default)):
+        for what, where in (*files.written, ("tables", run.order.tables_or_default)):
             note(reporter, f"{what}: {where}")
         files.require_all(answer.remedy)
 

@@ -79,27 +79,25 @@ def open_session(
 
 
 @dataclass(frozen=True)
-class RunOrder:
-    """The settings of a run that are the same in every job.
+class RunOrder(RunOptions):
+    """The settings of a run: the options of its command line, and what they are used for.
 
     Attributes:
         reporter: shows the run's events.
-        options: the options of the command line.
         run_id: the id of the run in tables and topics.
         resumes: whether the run may have begun before.
         sweep_case: the case of a sweep that the run measures; empty for any other run.
     """
 
-    reporter: Reporter
-    options: RunOptions
-    run_id: str
+    reporter: Reporter = field(kw_only=True)
+    run_id: str = field(kw_only=True)
     resumes: bool = False
     sweep_case: SweepCase = field(default_factory=SweepCase)
 
     @property
     def folder(self) -> Path:
         """The folder of the run's files."""
-        return self.options.out.absolute() / self.run_id
+        return self.out.absolute() / self.run_id
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class ContextFactory:
             nonlocal session
             if session is None:
                 self._phase("starting Spark")
-                log, slots = self.order.folder / "spark.log", self.order.options.slots
+                log, slots = self.order.folder / "spark.log", self.order.slots
                 session = open_session(stack, slots, log, workload.slots_least)
             return session
 
@@ -235,7 +233,7 @@ class ContextFactory:
     ) -> RunContext:
         config, workload = self.config, self.config.workload
         spark, addresses = session.spark, opened.info.addresses
-        tables = session.tables(self.order.options.tables_or_default)
+        tables = session.tables(self.order.tables_or_default)
         stack.callback(tables.close)
         ready = self._require_ready(session, opened)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
@@ -252,7 +250,7 @@ class ContextFactory:
             self.run_id,
             self.reporter,
             lock,
-            self.order.options.until_s,
+            self.order.until_s,
             partial(
                 open_canaries,
                 opened.admin,
@@ -328,7 +326,7 @@ class ContextFactory:
             cluster,
             workload,
             opened.info.addresses,
-            self.order.options.slots,
+            self.order.slots,
             opened.network_namespace,
         )
         require_ready(report.findings)

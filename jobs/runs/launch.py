@@ -88,7 +88,8 @@ def launch(
             return 0
         if check is not None:
             check()
-        order = RunOrder(reporter, options, run_id or new_run_id(time.time()), resumes)
+        named = run_id or new_run_id(time.time())
+        order = RunOrder(**vars(options), reporter=reporter, run_id=named, resumes=resumes)
         return execute(body, order, session=session)
 
 

@@ -181,7 +181,7 @@ def execute(
     """
     run = RunState(order)
     with run_lock(order.folder, run.driver) as has_lock, _logged_to(order.folder / "run.log"):
-        if not (has_lock or order.options.locks):
+        if not (has_lock or order.locks):
             text = "this file system has no locks, which detect a second driver of the run"
             warn(order.reporter, f"{order.folder}: {text}; start the run only once")
         return _execute(body, run, cluster, session)
@@ -264,7 +264,7 @@ def _open(
     session: Session | None,
 ) -> None:
     order = run.order
-    locks = RunLocks(run.driver) if order.options.locks else None
+    locks = RunLocks(run.driver) if order.locks else None
     for name, config in body.configurations.items():
         first = run.context if run.contexts else None
         run.contexts[name] = ContextFactory(

@@ -455,11 +455,11 @@ def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> N
     files = write_results(
         summary,
         order.folder,
-        order.options.tables_or_default,
+        order.tables_or_default,
         made,
         settings,
         series,
-        order.options.json_file,
+        order.json_file,
     )
     took_s = time.time() - run.started_s
     order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))

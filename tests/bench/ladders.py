@@ -28,7 +28,6 @@ from jobs.console.printing import make_reporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunState, execute, new_run_id
-from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from jobs.trials.measure import Holder
 from metrics.columns import Column, as_document
@@ -238,7 +237,7 @@ def record(condition: Condition) -> dict[str, Any]:
     body = LadderRun(config, condition.first)
     with tempfile.TemporaryDirectory(prefix="redline-ladders-") as name, make_reporter() as shown:
         out = Path(name)
-        order = RunOrder(shown, RunOptions(out), new_run_id(time.time()))
+        order = RunOrder(out, reporter=shown, run_id=new_run_id(time.time()))
         execute(body, order)
     return {
         "name": condition.name,

@@ -17,7 +17,6 @@ from jobs.features.compare.body import ComparisonRun
 from jobs.features.compare.sides import load_sides
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
 from jobs.testbed.planted_devices import link_problem
@@ -48,7 +47,7 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     reporter = RecordingReporter()
     tables = str(tmp_path / "tables")
     effort = Effort(pairs=3, steady_pairs=0)
-    order = RunOrder(reporter, RunOptions(tmp_path, tables), "pairs")
+    order = RunOrder(tmp_path, tables, reporter=reporter, run_id="pairs")
     # The time ends when the load is found, so there is no answer, and a message says so.
     with pytest.raises(NoConclusionError, match="too few pairs"):
         execute(ComparisonRun(sides, effort, 0.05, budget_s=0.1), order)
@@ -95,7 +94,7 @@ LINKED = (
 def compared(folder: Path, a: str, b: str, effort: Effort, *overrides: str) -> dict[str, Any]:
     """The document compare.json of a comparison in which B is the worse side."""
     sides = load_sides({Side.A: a, Side.B: b}, "testbed", "1kB", "default", [*LINKED, *overrides])
-    order = RunOrder(RecordingReporter(), RunOptions(folder), "links")
+    order = RunOrder(folder, reporter=RecordingReporter(), run_id="links")
     assert execute(ComparisonRun(sides, effort, 0.05), order) == RegressionError.exit_code
     document: dict[str, Any] = json.loads((order.folder / "compare.json").read_text())
     return document

@@ -15,7 +15,6 @@ from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
 from metrics.common.errors import NoConclusionError
@@ -51,7 +50,7 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
     fixed_load = FixedLoad(1_000, PRODUCERS, duration_s=3.0 * WINDOWS, profile=profile)
     run, reporter = FixedLoadRun(config, fixed_load), RecordingReporter()
-    order = RunOrder(reporter, RunOptions(tmp_path), "hold")
+    order = RunOrder(tmp_path, reporter=reporter, run_id="hold")
     execute(run, order)
 
     page = (order.folder / "report.html").read_text(encoding="utf-8")
@@ -120,7 +119,7 @@ def test_a_surplus_record_in_the_topic_is_reported(
     options = (*OPTIONS, "workload.trial.measure_s=1")
     config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", options).in_full
     run = FixedLoadRun(config, FixedLoad(1_000, PRODUCERS, duration_s=2.0))
-    order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "lost")
+    order = RunOrder(tmp_path, reporter=RecordingReporter(), run_id="lost")
 
     def merge_with_loss(reports: list[TaskReport]) -> ClientWindow:
         client = merge(reports)

@@ -155,7 +155,7 @@ def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Pat
         connect([f"127.0.0.1:{testbed.brokers[1].port}"]) as superuser,
     ):
         file = written(testbed, tmp_path)
-        order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "lacking")
+        order = RunOrder(tmp_path, reporter=RecordingReporter(), run_id="lacking")
         with pytest.raises(ConfigError, match="lacks the permission to delete; expected the ACL"):
             execute(LimitRun(load(str(file), "demo", "default", everything)), order)
         for resource, operation in GRANTED:

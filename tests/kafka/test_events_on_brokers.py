@@ -22,7 +22,6 @@ from jobs.console.events import Event, PhaseStarted, RecordingReporter, TrialPro
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.model import CONTROLLER_ID
@@ -152,7 +151,7 @@ def run_fixed_load(
     """Make a run with a light fixed load on these brokers, as a cluster outside a testbed."""
     config = load(str(cluster_file(testbed.folder)), "1kB", "default", (*LIGHT, *overrides)).in_full
     run = FixedLoadRun(config, FixedLoad(1_000, 3, trials))
-    order = RunOrder(reporter, RunOptions(out), f"events-{uuid.uuid4().hex[:4]}")
+    order = RunOrder(out, reporter=reporter, run_id=f"events-{uuid.uuid4().hex[:4]}")
     try:
         code = execute(run, order)
     except NoConclusionError as error:

@@ -22,7 +22,6 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.testbed.commands import link_lines
 from jobs.testbed.delay_line import read_counts, round_trip_s
 from jobs.testbed.handle import Testbed
@@ -105,7 +104,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
         assert isinstance(testbed, Testbed)
         check_link(testbed)
         before = read_counts(line_counts_of(testbed))
-        order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "far")
+        order = RunOrder(tmp_path, reporter=RecordingReporter(), run_id="far")
         run = FixedLoadRun(config.in_full, FixedLoad(1_000, 4))
         assert execute(run, order, opened) == 0
 

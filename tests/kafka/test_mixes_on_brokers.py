@@ -13,7 +13,6 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
 from metrics.tables.store import TableStore
@@ -70,7 +69,7 @@ def test_a_mix_follows_a_profile_and_its_skewed_part_prefers_the_first_partition
     config = load(cluster, workload, "default", SHORT).in_full
     size = config.workload.message_bytes[0]
     run = FixedLoadRun(config, FixedLoad(size, 100, duration_s=4.0 * WINDOWS, profile=STEP))
-    order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "mixed")
+    order = RunOrder(tmp_path, reporter=RecordingReporter(), run_id="mixed")
     execute(run, order)
 
     assert [each.pattern.load for each in run.trials] == [100] * WINDOWS
@@ -82,7 +81,7 @@ def test_a_mix_follows_a_profile_and_its_skewed_part_prefers_the_first_partition
         whole = trial.evidence.client.counts
         assert whole.acked_records == sum(own.counts.acked_records for own in parts.values())
     _assert_skew(run.trials)
-    kept = TableStore(spark, order.options.tables_or_default).read("parts", "mixed").collect()
+    kept = TableStore(spark, order.tables_or_default).read("parts", "mixed").collect()
     assert {(row.trial, row.part) for row in kept} == {
         (number, name) for number in range(1, WINDOWS + 1) for name in PER_S
     }

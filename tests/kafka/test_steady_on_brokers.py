@@ -16,7 +16,6 @@ from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.planted_devices import planted_disk_problem
@@ -72,7 +71,7 @@ def test_memory_carries_a_burst_and_the_disk_the_steady_limit(
 ) -> None:
     reporter = RecordingReporter()
     config = load(str(cluster_file(testbed.folder)), "1kB", "default", OPTIONS)
-    order = RunOrder(reporter, RunOptions(tmp_path), "steady")
+    order = RunOrder(tmp_path, reporter=reporter, run_id="steady")
     with pytest.raises(NoConclusionError, match=f"sustained at {LOAD_MB_PER_S} producers"):
         execute(LimitRun(config), order)
     trials = [each.trial for each in reporter.events if isinstance(each, TrialFinished)]

@@ -21,7 +21,6 @@ from jobs.features.nightly.suite import Suite, SuiteCase, configuration_of
 from jobs.runs import lifecycle
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
@@ -123,7 +122,7 @@ def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> int:
     suite = cluster.suite
     run_id = f"{suite.name}-{name}"
     order = RunOrder(
-        RecordingReporter(), RunOptions(tmp_path / "out", "unused"), run_id, resumes=True
+        tmp_path / "out", "unused", reporter=RecordingReporter(), run_id=run_id, resumes=True
     )
     plan = {"suite": suite, "config": configuration_of(suite), "night": name, **changes}
     return execute(NightRun(**plan), order)

@@ -25,7 +25,6 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunState, execute
-from jobs.runs.options import RunOptions
 from jobs.trials.measure import Holder
 from metrics.traffic.batch_headers import batches_in
 from metrics.traffic.mix import SCALE_UNITS
@@ -182,7 +181,7 @@ def main(arguments: Sequence[str]) -> None:
     data = {int(broker): Path(folder) for broker, folder in json.loads(folders).items()}
     logs = Logs(configs[0].cluster.bootstrap_servers or (), data, originals.split(","))
     body = Turns(configs, logs)
-    order = RunOrder(RecordingReporter(), RunOptions(Path(out)), "copy")
+    order = RunOrder(Path(out), reporter=RecordingReporter(), run_id="copy")
     assert execute(body, order) == 0
     say(json.dumps([asdict(each) for each in body.turns]))
 

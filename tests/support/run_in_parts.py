@@ -13,7 +13,6 @@ from jobs.console.events import Notice, RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.runs.run_lock import is_locked
 from metrics.common.errors import TryLaterError
 from tests.support import no_appends
@@ -24,7 +23,9 @@ def parts_of_a_run(folder: Path, *, locks: bool) -> dict[str, Any]:
     notices: list[str] = []
     for number in (1, 2):
         reporter = RecordingReporter()
-        order = RunOrder(reporter, RunOptions(folder, "unused", locks=locks), "r1", resumes=True)
+        order = RunOrder(
+            folder, "unused", locks=locks, reporter=reporter, run_id="r1", resumes=True
+        )
 
         def end(_self: object, _stack: object, number: int = number) -> None:
             logging.getLogger("library").warning("part %s", number)

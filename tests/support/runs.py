@@ -12,7 +12,6 @@ from jobs.console.events import Event, RecordingReporter, TrialFinished
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ def limits_of(
     config: Configuration, folder: Path, run_id: str, reporter: RecordingReporter | None = None
 ) -> list[dict[str, Any]]:
     """Search the limits, and return the boundaries of the run's summary.json."""
-    order = RunOrder(reporter or LoggingReporter(), RunOptions(folder), run_id)
+    order = RunOrder(folder, reporter=reporter or LoggingReporter(), run_id=run_id)
     assert execute(LimitRun(config), order) == 0
     summary = json.loads((order.folder / "summary.json").read_text(encoding="utf-8"))
     found: list[dict[str, Any]] = summary["boundaries"]

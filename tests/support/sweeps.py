@@ -12,7 +12,6 @@ from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import Sweep, load_sweep
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
-from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file
@@ -60,7 +59,7 @@ def sweeping(
     sweep: Sweep, folder: Path, reporter: Reporter, budget_s: float | None = None
 ) -> Sweeping:
     """The sweep `s1`, with its tables in the same folder."""
-    order = RunOrder(reporter, RunOptions(folder), "s1", resumes=True)
+    order = RunOrder(folder, reporter=reporter, run_id="s1", resumes=True)
     return Sweeping(SweepRun(sweep, budget_s), order)
 
 

@@ -15,7 +15,6 @@ from jobs.console.events import Level, Notice, PhaseStarted, Plan, RecordingRepo
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import TimeBudget
 from jobs.runs.lifecycle import RunState, execute
-from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import GuardStopError, NoConclusionError
 
@@ -87,8 +86,10 @@ def run_of(
 ) -> RecordingReporter:
     """The reporter of an executed campaign."""
     reporter = RecordingReporter()
-    options = RunOptions(folder, "tables", json_file=json_file)
-    execute(campaign, RunOrder(reporter, options, "id", resumes))
+    order = RunOrder(
+        folder, "tables", json_file=json_file, reporter=reporter, run_id="id", resumes=resumes
+    )
+    execute(campaign, order)
     return reporter
 
 

@@ -44,7 +44,6 @@ from jobs.features.compare.sides import (
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import TimeBudget
 from jobs.runs.lifecycle import RunState
-from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from jobs.setup.preflight import Machine
 from metrics.common.errors import ConfigError, NoConclusionError
@@ -193,7 +192,7 @@ def test_answer_page_and_file_show_a_caveat_of_either_side(tmp_path: Path) -> No
     assert caveats_of_sides({Side.A: (uneven,)}) == [uneven]
     body = ComparisonRun(setups("num.io.threads=2", "num.io.threads=1"), Effort(4, 3), 0.05)
     reporter = RecordingReporter()
-    order = RunOrder(reporter, RunOptions(tmp_path), "id")
+    order = RunOrder(tmp_path, reporter=reporter, run_id="id")
     order.folder.mkdir()
     contexts: dict[str, Any] = {
         side: SimpleNamespace(
@@ -277,7 +276,7 @@ def test_an_invalid_trial_is_repeated_as_often_as_the_goal_says(
     body = ComparisonRun(sides, Effort(4, 3), 0.05)
     monkeypatch.setattr(body, "_hold", hold)
     monkeypatch.setattr(body, "_highest_load", lambda *_: (100.0, "goal.search.load_cap"))
-    order = RunOrder(RecordingReporter(), RunOptions(tmp_path), "id")
+    order = RunOrder(tmp_path, reporter=RecordingReporter(), run_id="id")
     run = RunState(order, {"a": SimpleNamespace(brokers=3)})  # type: ignore[dict-item]
     (turn,) = next(body.schedule())
     with pytest.raises(NoConclusionError, match="no load saturates side A"):

@@ -24,7 +24,6 @@ from jobs.engine.network.options import NAME_PREFIX
 from jobs.runs.cluster_cleanup import _is_chosen
 from jobs.runs.context_factory import ContextFactory, RunOrder
 from jobs.runs.lifecycle import new_run_id
-from jobs.runs.options import RunOptions
 from jobs.trials.canaries import canary_topic
 from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
@@ -157,7 +156,7 @@ def test_a_resumed_run_deletes_only_its_own_leftovers(tmp_path: Path) -> None:
     topics = {**others, **unmarked, refused: mark(), own: mark()}
     admin, reporter = LeftBehind(topics, {group: [own]}), RecordingReporter()
     config = load("testbed", "demo", "default")
-    order = RunOrder(reporter, RunOptions(tmp_path, "unused"), RUN, resumes=True)
+    order = RunOrder(tmp_path, "unused", reporter=reporter, run_id=RUN, resumes=True)
     factory = ContextFactory(config, order, RUN, reporter)
     factory._delete_leftovers(cast(OpenCluster, SimpleNamespace(admin=admin)))
     assert admin.names == {*others, *unmarked, refused}

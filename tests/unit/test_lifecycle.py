@@ -17,7 +17,6 @@ from jobs.console.events import Notice, Plan, RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import plan_of
 from jobs.runs.lifecycle import COMPACTION, Body, RunState, execute
-from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import (
     ConfigError,
@@ -114,7 +113,7 @@ class Case:
         )
         try:
             self.code = execute(
-                self.job, RunOrder(self.reporter, RunOptions(folder, "unused"), "r")
+                self.job, RunOrder(folder, "unused", reporter=self.reporter, run_id="r")
             )
         except BaseException as error:  # noqa: BLE001 - what the command would end by
             self.code = error

@@ -29,7 +29,6 @@ from jobs.features.nightly.suite import configuration_of
 from jobs.nightly import nightly
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import RunState, execute
-from jobs.runs.options import RunOptions
 from jobs.runs.resumption import config_text
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
@@ -161,7 +160,7 @@ def test_a_night_that_cannot_begin_writes_its_files_unless_another_has_begun(
     monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", refuse)
     junit, run_id = tmp_path / "j.xml", f"{SUITE.name}-n1"
     order = RunOrder(
-        RecordingReporter(), RunOptions(tmp_path / "out", "unused"), run_id, resumes=True
+        tmp_path / "out", "unused", reporter=RecordingReporter(), run_id=run_id, resumes=True
     )
 
     def try_it() -> None:

@@ -21,7 +21,6 @@ from jobs.nightly import nightly
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.options import RunOptions
 from jobs.runs.run_lock import FILE, is_locked, run_lock
 from jobs.traffic import traffic
 from metrics.common.errors import ConfigError, TryLaterError
@@ -52,7 +51,7 @@ def test_a_second_driver_of_a_run_is_refused_and_changes_no_file(
     monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", pytest.fail)
     config = load("testbed", "demo", "default")
     order = RunOrder(
-        RecordingReporter(), RunOptions(tmp_path, "unused", locks=False), "r1", resumes=True
+        tmp_path, "unused", locks=False, reporter=RecordingReporter(), run_id="r1", resumes=True
     )
     program = (sys.executable, "-c", HOLD, str(order.folder))
     with RunningCommand(folder=ROOT, program=program) as first:
@@ -107,7 +106,9 @@ def test_a_disk_without_locks_is_reported_only_where_the_cluster_has_no_lock(
     monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", open_nothing)
     for locks in (True, False):
         reporter = RecordingReporter()
-        order = RunOrder(reporter, RunOptions(tmp_path, "unused", locks=locks), "r1", resumes=True)
+        order = RunOrder(
+            tmp_path, "unused", locks=locks, reporter=reporter, run_id="r1", resumes=True
+        )
         with pytest.raises(TryLaterError, match="enough seen"):
             execute(LimitRun(load("testbed", "demo", "default")), order)
         warnings = [event for event in reporter.events if "second driver" in str(event)]
@@ -134,4 +135,4 @@ def test_each_job_that_loads_takes_the_lock_without_no_lock(
         for more in ([], ["--no-lock"]):
             arguments = [*options, *more, "--out", str(tmp_path / "out")]
             CliRunner().invoke(command, arguments, catch_exceptions=False)
-    assert [order.options.locks for order in orders] == [True, False] * 4
+    assert [order.locks for order in orders] == [True, False] * 4

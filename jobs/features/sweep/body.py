@@ -147,9 +147,9 @@ class SweepRun(Campaign[ExperimentCase]):
             return
         order.reporter.report(PhaseStarted("starting Spark"))
         least = max(case.config.workload.slots_least for case in self.sweep.cases)
-        log, options = order.folder / "spark.log", order.options
-        self._session = open_session(self._stack, options.slots, log, least)
-        self._stack.callback(self._session.tables(options.tables_or_default).close)
+        log = order.folder / "spark.log"
+        self._session = open_session(self._stack, order.slots, log, least)
+        self._stack.callback(self._session.tables(order.tables_or_default).close)
 
     def _folders(self, run: RunState, turn: Turn[ExperimentCase]) -> list[Path]:
         """The folders of this turn's runs, the first try first."""
@@ -171,12 +171,16 @@ class SweepRun(Campaign[ExperimentCase]):
         """Execute a run, and take over its results, also those without an answer."""
         order, case, tries = run.order, turn.case, len(self._folders(run, turn))
         name = f"{order.run_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
-        experiment, tables = self.sweep.experiment.name, order.options.tables_or_default
-        own = RunOrder(
-            order.reporter,
-            replace(order.options, out=order.folder, tables=tables, json_file=None),
-            name,
-            sweep_case=SweepCase(order.run_id, experiment, case.name, turn.repeat, case.shown),
+        own = replace(
+            order,
+            run_id=name,
+            out=order.folder,
+            tables=order.tables_or_default,
+            json_file=None,
+            resumes=False,
+            sweep_case=SweepCase(
+                order.run_id, self.sweep.experiment.name, case.name, turn.repeat, case.shown
+            ),
         )
         unanswered: NoConclusionError | None = None
         try:
