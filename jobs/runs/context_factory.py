@@ -34,7 +34,7 @@ from jobs.runs.environment import environment_of
 from jobs.runs.options import RunOptions
 from jobs.spark.session import close_session, local_session
 from jobs.trials.canaries import open_canaries
-from jobs.trials.context import RunContext, Session, TrialHistory, TrialNumbering
+from jobs.trials.context import RunContext, Session, TrialHistory
 from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.load import Generator, require_room
@@ -111,7 +111,7 @@ class ContextFactory:
         session: a session shared with another side; None to open one.
         cluster: an open cluster shared with another side; None to open one.
         locks: takes the cluster's lock before any load; None for a run without locks.
-        numbering: the numbering of the trials; the sides of a comparison share it.
+        history: the trials until now; those of another side share its numbers.
     """
 
     config: Configuration
@@ -121,7 +121,7 @@ class ContextFactory:
     session: Session | None = None
     cluster: OpenCluster | None = None
     locks: RunLocks | None = None
-    numbering: TrialNumbering = field(default_factory=TrialNumbering)
+    history: TrialHistory = field(default_factory=TrialHistory)
 
     def open(self, stack: ExitStack) -> RunContext:
         """Open the cluster, the session, the metrics and the tables; the stack closes them.
@@ -310,7 +310,7 @@ class ContextFactory:
             canaries=guards.canaries,
             sample_interval_min_s=least_s,
             sweep_case=self.order.sweep_case,
-            history=TrialHistory(self.numbering),
+            history=self.history,
             broker_outage=opened.outage(self.reporter),
             open_metrics_without=lambda offline: open_metrics(
                 config.cluster, opened.without(offline), getattr(spark, "_jvm", None)

@@ -31,7 +31,7 @@ from jobs.runs.resumption import config_text
 from jobs.runs.run_lock import run_lock
 from jobs.spark.failures import report_spark_failures
 from jobs.spark.session import cancel_group, run_interruptibly
-from jobs.trials.context import RunContext, Session, TrialNumbering
+from jobs.trials.context import RunContext, Session, TrialHistory
 from metrics.common.errors import RedlineError
 from metrics.reporting.files import open_to_append
 from metrics.tables.schema import RunRow
@@ -275,7 +275,7 @@ def _open(
             first.session if first else session,
             first.cluster if first and body.shares_brokers else cluster,
             locks,
-            first.history.numbering if first else TrialNumbering(),
+            TrialHistory(first.history.numbers) if first else TrialHistory(),
         ).open(stack)
 
 

@@ -5,8 +5,10 @@ The trials that a run has finished so far, and what later trials take over from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from jobs.cluster.broker_outage import BrokerOutage
@@ -35,27 +37,12 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class TrialNumbering:
-    """Numbers trials from 1; the two sides of a comparison share one numbering.
-
-    Attributes:
-        following: the number of the next trial; a resumed run begins after those in the tables.
-    """
-
-    following: int = 1
-
-    def take(self) -> int:
-        """Return the number of the next trial."""
-        self.following += 1
-        return self.following - 1
-
-
-@dataclass
 class TrialHistory:
     """The finished trials of one run. All copies of a `RunContext` share it.
 
     Attributes:
-        numbering: numbers the trials.
+        numbers: the numbers of the next trials, from 1; the two sides of a comparison share them,
+            and a resumed run begins after those in the tables.
         trials: the finished trials, oldest first.
         series: the readings of the finished trials over time.
         warm_up: the reading of the last warm-up of cold brokers; empty while there was none. The
@@ -66,7 +53,7 @@ class TrialHistory:
             below which a trial shows that it falls [ratio].
     """
 
-    numbering: TrialNumbering = field(default_factory=TrialNumbering)
+    numbers: Iterator[int] = field(default_factory=partial(count, 1))
     trials: list[Trial] = field(default_factory=list)
     series: RunSeries = field(default_factory=RunSeries)
     warm_up: WarmUp = field(default_factory=WarmUp)
@@ -106,8 +93,7 @@ class TrialHistory:
             series: the readings of those trials.
             next_number: the first number that the tables do not have yet.
         """
-        self.trials, self.series = list(trials), series
-        self.numbering.following = next_number
+        self.trials, self.series, self.numbers = list(trials), series, count(next_number)
 
 
 @dataclass(frozen=True)

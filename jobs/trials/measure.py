@@ -248,7 +248,7 @@ class TrialMeasurer:
         gates = self._gates.pass_between_windows if follows else self._gates.pass_all
         refusals = gates(topics)
         context.tables.settle()  # the previous trial, which was appended while this one prepared
-        loading = _Loading(topics, pattern, windows, context.history.numbering.take(), refusals)
+        loading = _Loading(topics, pattern, windows, next(context.history.numbers), refusals)
         if not refusals:
             is_loaded, problem = build_backlog(context, topics, pattern, loading.number)
             if problem is not None:
@@ -402,7 +402,7 @@ class TrialMeasurer:
                 load.channel.end_now()
             while (reports := load.channel.take_window(loading.judged + 1)) is not None:
                 into.append(self._judge_window(loading, load.sampler, merge(reports)))
-                loading.number = context.history.numbering.take()
+                loading.number = next(context.history.numbers)
                 self._announce(loading)
             return LOOK_S
 

@@ -212,7 +212,7 @@ def test_a_repeated_night_requires_the_series_that_it_began_with() -> None:
         NightRun(SUITE, config, "n1").resume(run)
         return history
 
-    assert resumed("b_total").numbering.take() == 7
+    assert next(resumed("b_total").numbers) == 7
     with pytest.raises(ConfigError, match=r"the night n1 read other series .*bytes_in was b_total"):
         resumed("b_count")
 

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -528,7 +529,7 @@ class NightRun(Campaign[SuiteCase]):
         then = before[0].environment
         require_same_series(f"the night {self.night}", then, context.environment)
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
-        context.history.numbering.following = context.tables.next_trial(context.run_id)
+        context.history.numbers = count(context.tables.next_trial(context.run_id))
 
     def take_over(self, run: RunState, turn: Turn[SuiteCase]) -> bool:
         """Whether the night measured the case before."""
