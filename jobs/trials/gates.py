@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from jobs.cluster.health import ClusterHealth
-from jobs.cluster.opening import LastLoad
-from jobs.cluster.topic_set import TopicReport, TopicSet
-from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, warn
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import PhaseProgress, PhaseStarted, warn
 from jobs.trials.context import RunContext
 from jobs.trials.harm_rules import controller_queue_ms
 from jobs.trials.others_harm import knows_own_errors
@@ -23,12 +22,12 @@ from jobs.trials.recovery import (
     wait_until_at_rest,
     windows_between,
 )
-from jobs.trials.series_proof import poll_after_ticks
+from jobs.trials.series_proof import SeriesProof, poll_after_ticks
 from jobs.trials.warm_up import AtRest, FirstLoads
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample
-from metrics.sources.source import MetricsSource, brokers_of
+from metrics.sources.source import brokers_of
 from metrics.trial.evidence import Reason
 from metrics.trial.others import (
     MESSAGES_LEAST_PER_S,
@@ -88,41 +87,39 @@ def cold_brokers(
     return tuple(sorted(cold))
 
 
-@dataclass
 class Gates:
     """Keeps a trial from starting before the cluster is as it was before the run.
 
     Args:
-        check: waits for full ISRs of the topics, and elects their preferred leaders.
-        warm_up: loads the brokers on the topics until their JVMs are warm; None for no warm-up.
+        first: the loads before the first trial; None for a run without them.
         clock, pause: wall-clock time [s], replaced in tests.
-        last_load: the end of the last load, by this run or an earlier one in this process.
-        prove: proves the metrics of warm brokers by a light load on the topics, where that is due;
-            returns whether there was a load.
+
+    Attributes:
         write_back: what the brokers' hosts still have to write.
         reassigns: returns whether a reassignment copies replicas now; asked where followers lag.
         is_shared: whether others may use the brokers, so that their level takes longer looks.
-
-    Attributes:
         polls_at_rest: two polls of the brokers before the run, its first and its last.
     """
 
-    source: MetricsSource
-    check: Callable[[TopicSet], TopicReport]
-    reporter: Reporter
-    warm_up: Callable[[TopicSet, AtRest], None] | None
-    clock: Callable[[], float] = time.time
-    pause: Callable[[float], None] = time.sleep
-    last_load: LastLoad = field(default_factory=LastLoad)
-    prove: Callable[[TopicSet, AtRest], bool] = lambda *_: False
-    write_back: WriteBack = field(default_factory=WriteBack)
-    reassigns: Callable[[], bool] = lambda: False
-    is_shared: bool = False
-    polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
-    _is_reassigning: bool = False
-    _baselines: dict[int, Baseline] = field(default_factory=dict)
-    _polled: Sequence[BrokerSample] = ()
-    _rested_s: float | None = None
+    def __init__(
+        self,
+        context: RunContext,
+        first: FirstLoads | None,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.source, self.reporter, self._topics = context.source, context.reporter, context.topics
+        self.first = first
+        self.clock, self.pause = clock, pause
+        self.last_load = context.cluster.last_load
+        self.write_back = WriteBack(context.hosts)
+        self.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
+        self.is_shared = not context.config.cluster.is_exclusive
+        self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
+        self._is_reassigning = False
+        self._baselines: dict[int, Baseline] = {}
+        self._polled: Sequence[BrokerSample] = ()
+        self._rested_s: float | None = None
 
     def take_baseline(self) -> None:
         """Measure the brokers and their hosts without the run's load."""
@@ -262,9 +259,11 @@ class Gates:
         reasons = self._rest_reasons()
         brokers = brokers_of(self.source)
         loaded_s = self.last_load.ended_s
-        if self.warm_up is not None and cold_brokers(self._polled, brokers, loaded_s):
-            self.warm_up(topics, self.at_rest)
-        elif not self.prove(topics, self.at_rest):
+        if self.first is None:
+            return reasons
+        if cold_brokers(self._polled, brokers, loaded_s):
+            self.first.warm(topics, self.at_rest)
+        elif not self.first.light(topics, self.at_rest):
             return reasons
         self.record_load_end()
         return self._rest_reasons()
@@ -382,7 +381,7 @@ class Gates:
         )
 
     def _topic_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
-        checked = self.check(topics)
+        checked = self._topics.check(topics)
         return tuple(
             Reason("topic_not_ready", f"not begun: {text}", checked.waited_s, checked.waited_s)
             for text in checked.sentences()
@@ -396,20 +395,11 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
         warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
         climbs: whether a load grows on warm brokers, too, to show where a search begins.
     """
-    first = FirstLoads(context, warm_up_max_s, climbs)
-    if not warm_up_max_s:
-        first.proof.skip("the cluster's warm_up_max_s is 0")
-    gates = Gates(
-        context.source,
-        context.topics.check,
-        context.reporter,
-        first.warm if warm_up_max_s else None,
-        last_load=context.cluster.last_load,
-        prove=first.light,
-        write_back=WriteBack(context.hosts),
-        reassigns=lambda: ClusterHealth(context.cluster.admin).is_reassigning(),
-        is_shared=not context.config.cluster.is_exclusive,
-    )
+    if warm_up_max_s:
+        gates = Gates(context, FirstLoads(context, warm_up_max_s, climbs))
+    else:
+        SeriesProof(context).skip("the cluster's warm_up_max_s is 0")
+        gates = Gates(context, None)
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     rests_since_s = time.time()
     gates.take_baseline()

@@ -269,7 +269,7 @@ class FirstLoads:
             GuardStopError: a guard tripped.
         """
         context = self._context
-        if self._climbs and self._load_max_s > 0:
+        if self._climbs:
             self._climbs = False
             if can_climb(context, topics.message_bytes):
                 self._report("a load that grows shows where the search begins")

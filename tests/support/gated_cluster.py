@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_plan import TopicState
 from jobs.cluster.topic_set import TopicReport, TopicSet
+from jobs.console.events import RecordingReporter
+from jobs.trials.gates import Gates
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
+from tests.support.contexts import run_context
 from tests.support.scripted_source import ScriptedSource
 
 TOPIC = TopicSet(("t",), 100, {0: (1, 2)})
@@ -43,3 +50,20 @@ class Cluster(ScriptedSource):
     def check(self, topic: TopicSet) -> TopicReport:
         state = self.checks.pop(0) if self.checks else TopicState()
         return TopicReport(topic.names[0], state, state, 60.0)
+
+
+def gates_of(
+    cluster: ScriptedSource,
+    first: Any = None,
+    reporter: RecordingReporter | None = None,
+    *,
+    is_shared: bool = False,
+    last_load: LastLoad | None = None,
+) -> Gates:
+    """The gates of a scripted cluster."""
+    opened = SimpleNamespace(last_load=last_load or LastLoad(), admin=None)
+    context = run_context(
+        source=cluster, reporter=reporter or RecordingReporter(), cluster=opened, topics=cluster,
+        config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=not is_shared)),
+    )  # fmt: skip
+    return Gates(context, first, cluster.clock, cluster.pause)

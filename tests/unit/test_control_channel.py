@@ -31,11 +31,18 @@ from jobs.engine.task.control_channel import (
     TaskReady,
 )
 from jobs.trials import control_server
-from jobs.trials.control_server import UNIDENTIFIED_MAX, ControlServer, TaskChannel, own_certificate
+from jobs.trials.control_server import (
+    UNIDENTIFIED_MAX,
+    AckedProgress,
+    ControlServer,
+    TaskChannel,
+    own_certificate,
+)
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.trial.client import TaskReport
 from tests.support import channel_clients
+from tests.support.interpreter_steps import steps_of
 from tests.support.patterns import plan
 from tests.support.processes import PATIENCE_S, becomes
 
@@ -502,3 +509,97 @@ def test_500_tasks_that_connect_at_once_are_all_admitted_and_slow_ones_cost_the_
         assert channel.acked() == [(n / 4, tasks * n) for n in range(moments)]
         assert channel.written == (tasks + consumers) * (moments - 1)
         assert channel.failure is None
+
+
+# --- the progress of many tasks, and polling threads ---------------------------------------
+
+
+def test_a_moment_counts_when_every_task_has_reported_it() -> None:
+    progress = AckedProgress(3)
+    progress.add(0, 0.25, 10)
+    progress.add(0, 0.5, 20)
+    progress.add(1, 0.26, 1)
+    assert progress.of_current_window() == []
+    progress.add(2, 0.24, 100)
+    assert progress.of_current_window() == [(0.24, 111)]
+    for number in range(2, 9):
+        progress.add(2, number / 4, 100 * number)
+    for number in range(2, 9):
+        progress.add(1, number / 4, number)
+        progress.add(0, number / 4 + 0.25, 10 * number + 10)
+    assert progress.of_current_window() == [
+        (0.24, 111), *((number / 4, 111 * number) for number in range(2, 9))
+    ], "a slow task delays the others' reports"  # fmt: skip
+
+
+def test_reports_of_two_windows_are_never_added_up() -> None:
+    progress = AckedProgress(2)
+    for task in (0, 1):
+        progress.add(task, 1.0, 50)
+    progress.end_window(0)
+    progress.add(0, 0.25, 7)  # task 0 is in the second window, and task 1 in the first
+    progress.add(1, 1.25, 60)
+    assert progress.of_current_window() == [(1.0, 100)]
+    progress.end_window(1)
+    assert progress.of_current_window() == []
+    progress.add(1, 0.25, 8)
+    assert progress.of_current_window() == [(0.25, 15)]
+    # Tasks with consumers do not count.
+    progress = AckedProgress(1)
+    progress.end_window(1)
+    progress.add(1, 0.5, 9)
+    progress.add(0, 0.5, 10)
+    assert progress.of_current_window() == [(0.5, 10)]
+
+
+def test_the_work_for_a_report_and_for_a_look_does_not_grow_with_the_tasks() -> None:
+    def reported(tasks: int) -> AckedProgress:
+        progress = AckedProgress(tasks)
+        for moment in range(10):
+            for task in range(tasks):
+                progress.add(task, float(moment), moment)
+        return progress
+
+    few, many = 20, 80
+    assert steps_of(lambda: reported(many)) < 4.2 * steps_of(lambda: reported(few))
+    looks = [steps_of(reported(tasks).of_current_window) for tasks in (few, many)]
+    assert looks[0] == looks[1]
+
+
+def test_calls_repeat_until_one_returns_none_or_the_block_ends() -> None:
+    third, looks = threading.Event(), 0
+
+    def look() -> float | None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            third.set()
+        return None if last == looks else 0.0
+
+    for last in (3, 0):
+        looks = 0
+        third.clear()
+        with watching("test", look):
+            assert third.wait(PATIENCE_S)
+        assert looks == 3 if last else looks >= 3
+        assert not any(thread.name == "redline-test" for thread in threading.enumerate())
+
+
+def test_the_error_of_a_call_leaves_the_block_unless_the_block_has_one() -> None:
+    failed = threading.Event()
+
+    def look() -> None:
+        failed.set()
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError, match="lost"), watching("test", look):
+        assert failed.wait(PATIENCE_S)
+    failed.clear()
+
+    def block() -> None:
+        with watching("test", look):
+            assert failed.wait(PATIENCE_S)
+            raise ValueError("the block's")
+
+    with pytest.raises(ValueError, match="the block's"):
+        block()

@@ -7,12 +7,12 @@ import pytest
 from jobs.cluster.topic_plan import TopicState
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
-from jobs.trials.gates import FRESH_S, Gates, cold_brokers
+from jobs.trials.gates import FRESH_S, cold_brokers
 from jobs.trials.recovery import Baseline
 from jobs.trials.warm_up import AtRest
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
-from tests.support.gated_cluster import TOPIC, Cluster
+from tests.support.gated_cluster import TOPIC, Cluster, gates_of
 
 BROKERS = frozenset({1, 2})
 OLD_MS, YOUNG_MS = 3_600_000.0, 300_000.0
@@ -47,24 +47,16 @@ class Bed:
         self.warmed: list[str] = []
         self.proven: list[str] = []
         self._proofs = proofs
-        self.gates = Gates(
-            cluster,
-            cluster.check,
-            self.reporter,
-            self._warm_up if warms else None,
-            cluster.clock,
-            cluster.pause,
-            prove=self._prove,
-        )
+        self.gates = gates_of(cluster, self if warms else None, self.reporter)
         self.gates.take_baseline()
 
-    def _prove(self, topic: TopicSet, _: AtRest) -> bool:
+    def light(self, topic: TopicSet, _: AtRest) -> bool:
         if len(self.proven) >= self._proofs:
             return False
         self.proven.append(topic.names[0])
         return True
 
-    def _warm_up(self, topic: TopicSet, _: AtRest) -> None:
+    def warm(self, topic: TopicSet, _: AtRest) -> None:
         self.warmed.append(topic.names[0])
         self.cluster.now_s += 30.0
 

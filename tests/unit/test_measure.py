@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,13 @@ from jobs.console.events import RecordingReporter, TrialFinished, TrialStarted
 from jobs.trials import measure
 from jobs.trials.context import TrialHistory
 from jobs.trials.load import Load, StageFailedError
-from jobs.trials.measure import SearchProgress, TrialMeasurer, written_records
+from jobs.trials.measure import Holder, SearchProgress, TrialMeasurer, written_records
+from jobs.trials.sampling import FRESH_S, READING, lacking_in, lacking_now
 from metrics.common.errors import NoConclusionError
+from metrics.sources.beans import Role
 from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
+from metrics.sources.source import NodeInfo
 from metrics.trial.client import Counts, ProducerReport, TaskReport
 from metrics.trial.trial import Trial
 from search.model import Verdict
@@ -143,6 +147,19 @@ def test_a_trial_is_offered_judged_kept_and_said() -> None:
     assert ends is not None and ends[1] == (50, 50), "the wait for followers ends"
 
 
+def test_a_trial_of_its_own_configuration_is_one_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(GROWN, GROWN, BEFORE, GROWN)
+    monkeypatch.setattr(measure, "open_gates", lambda *_: cluster.measurer._gates)
+    monkeypatch.setattr(measure, "PointTopics", lambda _: cluster.measurer._topics)
+    holder = Holder(cluster.context, 0.0)
+    own = CONFIG.with_workload(trial=replace(CONFIG.workload.trial, measure_s=5.0))
+    made = [holder.hold(1_000, 4, config=own), holder.hold(1_000, 4)]
+    assert [each.pattern.phases.measure_s for each in made] == [5.0, 4.0]
+    assert cluster.history.trials == made
+
+
 def test_a_trial_that_cannot_be_made_is_kept_as_invalid() -> None:
     failed = Cluster(error=StageFailedError("task 1 was lost"))
     assert failed.measurer.trial(4).reasons[0].text == "task 1 was lost"
@@ -172,3 +189,44 @@ def test_windows_of_one_load_are_trials_whose_records_add_up() -> None:
 def test_records_that_wait_for_followers_are_not_those_of_others() -> None:
     assert written_records(BEFORE, {0: 110, 1: 50}, 30) == 30
     assert written_records(BEFORE, {0: 115, 1: 70}, 30) == 35, "failed and repeated ones, too"
+
+
+# --- partitions that lack a replica --------------------------------------------------------
+
+
+NOW_S = 1_000.0
+
+
+def sample(broker: int, value: float | None, at_s: float = NOW_S - 1.0) -> BrokerSample:
+    return BrokerSample(broker, at_s, {} if value is None else {READING: value})
+
+
+def test_each_broker_has_to_show_its_own_partitions() -> None:
+    mute = BrokerSample(1, NOW_S, error="no answer")
+    resting = [sample(1, 0.0), sample(2, 0.0)]
+    cases: list[tuple[list[BrokerSample], float | None]] = [
+        (resting, 0.0),
+        ([sample(1, 2.0), sample(2, 1.0)], 3.0),
+        ([sample(1, 5.0, NOW_S - 2.0), *resting], 0.0),  # the last counts
+        ([sample(1, 0.0), sample(2, None)], None),
+        ([sample(1, 0.0)], None),
+        ([sample(2, 0.0, NOW_S - FRESH_S - 0.1), sample(1, 0.0)], None),
+        ([sample(2, 0.0), mute], None),
+        ([*resting, mute], None),
+        ([*resting, sample(3, 7.0)], 0.0),  # a controller
+        ([], None),
+    ]
+    for samples, expected in cases:
+        assert lacking_in(samples, (1, 2), NOW_S - FRESH_S) == expected, samples
+
+
+def test_metrics_of_some_brokers_say_nothing_of_the_partitions_of_the_others() -> None:
+    roles = frozenset({Role.BROKER})
+    sampler: Any = SimpleNamespace(samples_taken=lambda: [sample(1, 0.0), sample(2, 0.0)])
+    cases: list[tuple[tuple[int, ...], tuple[int, ...], float | None]] = [
+        ((1, 2), (1, 2), 0.0), ((1, 2), (1, 2, 3), None), ((1,), (1, 2), None), ((), (), None),
+    ]  # fmt: skip
+    for nodes, addresses, expected in cases:
+        source = SimpleNamespace(nodes={each: NodeInfo(each, "4.1", roles) for each in nodes})
+        context: Any = SimpleNamespace(source=source, addresses=dict.fromkeys(addresses, ("h", 1)))
+        assert lacking_now(sampler, context, lambda: NOW_S) == expected

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobs.campaigns.campaign import measurement_named, own_names
 from jobs.config import load
+from jobs.measurements.fill import time_of_volume
 from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case, require_measurable, result_at
-from metrics.common.errors import ConfigError
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.reporting.summary import inferred_measurement, trial_document
+from metrics.trial.evidence import Judgement
+from search.model import Verdict
 from tests.support.commands import ROOT
-from tests.support.rows import trial
+from tests.support.evidence import client
+from tests.support.report_rows import IDLE
+from tests.support.rows import PATTERN, trial
 
 VOLUME = ("workload.trial.volume_bytes=4000000", "workload.consumers.groups=1")
 
@@ -74,6 +80,23 @@ def test_a_case_that_does_not_fit_is_refused() -> None:
         case = Case(load("testbed", "demo", "default", (*base, change)), 8)
         with pytest.raises(ConfigError, match=words):
             require_measurable(wanted, case)
+
+
+def test_only_a_valid_trial_of_the_whole_volume_has_a_time() -> None:
+    phases = replace(PATTERN.phases, volume_bytes=PATTERN.producers * 10 * PATTERN.message_bytes)
+    pattern = replace(PATTERN, phases=phases)
+    assert pattern.records_each == 10
+    seen = client(acked_by_partition={0: 10 * PATTERN.producers}, last_acked_s=2.5)
+    made = trial(pattern=pattern, client=seen)
+    assert time_of_volume(made, "writing a volume") == 2.5
+    invalid = replace(made, judgements={"default": Judgement(Verdict.INVALID, (IDLE,))})
+    with pytest.raises(NoConclusionError, match=r"writing a volume: the trial was INVALID: "):
+        time_of_volume(invalid, "writing a volume")
+    half = replace(made, evidence=replace(made.evidence, client=client(last_acked_s=2.5)))
+    with pytest.raises(
+        NoConclusionError, match=r"writing a volume: .* raise workload\.trial\.measure_s"
+    ):
+        time_of_volume(half, "writing a volume")
 
 
 def test_a_result_has_further_readings_and_none_from_an_invalid_trial() -> None:

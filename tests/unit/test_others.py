@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -13,10 +12,9 @@ from jobs.cluster.opening import LastLoad
 from jobs.config.goal import GuardLimits
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import gates as gates_module
-from jobs.trials.context import RunContext, TrialHistory
+from jobs.trials.context import TrialHistory
 from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, OTHERS_PATIENCE_S, RENEWAL_S, Gates
 from jobs.trials.recovery import DEADLINE_S
-from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.client import ClientWindow, Counts
@@ -34,8 +32,9 @@ from metrics.trial.others import (
     traffic_beside,
 )
 from search.model import Verdict
+from tests.support.contexts import run_context
 from tests.support.evidence import client, judged, rules, sample, with_one
-from tests.support.gated_cluster import BROKERS, TOPIC, Cluster
+from tests.support.gated_cluster import BROKERS, TOPIC, Cluster, gates_of
 
 OURS = OtherLoad(0.0, 0.0, 0.0, 0.0, 10_000.0, 10e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """A trial of 10,000 messages/s and 10 MB/s without other clients."""
@@ -208,12 +207,9 @@ class Bed:
         self.took_s = self.cluster.now_s - began_s
 
     def new_gates(self, is_shared: bool) -> Gates:
-        made = Gates(
-            self.cluster, self.cluster.check, self.reporter, None, self.cluster.clock,
-            self.cluster.pause, self.last_load,
-        )  # fmt: skip
-        made.is_shared = is_shared
-        return made
+        return gates_of(
+            self.cluster, None, self.reporter, is_shared=is_shared, last_load=self.last_load
+        )
 
     @property
     def messages(self) -> Rate:
@@ -364,26 +360,22 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
     monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion, rate: float, is_shared: bool,
     most: float | None, is_stated: bool,
 ) -> None:  # fmt: skip
-    gates = SimpleNamespace(
-        take_baseline=lambda: None, idle_at_rest=0.9, polls_at_rest=((), ()),
-        under_replicated_at_rest={}, level=Level.of([ClientTraffic(1.0, rate, 16_000 * rate)]),
-    )  # fmt: skip
-
-    def opened(*_: object, **given: Any) -> SimpleNamespace:
-        gates.__dict__.update(given)
-        return gates
-
-    monkeypatch.setattr(gates_module, "Gates", opened)
+    level = Level.of([ClientTraffic(1.0, rate, 16_000 * rate)])
+    monkeypatch.setattr(Gates, "take_baseline", lambda _: None)
+    monkeypatch.setattr(Gates, "level", level)
+    monkeypatch.setattr(Gates, "idle_at_rest", 0.9)
     admin = SimpleNamespace(adding_replicas=lambda _=None: {("orders", 0): {2}})
     history, reporter = TrialHistory(), RecordingReporter()
-    context = SimpleNamespace(
-        source=Cluster(), history=history, reporter=reporter, hosts=NoHosts(), canaries=None,
-        workload=SimpleNamespace(parts=()), topics=SimpleNamespace(check=None), environment={},
-        cluster=SimpleNamespace(last_load=None, admin=admin),
-        config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=not is_shared)),
+    context = run_context(
+        source=Cluster(), history=history, reporter=reporter, environment={},
+        cluster=SimpleNamespace(last_load=LastLoad(), admin=admin),
+        config=SimpleNamespace(
+            cluster=SimpleNamespace(is_exclusive=not is_shared),
+            workload=SimpleNamespace(parts=()),
+        ),
         guards=SimpleNamespace(limits=OFF.model_copy(update={"others_fall_max": most})),
     )  # fmt: skip
-    gates_module.open_gates(cast(RunContext, context), 60.0)
+    gates = gates_module.open_gates(context, 60.0)
     stated = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]
     assert len(stated) == is_stated
     if is_stated:

@@ -16,6 +16,7 @@ from jobs.config.loading import load
 from jobs.console.events import RecordingReporter
 from jobs.trials import gates, warm_up
 from jobs.trials.context import RunContext, TrialHistory
+from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError
 from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
 from jobs.trials.unscored_load import UnscoredLoad
@@ -30,10 +31,10 @@ from metrics.judging.series_proof import (
     sent_by_broker,
 )
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
-from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from metrics.trial.client import BrokerAccount, ClientWindow, Counts
+from tests.support.contexts import run_context
 from tests.support.rows import traffic
 
 SIZE = 1_000.0
@@ -272,35 +273,27 @@ def test_a_failed_load_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    class RecordedGates:
-        at_rest = AtRest(polls=(FIRST, BEFORE))
-
-        def __init__(self, *given: Any, **options: Any) -> None:
-            self.under_replicated_at_rest: dict[int, float] = {}
-            self.is_shared = options["is_shared"]
-            self.warming, self.prove = given[3], options["prove"]
-
-        def take_baseline(self) -> None: ...
-
-    def opened(cluster: Cluster, warm_up_max_s: float) -> RecordedGates:
-        context = SimpleNamespace(
+    def opened(cluster: Cluster, warm_up_max_s: float) -> Gates:
+        context = run_context(
             source=cluster, history=cluster.history, reporter=RecordingReporter(), environment={},
-            topics=SimpleNamespace(check=None), cluster=SimpleNamespace(last_load=None),
-            config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)), hosts=NoHosts(),
-            canaries=None,
+            topics=SimpleNamespace(moved_leaders=cluster.moved_leaders),
+            cluster=SimpleNamespace(last_load=None, admin=None),
+            config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)),
         )  # fmt: skip
-        return cast(RecordedGates, gates.open_gates(cast(RunContext, context), warm_up_max_s))
+        return gates.open_gates(context, warm_up_max_s)
 
     client = ClientWindow(102.0, 122.0, COUNTS)
     config = load("calibrated", "calibrated", "default")
-    monkeypatch.setattr(gates, "Gates", RecordedGates)
+    monkeypatch.setattr(Gates, "take_baseline", lambda _: None)
+    monkeypatch.setattr(Gates, "level", None)
     monkeypatch.setattr(warm_up, "offer_unscored", lambda *_: UnscoredLoad((), client))
     monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
     warm = Cluster(BEFORE, after())
     made = opened(warm, 60.0)
-    assert warm.history.series_doubt is None and made.warming is not None
-    assert made.prove(TOPIC, made.at_rest) and not made.prove(TOPIC, made.at_rest)
+    made.polls_at_rest = (FIRST, BEFORE)
+    assert warm.history.series_doubt is None and made.first is not None
+    assert made.first.light(TOPIC, made.at_rest) and not made.first.light(TOPIC, made.at_rest)
     assert warm.history.series_doubt == ""
     unloaded = Cluster(after())
-    assert opened(unloaded, 0.0).warming is None
+    assert opened(unloaded, 0.0).first is None
     assert "warm_up_max_s is 0" in (unloaded.history.series_doubt or "")

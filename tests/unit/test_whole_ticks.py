@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
 
 import pytest
 
-from jobs.cluster.topic_set import TopicSet
-from jobs.console.events import RecordingReporter
-from jobs.trials.gates import Gates
 from jobs.trials.recovery import wait_until_at_rest
 from jobs.trials.series_proof import DEADLINE_S, poll_after_ticks
 from jobs.trials.warm_up import step_length_s
@@ -28,15 +24,12 @@ from metrics.trial.evidence import ClusterFacts
 from metrics.trial.others import ClientTraffic
 from search.model import Verdict
 from tests.support.evidence import broker, evidence
+from tests.support.gated_cluster import gates_of
 from tests.support.rate_pages import SimulatedMeter
 from tests.support.scripted_source import ScriptedSource
 
 STEP_S = 0.1
 NOTHING = Sent(0.0, 0.0, None)
-
-
-def _never(_topics: TopicSet) -> NoReturn:
-    raise AssertionError("no topic is checked")
 
 
 class RateSource(ScriptedSource):
@@ -148,7 +141,7 @@ class TwoSources(ScriptedSource):
 
 def test_rest_and_the_level_of_others_are_found_where_brokers_tick_at_different_moments() -> None:
     both = TwoSources()
-    gates = Gates(both, _never, RecordingReporter(), None, both.clock, both.pause)
+    gates = gates_of(both)
     recovery = wait_until_at_rest(both, clock=both.clock, pause=both.pause)
     assert not recovery.not_idle and recovery.duration_s <= 12.0
     both.first.messages_per_s = both.second.messages_per_s = 200.0

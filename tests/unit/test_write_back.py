@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from jobs.console.events import PhaseStarted, RecordingReporter
-from jobs.trials.gates import FRESH_S, Gates
+from jobs.trials.gates import FRESH_S
 from jobs.trials.recovery import DEADLINE_S, SPARE_BYTES, WriteBack, why_not_written
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
@@ -23,7 +23,7 @@ from metrics.windows.write_back import (
     settled_span,
     write_back_windows,
 )
-from tests.support.gated_cluster import TOPIC, Cluster
+from tests.support.gated_cluster import TOPIC, Cluster, gates_of
 from tests.support.scripted_source import ScriptedSource
 
 MEMORY = {"memory_available_bytes": 20e9}
@@ -89,7 +89,7 @@ def test_a_trial_begins_once_the_last_load_is_written_or_after_a_minute() -> Non
     ):
         cluster, reporter = Cluster(), RecordingReporter()
         disk = SlowDisk(cluster, bytes_per_s)
-        gates = Gates(cluster, cluster.check, reporter, None, cluster.clock, cluster.pause)
+        gates = gates_of(cluster, reporter=reporter)
         gates.write_back = WriteBack(disk)
         gates.take_baseline()
         cluster.pause(FRESH_S)
