@@ -135,7 +135,7 @@ def test_a_probe_meets_the_rules_for_records_and_leaves_no_topic(
         with pytest.raises(ConfigError, match="refused a record of this workload"):
             execute(
                 LimitRun(config),
-                RunOrder(RecordingReporter(), RunOptions(cluster_file.parent), "no"),
+                RunOrder(cluster_file.parent, reporter=RecordingReporter(), run_id="no"),
             )
         assert {name for name in admin.topic_names() if "doctor" in name} == others
         admin.delete_topic(*others)

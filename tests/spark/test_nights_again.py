@@ -21,6 +21,7 @@ from jobs.features.nightly.suite import Suite, SuiteCase, configuration_of
 from jobs.runs import lifecycle
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
+from jobs.runs.options import RunOptions
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow

@@ -29,6 +29,7 @@ from jobs.features.nightly.suite import configuration_of
 from jobs.nightly import nightly
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import RunState, execute
+from jobs.runs.options import RunOptions
 from jobs.runs.resumption import config_text
 from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
