@@ -15,9 +15,8 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from jobs.cli import JOBS, redline
-from jobs.config.base import all_keys, model_at, section_model
+from jobs.config.base import all_keys, model_at
 from jobs.config.client_property_names import KNOWN, LIBRDKAFKA, REFUSED, WITHOUT_EFFECT
-from jobs.config.link import Link, PlantedDisk
 from jobs.testbed.profile import Profile
 from metrics.columns import columns_of
 from metrics.common.bounds import kafka_properties
@@ -45,7 +44,7 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def linked(text: str) -> str:
     """A text whose names of pages, such as docs/mixes.md, are links."""
-    return re.sub(r"docs/([\w/-]+)\.md(#[\w-]+)?", r"[\1](../\1.md\2)", text)
+    return re.sub(r"docs/((?:[\w-]+/)*([\w-]+))\.md(#[\w-]+)?", r"[\2](../\1.md\3)", text)
 
 
 def commands() -> str:
@@ -79,8 +78,6 @@ FILES: Mapping[str, type[BaseModel]] = {
     **{kind.title(): model for kind, model in MODELS.items() if kind != "profile"},
     "Profile of a load": MODELS["profile"],
     "Profile of a testbed": Profile,
-    "Link of a testbed": section_model(Link),
-    "Disk of a testbed": section_model(PlantedDisk),
 }
 
 
