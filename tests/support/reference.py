@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import click
@@ -27,12 +28,12 @@ from tests.support.commands import ROOT, job
 from tests.support.schemas import MODELS, OF_KAFKA
 
 PAGES = ROOT / "docs" / "reference"
+NOTE = "*Written by `make generate` from the code; edit the code, not this page.*"
 
 
 def page(title: str, *parts: str) -> str:
     """A page: its title, the note that it is generated, and its parts."""
-    note = "*Written by `make generate` from the code; edit the code, not this page.*"
-    return "\n\n".join([f"# {title}", note, *parts]) + "\n"
+    return "\n\n".join([f"# {title}", NOTE, *parts]) + "\n"
 
 
 def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -47,16 +48,19 @@ def linked(text: str) -> str:
     return re.sub(r"docs/((?:[\w-]+/)*([\w-]+))\.md(#[\w-]+)?", r"[\2](../\1.md\3)", text)
 
 
+def plain(text: str) -> str:
+    """A text in which no browser sees a tag: a type or a bound with angle brackets is code."""
+    return re.sub(r"\[[^\[\]]*[<>][^\[\]]*\]|^\w+<.*>$", r"`\g<0>`", text)
+
+
 def commands() -> str:
     """The arguments and options of each command, and the exit codes."""
     exit_codes = inspect.cleandoc(redline.help or "").split("Exit codes: ")[1].rstrip(".")
     codes = re.findall(r"(\d+) ([^,(]+(?:\([^)]*\))?)", " ".join(exit_codes.split()))
     head = "`redline --help` lists the commands, and `redline COMMAND --help` describes one."
     ends = table(("code", "meaning"), ((code, text.strip()) for code, text in codes))
-    found = [head, f"## Exit codes\n\n{ends}"]
-    for name in sorted(JOBS):
-        found += command_part(f"redline {name}", job(name), 2)
-    return page("Commands", *found)
+    of_each = (command_part(f"redline {name}", job(name), 2) for name in sorted(JOBS))
+    return page("Commands", head, "## Exit codes", ends, *chain(*of_each))
 
 
 def command_part(name: str, command: click.Command, level: int) -> Iterator[str]:
@@ -70,7 +74,7 @@ def command_part(name: str, command: click.Command, level: int) -> Iterator[str]
         return
     yield f"`{' '.join([name, *command.collect_usage_pieces(context)])}`"
     records = [each.get_help_record(context) for each in command.get_params(context)]
-    rows = [(f"`{form}`", " ".join(text.split())) for form, text in filter(None, records)]
+    rows = [(f"`{form}`", plain(" ".join(text.split()))) for form, text in filter(None, records)]
     yield table(("option", "meaning"), (row for row in rows if "--help" not in row[0]))
 
 
@@ -196,9 +200,8 @@ def bean_row(bean: Bean, rules: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     shown = ({*names} & {*each} for each in rules)
     cells = ("no" if not found else "yes" if found == names else "count" for found in shown)
     attribute = "Count, Mean" if bean.kind is Kind.HISTOGRAM else bean.attribute
-    form = f"{attribute}{'.' if bean.key else ''}{bean.key or ''}"
-    if bean.earlier:
-        form += f", earlier {bean.earlier}"
+    form = ".".join(filter(None, (attribute, bean.key)))
+    form += f", earlier {bean.earlier}" if bean.earlier else ""
     return f"`{bean.name}`", bean.kind.value, f"`{bean.object_name}`", form, *cells
 
 
@@ -216,7 +219,9 @@ def tables() -> str:
     """The columns of the Delta tables and of the structs in them."""
     parts = [_TABLES]
     for title, row in {**ROWS, **{each.__name__: each for each in structs(ROWS.values())}}.items():
-        columns = ((f"`{c.name}`", c.kind, c.unit, c.meaning) for c in described_columns(row))
+        columns = (
+            (f"`{c.name}`", plain(c.kind), c.unit, c.meaning) for c in described_columns(row)
+        )
         rows = table(("column", "type", "unit", "meaning"), columns)
         parts += [f"## {title}", summary_of(row), rows]
     return page("Tables", *parts)
