@@ -37,7 +37,7 @@ BROKERS_START_S = 5.0
 """Time in which a testbed's brokers start [s]; measured 4 to 6 on two cores."""
 
 TESTBED_CAVEAT = (
-    "the testbed is a small cluster on this machine: its figures say nothing about hardware"
+    "the testbed is a small cluster on this machine: its figures do not apply to other hardware"
 )
 
 
