@@ -207,8 +207,7 @@ def bean_row(bean: Bean, rules: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 _TABLES = """Eight Delta tables under `--tables` (default `OUT/tables`) hold the rows of all runs. \
 Join them by `run_id`, and samples with trials by `run_id` and `trial`. Times are UTC, rates are \
-per second of the measured window, and MB is 10⁶ bytes of payload. Null means not known, never 0; \
-also a column that an older version did not have is null.
+per second of the measured window, and MB is 10⁶ bytes of payload. Null means not known, never 0.
 
 Read them with `spark.read.format("delta").load("out/tables/trials")`, also through Spark Connect, \
 or with `deltalake.DeltaTable("out/tables/trials").to_pandas()`. In a catalog \
