@@ -21,14 +21,7 @@ import zstandard
 from kafka import errors as kafka_errors
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 
-from jobs.cluster.admin import (
-    UNREADABLE,
-    AdminError,
-    KafkaAdmin,
-    Partition,
-    checked,
-    fetch_request,
-)
+from jobs.cluster.admin import UNREADABLE, AdminError, KafkaAdmin, Partition, checked, fetch_request
 from jobs.config.goal import OwnerBounds, parse_bounds
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
