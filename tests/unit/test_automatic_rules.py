@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import socketserver
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -23,6 +23,7 @@ from tests.support.exporter_pages import BrokerState, page
 from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import BROKER, HANDLERS, Exporter, serving
 
+ROOT = Path(__file__).parents[1]
 REST = BrokerState()
 POOL = HANDLERS.removesuffix("_count")
 PORT = "PORT"
@@ -187,42 +188,11 @@ def test_brokers_with_different_rules_have_their_own_series() -> None:
     assert "(broker 1)" in idle and "(broker 2)" in idle
 
 
-HTML = "<html><head><title>502 Bad\nGateway</title></head><body>nginx</body></html>"
-JVM = 'jvm_info{version="17"} 1\njvm_threads_current 12\n'
-WRONG: dict[str, bytes | str] = {
-    "empty": b"",
-    "blank lines": b"\n\n",
-    "comments only": b"# HELP a b\n# TYPE a counter\n",
-    "cut off": BROKER[:-30],
-    "cut off within a name": f"{BROKER}kafka_server_repl",
-    "HTML of a proxy": HTML,
-    "login page": b"<!DOCTYPE html>\n<title>Sign in</title>\n",
-    "XML": b'<?xml version="1.0"?><a/>',
-    "JSON": b'{"status": "UP"}\n',
-    "plain text": b"OK\n",
-    "gzip": gzip.compress(BROKER.encode(), mtime=0),
-    "UTF-16": BROKER.encode("utf-16"),
-    "binary": bytes(range(128, 256)) * 20,
-    "latin 1": f'kafka_x{{a="{"ä" * 300}"}} 1\n'.encode("latin-1"),
-    "node_exporter": b'node_load1 0.5\nnode_cpu_seconds_total{cpu="0",mode="idle"} 9\n',
-    "kafka_exporter": b"kafka_brokers 3\n",
-    "Prometheus": b"prometheus_build_info 1\ngo_goroutines 33\n",
-    "Kafka Connect": f"kafka_connect_worker_metrics_task_count 4\n{JVM}",
-    "ZooKeeper": f"znode_count 4\n{JVM}",
-    "another JVM": JVM,
-    "another program": b"go_goroutines 33\nhttp_requests_total 5\n",
-    "idle as NaN": BROKER.replace("5.0E8", "NaN"),
-    "idle is negative": BROKER.replace("5.0E8", "-5.0E8"),
-    "idle as a rate": BROKER.replace("5.0E8", "0.98"),
-    "idle as percents": BROKER.replace("5.0E8", "97.5"),
-    "idle doubled": f"{BROKER}{HANDLERS} 9.0E8\n",
-    "five-minute rates": BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_fiveminuterate 0.98"),
-    "no idle": BROKER.replace(HANDLERS, "other"),
-    "another node": f'{BROKER}kafka_server_app_info_StartTimeMs{{id="7"}} 1\n',
-}
+WRONG = {each.name: each.read_bytes() for each in (ROOT / "data/exporter/wrong").iterdir()}
+"""Pages that are not those of a broker, and of brokers without the idle time of the handlers."""
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", sorted(WRONG))
 def test_a_wrong_page_is_refused_with_a_sentence(wrong: str, snapshot: SnapshotAssertion) -> None:
     assert refusal(Raw(WRONG[wrong])) == snapshot
 
@@ -258,7 +228,7 @@ def test_a_port_that_answers_otherwise_or_not_is_refused_with_a_sentence(
         server.shutdown()
     (exporter.port,) = free_ports(1)
     sentences["no process"] = refusal_of(exporter)
-    gone = Raw(HTML)
+    gone = Raw(WRONG["HTML-of-a-proxy"])
     gone.status = 502
     sentences["an error of a proxy"] = refusal(gone)
     assert sentences == snapshot

@@ -204,18 +204,7 @@ def test_any_answer_of_an_exporter_is_read(examples: int) -> None:
 
 # --- files of other kinds -------------------------------------------------------
 
-OMB = """\
-name: 1 topic / 16 partitions / 1kb
-topics: 2
-partitionsPerTopic: 16
-messageSize: 1024
-randomBytesRatio: 0.25
-subscriptionsPerTopic: 3
-consumerPerSubscription: 2
-producersPerTopic: 4
-producerRate: 50000
-testDurationMinutes: 15
-"""
+OMB = (Path(__file__).parents[1] / "data/omb/standard.yaml").read_text(encoding="utf-8")
 PROPERTIES = """\
 bootstrap.servers: a:9092,b:9092
 security.protocol: SASL_SSL

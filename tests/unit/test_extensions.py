@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.campaign import measurement_named
@@ -160,23 +161,8 @@ def test_an_experiment_asks_for_the_measurement_of_a_package(
         load_sweep(written(tmp_path, f"{REST}trials: 2\n"))
 
 
-NOT_MEASUREMENTS = {
-    "no class": "def it(): pass\nit.api = 1",
-    "another class": "class it:\n    api = 1\n    name = 'it'",
-    "another name": (
-        "from jobs.runs.measurement import HeldMeasurement\n"
-        "class it(HeldMeasurement):\n    api = 1\n    name = 'other'"
-    ),
-    "no unit": (
-        "from metrics.comparing.figures import TIME\n"
-        "from jobs.runs.measurement import HeldMeasurement\n"
-        "class it(HeldMeasurement):\n    api = 1\n    name = 'it'\n    figure = TIME"
-    ),
-    "no figure": (
-        "from jobs.runs.measurement import HeldMeasurement\n"
-        "class it(HeldMeasurement):\n    api = 1\n    name = 'it'\n    unit = 's'"
-    ),
-}
+CODE = YAML(typ="safe").load((ROOT / "tests/data/extensions.yaml").read_text(encoding="utf-8"))
+NOT_MEASUREMENTS: dict[str, str] = CODE["not measurements"]
 
 
 @pytest.mark.parametrize("kind", NOT_MEASUREMENTS)
@@ -208,14 +194,7 @@ class NoHolder:
 def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
     packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (
-        "from jobs.runs.measurement import HeldMeasurement\n"
-        "from metrics.comparing.figures import TIME\n"
-        "class It(HeldMeasurement):\n    api, name, figure, unit = 1, 'it', TIME, 's'\n"
-        "    def hold(self, loads):\n        loads.hold('a load')\n        1 / 0\n"
-        "    def result(self, trials):\n        raise NotImplementedError\n"
-    )
-    packages.add(MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
+    packages.add(MEASUREMENTS, {"it": "of_others:It"}, {"of_others": CODE["failing measurement"]})
     config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
     run: Any = type("Run", (), {"context": None})()
     cases: list[tuple[Exception | None, str, type[Exception], str]] = [
@@ -338,26 +317,10 @@ BROKEN_SOURCES = {
     "while it is opened": "def open(self): raise ValueError('no bean')",
     "without nodes": "def open(self): self.nodes = {}",
 }
-_SOURCE = """
-from metrics.sources.beans import Role
-from metrics.sources.sample import BrokerSample
-from metrics.sources.source import NodeInfo
-
-class Base:
-    api = 1
-    nodes = {{}}
-    def __init__(self, request): pass
-    def open(self): self.nodes = {{1: NodeInfo(1, "4.1", frozenset({{Role.BROKER}}))}}
-    def sample_all(self): return [1]
-    def close(self): raise RuntimeError("closed twice")
-
-class It(Base):
-    {own}
-"""
 
 
 def source_of(packages: Packages, folder: Path, own: str) -> MetricsSource:
-    packages.add(SOURCES, {"it": "of_others:It"}, {"of_others": _SOURCE.format(own=own)})
+    packages.add(SOURCES, {"it": "of_others:It"}, {"of_others": CODE["source"].format(own=own)})
     found: MetricsSource = section(folder, "{source: it}").open(target())
     return found
 
@@ -389,14 +352,6 @@ def test_a_poll_that_fails_is_a_missed_sample_of_each_node(
 
 # --- clients ------------------------------------------------------------------
 
-CLIENT = """
-class Mine:
-    api = 1
-    @staticmethod
-    def producer(plan, index): return ("producer", index)
-    @staticmethod
-    def consumer(plan, group, member): return ("consumer", group, member)
-"""
 BOTH_ROLES = ("workload.producer.client=mine", "workload.consumers.client=mine")
 
 
@@ -408,7 +363,10 @@ def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
     packages.add(
         CLIENTS,
         {"mine": "my_client:Mine", "half": "half_client:Half"},
-        {"my_client": CLIENT, "half_client": "class Half:\n    api = 1\n    producer = print"},
+        {
+            "my_client": CODE["client"],
+            "half_client": "class Half:\n    api = 1\n    producer = print",
+        },
     )
     with pytest.raises(ConfigError, match=r"client half of of-others 1\.0 has no consumer; "):
         client_named("half")
@@ -426,7 +384,7 @@ def test_runs_record_the_packages_of_others_that_they_use(
     tmp_path: Path, packages: Packages
 ) -> None:
     packages.add_project("jolokia")
-    packages.add(CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT})
+    packages.add(CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CODE["client"]})
     file = tmp_path / "cluster.yaml"
     file.write_text('bootstrap_servers: ["b:9092"]\nmetrics: {extension: {source: jolokia}}\n')
     used = packages_of_extensions(load(str(file), "demo", "default", BOTH_ROLES))

@@ -6,69 +6,43 @@ from pathlib import Path
 
 import click.testing
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from jobs.config import Workload, load_workload
+from jobs.config import load_workload
+from jobs.config.omb import translated
+from jobs.config.source import parse_map
 from jobs.find_limit import find_limit
 from metrics.common.errors import ConfigError
 
-FILE = """
-name: 1 topic / 16 partitions / 1kb
-
-topics: 2
-partitionsPerTopic: 16
-keyDistributor: "NO_KEY"
-messageSize: 1024
-useRandomizedPayloads: true
-randomBytesRatio: 0.25
-randomizedPayloadPoolSize: 1000
-subscriptionsPerTopic: 3
-consumerPerSubscription: 2
-producersPerTopic: 4
-producerRate: 50000
-consumerBacklogSizeGB: 0
-testDurationMinutes: 15
-warmupDurationMinutes: 2
-"""
+FILES = Path(__file__).parents[1] / "data" / "omb"
 
 
-def write(folder: Path, text: str = FILE) -> str:
+def write(folder: Path, text: str) -> str:
     path = folder / "workload.yaml"
     path.write_text(text, encoding="utf-8")
     return f"omb:{path}"
 
 
-def assert_notes(read: Workload, *parts: str) -> None:
-    for part in parts:
-        assert any(part in note for note in read.notes), part
+@pytest.mark.parametrize("name", sorted(each.stem for each in FILES.iterdir()))
+def test_each_key_has_its_counterpart_or_a_note(name: str, snapshot: SnapshotAssertion) -> None:
+    data = parse_map((FILES / f"{name}.yaml").read_text(encoding="utf-8"), name).data
+    made = translated(data, name, "FILE", lambda _: None)
+    assert made == snapshot
+    topic, consumers = made["topic"], made["consumers"]
+    if backlog := consumers.get("backlog_records"):
+        kept = topic["config"]["retention.bytes"] * topic["count"] * topic["partitions_per_broker"]
+        assert kept > backlog * data["messageSize"], "one broker keeps all of it"
+    read = load_workload(f"omb:{FILES / name}.yaml")
+    assert list(read.notes) == made["notes"]
 
 
-def test_each_key_has_its_counterpart(tmp_path: Path) -> None:
-    read = load_workload(write(tmp_path))
-    assert read.name == "1-topic-16-partitions-1kb"
-    assert read.message_bytes == (1024,)
-    assert read.producer.rate_records_per_s == pytest.approx(50_000 / 8)
-    assert (read.producer.acks, read.producer.linger_ms) == ("all", 1)
-    assert (read.topic.count, read.topic.replication_factor) == (2, 3)
-    assert (read.consumers.groups, read.consumers.members) == (3, 4), "2 consumers of 2 topics"
-    assert (read.payload.kind, read.payload.compressibility) == ("mixed", 0.75)
-    assert (read.trial.warmup_s, read.trial.measure_s) == (120.0, 900.0)
-    assert read.topic.partitions_per_broker == 5
-    assert_notes(
-        read, "partitionsPerTopic 16 becomes 5 for each broker", "redline traffic --load 8"
-    )
-
-
-def test_the_plan_names_keys_without_a_counterpart(tmp_path: Path) -> None:
-    text = FILE.replace("NO_KEY", "KEY_ROUND_ROBIN") + "producerPauseDuringDrain: 1\ntopicz: 3\n"
-    options = ["--cluster", "testbed", "--workload", write(tmp_path, text), "--dry-run"]
+def test_the_plan_has_the_notes() -> None:
+    workload = f"omb:{FILES / 'keys-without-counterpart'}.yaml"
+    options = ["--cluster", "testbed", "--workload", workload, "--dry-run"]
     done = click.testing.CliRunner().invoke(find_limit, options)
-    output = " ".join(done.output.split())
     assert done.exit_code == 0, done.output
-    assert "keyDistributor KEY_ROUND_ROBIN has no counterpart and is left out" in output
-    assert "producerPauseDuringDrain is not a key of the OpenMessaging Benchmark" in output
-    assert (
-        "topicz is not a key of the OpenMessaging Benchmark and is left out; the nearest" in output
-    )
+    shown = " ".join(done.output.split())
+    assert all(each in shown for each in load_workload(workload).notes)
 
 
 def test_a_payload_file_is_found_in_the_folder_of_the_benchmark(tmp_path: Path) -> None:
@@ -90,52 +64,6 @@ def test_a_payload_file_is_found_in_the_folder_of_the_benchmark(tmp_path: Path) 
         load_workload(write(folder, text))
 
 
-BACKLOG = """
-messageSize: 1000
-topics: 2
-partitionsPerTopic: 6
-subscriptionsPerTopic: 4
-consumerPerSubscription: 1
-producersPerTopic: 1
-producerRate: 1000
-consumerBacklogSizeGB: 2
-testDurationMinutes: 1
-"""
-
-
-def test_a_backlog_is_the_unread_bytes_of_all_subscriptions(tmp_path: Path) -> None:
-    read = load_workload(write(tmp_path, BACKLOG))
-    assert read.consumers.start == "backlog"
-    assert read.consumers.backlog_records == -(-2 * 2**30 // (4 * 1000))
-    read = load_workload(write(tmp_path, BACKLOG.replace("GB: 2", "GB: 100")))
-    kept = int(read.topic.properties["retention.bytes"]) * 2 * read.topic.partitions_per_broker
-    assert kept > read.consumers.backlog_records * 1000, "one broker keeps all of it"
-    plan = ["--cluster", "testbed", "--workload", write(tmp_path, BACKLOG), "--dry-run"]
-    done = click.testing.CliRunner().invoke(find_limit, plan)
-    assert done.exit_code == 0, done.output
-
-
-def test_keys_that_a_file_lacks_have_the_defaults_of_the_benchmark(tmp_path: Path) -> None:
-    read = load_workload(write(tmp_path, "messageSize: 1000\n"))
-    assert read.producer.rate_records_per_s == 1_000
-    assert read.trial.measure_s == 300
-    assert_notes(
-        read, "producerRate 0, as fast as possible, has no counterpart",
-        "testDurationMinutes 0, a test without an end", "payloadFile is left out",
-    )  # fmt: skip
-    text = FILE.replace("randomBytesRatio: 0.25", "")
-    read = load_workload(write(tmp_path, text.replace("Subscription: 2", "Subscription: 0")))
-    assert (read.payload.kind, read.payload.compressibility) == ("mixed", 1.0)
-    assert read.consumers.groups == 0
-
-
-def test_more_consumers_than_partitions_are_cut_with_a_note(tmp_path: Path) -> None:
-    text = FILE.replace("consumerPerSubscription: 2", "consumerPerSubscription: 20")
-    read = load_workload(write(tmp_path, text))
-    assert read.consumers.members == 2 * 16
-    assert_notes(read, "consumerPerSubscription 20 is cut to partitionsPerTopic 16")
-
-
 def test_partitions_and_not_topics_are_limited(tmp_path: Path) -> None:
     many = ["workload.topic.partitions_per_broker=1000"]
     for topics, words in (
@@ -143,11 +71,9 @@ def test_partitions_and_not_topics_are_limited(tmp_path: Path) -> None:
         (100_000, r"each broker leads .* at most 1,000,000 in all"),
         (1_000_000, r"each broker leads .* at most 1,000,000 in all"),
     ):
-        text = FILE.replace("topics: 2", f"topics: {topics}").replace("partitionsPerTopic: 16", "")
-        text = text.replace("producerRate: 50000", "producerRate: 5000000")
-        file = write(
-            tmp_path, text.replace("consumerPerSubscription: 2", "consumerPerSubscription: 1")
-        )
+        keys = {"topics": topics, "producersPerTopic": 4, "producerRate": 5_000_000}
+        keys |= {"subscriptionsPerTopic": 3, "consumerPerSubscription": 1}
+        file = write(tmp_path, "".join(f"{key}: {value}\n" for key, value in keys.items()))
         read = load_workload(file)
         assert (read.topic.count, read.consumers.members) == (topics, topics)
         with pytest.raises(ConfigError, match=words):
