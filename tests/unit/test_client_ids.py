@@ -6,14 +6,11 @@ import pickle
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from jobs.cluster.permissions import Quota
 from jobs.config import load_cluster
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.engine.network.links import library_options
 from jobs.engine.network.options import ClientIds
-from metrics.common.errors import ConfigError
 from tests.support.patterns import plan
 
 
@@ -37,9 +34,6 @@ def test_all_clients_of_a_trial_have_the_given_id_or_their_own(tmp_path: Path) -
     load = plan(trial_id="t1", client_options=options)
     assert load.client_id(load.member_name(0, 1)) == "redline-t1-group-0-1"
     assert library_options(options, "redline-t1-canary")["client_id"] == "redline-t1-canary"
-    # A suffix needs an id.
-    with pytest.raises(ConfigError, match="there is no client_id; expected client_id, or"):
-        load_cluster("example", ["cluster.client_id_suffix=true"])
 
 
 def test_a_quota_of_a_client_id_holds_for_clients_that_have_it() -> None:

@@ -78,20 +78,7 @@ def test_each_kind_is_a_key_of_the_file_with_a_meaning() -> None:
         assert all(each["description"] for each in sections[section]["properties"].values())
 
 
-def test_no_source_or_two_sources_are_refused_with_the_remedy() -> None:
-    both = "cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}"
-    cases: list[tuple[tuple[str, ...], str]] = [
-        ((), r"jmx is missing.*metrics\.client_only: true"),
-        (("cluster.jmx={port: 1}", PROMETHEUS), "jmx and metrics are both given"),
-        (("cluster.metrics={}",), "expected prometheus, client_only: true, extension or host"),
-        (("cluster.jmx={port: 1}", "cluster.metrics={host: {}}"), "expected one of prometheus"),
-        ((both,), "expected one of prometheus and client_only"),
-        (("cluster.metrics={jmx: {port: 1}}",), r"the known key of that name is jmx; move it"),
-        (("cluster.metrics={prometheus: {rules: msk}}",), "exactly one of port"),
-    ]
-    for overrides, message in cases:
-        with pytest.raises(ConfigError, match=message):
-            real(*overrides)
+def test_the_lack_of_a_source_names_all_kinds_and_a_testbed_may_have_none() -> None:
     with pytest.raises(ConfigError) as caught:
         real()
     for key in ("`jmx: {port: 9999}`", *(f"metrics.{each}" for each in Metrics.model_fields)):
@@ -100,13 +87,6 @@ def test_no_source_or_two_sources_are_refused_with_the_remedy() -> None:
     blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])
     assert isinstance(blind.broker_source, ClientOnly)
     assert isinstance(load_cluster("testbed").broker_source, JmxOfStartedBrokers)
-    for other in (
-        PROMETHEUS,
-        HOSTS,
-        "cluster.metrics={client_only: true, host: {prometheus: {port: 1}}}",
-    ):
-        with pytest.raises(ConfigError, match="brings its own cluster_id"):
-            load_cluster("testbed", [other])
 
 
 URL, SELECTOR = "https://prometheus.example.com/base", 'job="kafka"'

@@ -72,22 +72,6 @@ def test_what_waits_in_memory_is_bounded_unless_it_is_left_to_the_kernel() -> No
     assert PlantedDisk("10MB/s", dirty_bytes=0).dirty_limit_bytes is None
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"write_rate": "10"},
-        {"write_rate": "1kB/s"},
-        {"dirty_bytes": 4_000_000},
-        {"write_rate": "10MB/s", "size": 1},
-        {"write_rate": "10MB/s", "dirty_bytes": 1_999_999},
-    ],
-)
-def test_a_wrong_disk_is_refused(keys: dict[str, object], snapshot: SnapshotAssertion) -> None:
-    with pytest.raises(ConfigError) as error:
-        with_disk(**keys)
-    assert str(error.value) == snapshot
-
-
 def test_a_testbed_states_its_disks(snapshot: SnapshotAssertion) -> None:
     spec = replace(SPEC, disk=PlantedDisk("10MB/s"))
     state = State(spec, Status.READY, 1.0)
