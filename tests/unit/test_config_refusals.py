@@ -19,6 +19,7 @@ from jobs.features.sweep.cases import CASES_MAX, load_sweep
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from tests.support.commands import ROOT
+from tests.support.mixes import MIX
 
 SECRET = "hunter2"
 ALIAS_BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
@@ -95,6 +96,9 @@ LOADERS: dict[str, Callable[[str, Path], object]] = {
         "client.properties", lambda file: secret(f"{file}#sasl.password")
     ),
     "testbed demo default": lambda row, _: load("testbed", "demo", "default", row.split("  ")),
+    "testbed demo with two goals": lambda row, _: load("testbed", "demo", "strict,tolerant", [row]),
+    "workload mix": lambda row, _: load_workload(MIX, options("workload", row)),
+    "testbed mix default": lambda row, _: load("testbed", MIX, "default", [row]),
     "testbed profile": by_file("wrong.yaml", load_profile),
     "testbed option": lambda row, _: adapt(load_profile("disk-bound"), **adaptations(row)),
     "OMB file": by_file("workload.yaml", lambda file: load_workload(f"omb:{file}")),
@@ -120,7 +124,8 @@ def test_each_mistake_is_refused_in_its_words(
         try:
             LOADERS[kind](row, tmp_path)
         except ConfigError as error:
-            messages[row.strip()[:200]] = str(error).replace(str(tmp_path), "…")
+            message = str(error).replace(str(tmp_path), "…").replace(MIX, "FILE")
+            messages[row.strip()[:200]] = message
     assert messages == snapshot
     assert len(messages) == len(rows), "each is refused, and is in the file once"
     for row, message in messages.items():

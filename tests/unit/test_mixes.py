@@ -9,12 +9,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.topic_plan import topic_name
 from jobs.config.loading import Configuration, describe, load, load_recorded, load_workload
 from jobs.config.workload import Workload
-from metrics.common.errors import ConfigError
 from metrics.planning.load_needs import SlotShare, peak_log_bytes, share_slots, slots_needed
 from metrics.tables.boundary import make_boundary, variant_of
 from metrics.traffic.axes import SCALE, axis_named, scale_of_part
@@ -81,30 +79,6 @@ def test_a_recorded_mix_is_read_back_as_it_was() -> None:
     assert again.parts == workload("workload.mix.clicks.producers=7").parts
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "mix.orders.producers=none",
-        "mix.orders.producer.lingr_ms=4",
-        "mix.orders.payload.key_bytes=2000",
-        "mix.images.producer={rate: unlimited}",
-        "mix.pictures={}",
-        "mix={}",
-        "mix.a b={}",
-        "np=4",
-        "message_bytes=[100]",
-        "trial.volume_bytes=1000000",
-    ],
-)
-def test_a_mistake_in_a_mix_is_named_once_with_its_place(
-    override: str, snapshot: SnapshotAssertion
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        workload(f"workload.{override}")
-    assert str(error.value).replace(MIX, "FILE") == snapshot
-    assert "mix" in str(error.value)
-
-
 def configuration(*overrides: str, workload: str = MIX, cluster: str = "testbed") -> Configuration:
     return load(cluster, workload, "default", overrides)
 
@@ -115,27 +89,6 @@ def test_a_mix_is_searched_along_its_scale_unless_the_goal_names_a_part() -> Non
     part = configuration("goal.search.axis=scale.orders").axis
     assert part == scale_of_part("scale.orders")
     assert load("testbed", "demo", "default").axis.name == "np"
-
-
-@pytest.mark.parametrize(
-    ("given", "overrides"),
-    [
-        (MIX, ["goal.search.axis=partitions"]),
-        (MIX, ["goal.search.axis=scale.pictures"]),
-        ("demo", ["goal.search.axis=scale.orders", "workload.np=4"]),
-        ("demo", ["goal.search.axis=scale"]),
-        (MIX, ["goal.search.axis=scale."]),
-        (MIX, ["workload.mix.clicks.topic.replication_factor=4"]),
-        (MIX, ["goal.search.brokers_offline=1"]),
-    ],
-    ids=["axis", "part", "no-mix", "no-np", "no-part", "replicas", "offline"],
-)
-def test_what_does_not_suit_a_mix_is_refused(
-    given: str, overrides: list[str], snapshot: SnapshotAssertion
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        configuration(*overrides, workload=given)
-    assert str(error.value) == snapshot
 
 
 # --- sums and scales --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from jobs.console.text import limit_title, point_words
 from jobs.features.plan.planning import limits_of
 from jobs.runs.outage_limits import caught_up
 from jobs.trials.context import RunContext
-from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.common.errors import NoConclusionError
 from metrics.planning.provisioning import Demand, MeasuredLimit, offline_mb_per_s, provision
 from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.summary import by_goal
@@ -123,32 +123,6 @@ def test_an_outage_without_a_stopped_broker_fails() -> None:
     with pytest.raises(NoConclusionError, match=r"0 of 3 brokers .* 3600 s; expected 1; "):
         announced.begin(1)
     assert sum(pauses) == PATIENCE_S
-
-
-# --- configuration ------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("goals", "overrides", "words"),
-    [
-        ("default", "goal.search.brokers_offline=2", "replication_factor 2; expected 3 or more"),
-        ("default", "workload.topic.config.min.insync.replicas=2", "expected 3 or more"),
-        ("strict,tolerant", "goal.search.brokers_offline=1", "expected one goal"),
-        (
-            "default",
-            (
-                "workload.np=8 goal.search.axis=partitions goal.search.load_cap=100 "
-                "goal.search.load_start_max=10"
-            ),
-            "expected an axis that leaves the topic as it is",
-        ),
-    ],
-)
-def test_a_configuration_that_cannot_lose_a_broker_is_refused(
-    goals: str, overrides: str, words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        load("testbed", "demo", goals, ["goal.search.brokers_offline=1", *overrides.split()])
 
 
 # --- verdicts -----------------------------------------------------------------
