@@ -14,6 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.config import available, load, load_cluster, load_goal, load_workload
 from jobs.config.client_properties import secret
 from jobs.config.files import load_rate_profile
+from jobs.config.goal import parse_bounds
+from jobs.config.metrics_registry import load_rules
 from jobs.features.nightly.suite import load_suite
 from jobs.features.sweep.cases import CASES_MAX, load_sweep
 from jobs.testbed.profile import adapt, load_profile
@@ -32,6 +34,7 @@ REFUSED: dict[str, list[str]] = YAML(typ="safe", pure=True).load(
 LONG = {
     "goal file": [f"x: {'[' * 2_000}", ALIAS_BOMB],
     "OMB file": [f"topics: {'9' * 400}"],
+    "owner's record": ["[" * 10_000, "x" * 20_000],
     "experiment file": [f"axes: {{workload.producer.linger_ms: {[*range(CASES_MAX + 1)]}}}"],
 }
 """Content that is too long for a file of rows."""
@@ -97,6 +100,10 @@ LOADERS: dict[str, Callable[[str, Path], object]] = {
     ),
     "testbed demo default": lambda row, _: load("testbed", "demo", "default", row.split("  ")),
     "testbed demo with two goals": lambda row, _: load("testbed", "demo", "strict,tolerant", [row]),
+    "example demo default": lambda row, _: load("example", "demo", "default", row.split("  ")),
+    "owner's record": lambda row, _: parse_bounds(row.encode("latin-1"), "topic t, record bounds"),
+    "rule set file": by_file("own.yaml", load_rules),
+    "rule set": lambda row, _: load_rules(row),
     "workload mix": lambda row, _: load_workload(MIX, options("workload", row)),
     "testbed mix default": lambda row, _: load("testbed", MIX, "default", [row]),
     "testbed profile": by_file("wrong.yaml", load_profile),

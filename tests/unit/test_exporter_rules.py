@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.files import names_in
 from jobs.config.metrics_registry import load_rules
-from metrics.common.errors import ConfigError
 from metrics.sources.bean_series import BEANS, candidates_of
 from metrics.sources.beans import PRODUCE_ERRORS
 from metrics.sources.exposition import parse_series, series_of
@@ -89,29 +87,6 @@ def test_the_name_before_kafka_3_is_read_where_the_newer_one_is_missing() -> Non
         assert newer is not None and older is not None
         assert newer.reading == older.reading == "network_wait_ns:TLS/2"
         assert newer.rank < older.rank
-
-
-def test_a_wrong_rule_set_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    for text, message in (
-        ("readings: {mesages_in: a}", "maps mesages_in, .*; expected one of uptime_ms, "),
-        ("readings: {messages_in: 'a b'}", "expected a series such as name"),
-        ("readings: {messages_in: {metric: a}}", "expected a series, or a map with series"),
-        ("readings: {messages_in: {series: a, factor: x}}", "a number as factor"),
-        ("rules: []", "expected the one key readings"),
-        (
-            "readings: {request_queue_size: {series: q, one_minute_rate: true}}",
-            "request_queue_size has one_minute_rate.*bytes_in",
-        ),
-        ("readings: {bytes_in: {series: q, one_minute_rate: 'yes'}}", "true or false"),
-    ):
-        path.write_text(text)
-        with pytest.raises(ConfigError, match=message):
-            load_rules(str(path))
-    with pytest.raises(ConfigError, match="the nearest is strimzi"):
-        load_rules("strimsi")
-    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
-        load_rules("none.yaml")
 
 
 # --- the reading of a series, by the names of its bean in any spelling ------------

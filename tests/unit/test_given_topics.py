@@ -267,20 +267,6 @@ def test_cleanup_lists_nothing_about_a_given_topic(admin: Existing) -> None:
 
 
 def test_configurations_that_do_not_fit_given_topics(tmp_path: Path) -> None:
-    for keys, overrides, words in (
-        (("topics: [a, a]",), (), "names a more than once"),
-        (("topics: [a/b]",), (), "the name of a topic"),
-        (("topics: [a]",), ("workload.topic.count=2",), "writes to 2 topics"),
-        (
-            ("topics: [a]",),
-            ("goal.search.axis=partitions", "goal.search.load_cap=9000", "workload.np=4"),
-            "keep their partitions",
-        ),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            config(tmp_path, *keys, overrides=overrides)
-    with pytest.raises(ConfigError, match="brings its own"):
-        load("testbed", "demo", "default", ["cluster.topics=[a]"])
     config(tmp_path, "topics: [load]")
     path = tmp_path / "replicas.yaml"
     path.write_text(

@@ -119,30 +119,6 @@ def test_a_record_is_json_or_yaml() -> None:
     assert parse_bounds(b"{}", LABEL).given == {}
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        b'{"npmax": 20}',
-        b'{"np_max": 0}',
-        b'{"np_max": "many"}',
-        b'{"np_max": null}',
-        b'{"load_hours": "at night"}',
-        b'{"np_max": 20',
-        b"20",
-        b"[1, 2]",
-        b"",
-        b"\xff\xfe\x00",
-        b"[" * 10_000,
-        b'{"np_max": 20, "np_max": 30}',
-        b" " * 20_000,
-    ],
-)
-def test_a_malformed_record_refuses_the_load(record: bytes, snapshot: SnapshotAssertion) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_bounds(record, LABEL)
-    assert str(caught.value) == snapshot
-
-
 def test_the_topic_of_the_prefix_binds_beside_that_of_all_prefixes() -> None:
     assert owner_topics("redline-") == ("redline-owner",)
     assert owner_topics("team-a-") == ("redline-owner", "team-a-owner")
