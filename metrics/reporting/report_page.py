@@ -381,12 +381,8 @@ _GROUPS = {
 _FILES = ("cluster", "workload", "goal")
 
 
-@dataclass(frozen=True)
-class FactGroup:
-    """Facts under one heading, as (name, value)."""
-
-    title: str
-    facts: tuple[tuple[str, str], ...]
+FactGroups = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+"""Facts in groups: (heading, its facts as (name, value))."""
 
 
 def key_facts(
@@ -419,19 +415,19 @@ def key_facts(
     return tuple((name, value) for name, value in facts if value)
 
 
-def environment_of(environment: Mapping[str, str]) -> tuple[FactGroup, ...]:
+def environment_of(environment: Mapping[str, str]) -> FactGroups:
     """All facts of the environment, in groups."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
         found.setdefault(_title(name), []).append((name, value))
     order = [*dict.fromkeys(_GROUPS.values()), "More"]
-    return tuple(FactGroup(title, tuple(sorted(found[title]))) for title in order if title in found)
+    return tuple((title, tuple(sorted(found[title]))) for title in order if title in found)
 
 
-def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[FactGroup, ...]:
+def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> FactGroups:
     """All keys of the configuration, a group for each file."""
     return tuple(
-        FactGroup(
+        (
             kind.capitalize() if kind in _FILES else kind,
             tuple(
                 (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
@@ -548,49 +544,14 @@ class GoalPart:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Report:
-    """The content of a report.
-
-    Attributes:
-        title: purpose of the run.
-        summary: summary of the whole run.
-        series: readings of the trials over time, as far as they are known.
-        held: verdicts of a run that held fixed loads, in a sentence; empty after a search.
-        parts: the answers, a part for each goal.
-        impact: what the run did to other clients, a sentence each; empty without others.
-        trials: trials in chronological order.
-        facts: the most important facts about the run, as (name, value).
-        environment, configuration: all facts and all keys, in groups.
-        command: command that reproduces the run, or None if its configuration is not known.
-    """
-
-    title: str
-    summary: RunSummary
-    parts: tuple[GoalPart, ...]
-    trials: tuple[ListedTrial, ...]
-    facts: tuple[tuple[str, str], ...]
-    environment: tuple[FactGroup, ...]
-    configuration: tuple[FactGroup, ...]
-    command: Command | None = None
-    held: str = ""
-    impact: tuple[str, ...] = ()
-    series: Panels = field(default_factory=dict)
-
-    @property
-    def has_closed_loop(self) -> bool:
-        """True if a trial sent in a closed loop."""
-        return any(each.trial.pattern.producer.closed_loop for each in self.trials)
-
-
 def build_report(
     summary: RunSummary,
     trials: Sequence[Trial],
     configuration: Mapping[str, Mapping[str, Any]],
     command: Command | None = None,
     series: Panels | None = None,
-) -> Report:
-    """Build the report of a run.
+) -> dict[str, Any]:
+    """The content of the report of a run, as `report.html` shows it.
 
     Args:
         trials: all trials of the run.
@@ -606,19 +567,22 @@ def build_report(
     }
     held = _held(summary, rows)
     what = "Traffic held on" if held else "Throughput limit of"
-    return Report(
-        title=f"{what} {summary.cluster} with {summary.workload}",
-        summary=summary,
-        parts=tuple(_part(part, rows, ceilings) for _, part in by_goal(summary) if part.boundaries),
-        trials=rows,
-        facts=(*_run_facts(summary, rows), *key_facts(summary, configuration)),
-        environment=environment_of(summary.environment),
-        configuration=configuration_of(configuration),
-        command=command,
-        held=held,
-        impact=(summary.impact or impact_of(trials)).sentences,
-        series=series or {},
-    )
+    return {
+        "title": f"{what} {summary.cluster} with {summary.workload}",
+        "summary": summary,
+        "parts": tuple(
+            _part(part, rows, ceilings) for _, part in by_goal(summary) if part.boundaries
+        ),
+        "trials": rows,
+        "facts": (*_run_facts(summary, rows), *key_facts(summary, configuration)),
+        "environment": environment_of(summary.environment),
+        "configuration": configuration_of(configuration),
+        "command": command,
+        "held": held,
+        "impact": (summary.impact or impact_of(trials)).sentences,
+        "series": series or {},
+        "has_closed_loop": any(each.pattern.producer.closed_loop for each in trials),
+    }
 
 
 def is_held(summary: RunSummary) -> bool:
@@ -697,13 +661,13 @@ WORDS = {
 """Word → meaning; a test compares them with the glossary."""
 
 
-def report_page(report: Report) -> str:
+def report_page(report: Mapping[str, Any]) -> str:
     """Render a report, with a chart for each goal and one of all trials."""
     # Imported here, as jobs that draw nothing need no library for charts.
     from metrics.reporting.boundary_chart import boundary_spec
     from metrics.reporting.trial_charts import throughput_latency_spec
 
-    lines = [boundary_spec(part.summary) for part in report.parts]
-    latency = throughput_latency_spec([listed.trial for listed in report.trials])
+    lines = [boundary_spec(part.summary) for part in report["parts"]]
+    latency = throughput_latency_spec([listed.trial for listed in report["trials"]])
     specs = lines if latency is None else [*lines, latency]
     return render("report.html", report=report, specs=specs, latency=latency, words=WORDS)

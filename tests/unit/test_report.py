@@ -22,7 +22,6 @@ from metrics.reporting.report_page import (
     WIDTH,
     WINDOWS_MAX,
     WORDS,
-    Report,
     build_report,
     panels_of,
     report_page,
@@ -63,7 +62,7 @@ ONE = summary_of_sizes([1000])
 POINT = ONE.boundaries[0]
 
 
-def report_of(summary: RunSummary, *sizes: int) -> Report:
+def report_of(summary: RunSummary, *sizes: int) -> dict[str, Any]:
     return build_report(summary, trials_of_sizes(sizes), SETTINGS)
 
 
@@ -88,7 +87,7 @@ def test_the_sentence_for_all_sizes(snapshot: SnapshotAssertion) -> None:
 def test_the_headroom_counts_to_the_threshold_of_the_goal() -> None:
     goal = {"name": "default", "indicators.request_handler_idle_min": 0.2}
     for settings, handlers in (({**SETTINGS, "goal": goal}, 0.21), (SETTINGS, 0.41)):
-        (part,) = build_report(ONE, trials_of_sizes([1000]), settings).parts
+        (part,) = build_report(ONE, trials_of_sizes([1000]), settings)["parts"]
         headrooms = {use.resource: use.headroom for use in part.bindings[0].uses}
         assert headrooms["request handlers"] == pytest.approx(handlers)
         assert "quota" not in headrooms, "its use is unknown"
@@ -110,7 +109,7 @@ def test_the_last_agreeing_trial_at_a_load_is_the_side_of_the_bracket() -> None:
     trials = [
         trial_at(i, 1000, 63, {"default": judged}) for i, judged in enumerate(verdicts, start=1)
     ]
-    rows = build_report(ONE, trials, {}).trials
+    rows = build_report(ONE, trials, {})["trials"]
     assert [bool(row.sides) for row in rows] == [False, True, False, False]
 
 
@@ -127,11 +126,11 @@ def test_goals_have_their_own_answers_and_sides() -> None:
         trial_at(3, 1000, 50, {"strict": sustained(), "default": sustained()}),
     ]
     report = build_report(both, trials, {})
-    assert [part.goal for part in report.parts] == ["strict", "default"]
-    assert [part.bindings[0].trials for part in report.parts] == [(3, 2), (2, 1)]
+    assert [part.goal for part in report["parts"]] == ["strict", "default"]
+    assert [part.bindings[0].trials for part in report["parts"]] == [(3, 2), (2, 1)]
     sides_of_both = (("overloaded side", "strict"), ("sustained side", "default"))
-    assert report.trials[1].sides == sides_of_both
-    assert report.trials[1].verdict == "OVERLOADED / SUSTAINED"
+    assert report["trials"][1].sides == sides_of_both
+    assert report["trials"][1].verdict == "OVERLOADED / SUSTAINED"
     text = PageText(report_page(report)).text
     assert "Goal strict" in text
     assert "sustained side, default" in text
@@ -140,8 +139,8 @@ def test_goals_have_their_own_answers_and_sides() -> None:
 def test_a_run_of_fixed_loads_is_no_failed_search() -> None:
     held = replace(ONE, boundaries=())
     report = report_of(held, 1000)
-    assert report.title == "Traffic held on testbed with demo"
-    assert report.held == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
+    assert report["title"] == "Traffic held on testbed with demo"
+    assert report["held"] == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
     answered = replace(held, carries=False, answer="no: 5.00 MB/s for 10 min, because of it")
     text = text_of(answered, 1000)
     assert text.index("No: 5.00 MB/s for 10 min, because of it.") < text.index("Fixed loads were")
@@ -186,7 +185,7 @@ def test_the_page_holds_it_all_and_loads_nothing(snapshot: SnapshotAssertion) ->
     assert "55 to 62 doubtful 59.2 3.10 / 12.0 / 140" in text
     report = report_of(summary_of_sizes([100, 1000, 10_000]), 100, 1000, 10_000)
     text = PageText(report_page(report)).text
-    beside = report.parts[0].answers[0].beside
+    beside = report["parts"][0].answers[0].beside
     parts = (beside, "The line joins", "Headroom is the unused", "All trials of the run")
     places = [text.index(words) for words in parts]
     assert places == sorted(places)
@@ -232,8 +231,8 @@ def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
         many = replace(judged, reasons=judged.reasons * 100)
         trials[number] = replace(made, judgements={"default": many})
     report = build_report(summary_of_sizes(sizes), trials, SETTINGS)
-    assert len(report.trials) == 240
-    assert {len(trial.windows) for trial in report.trials} == {WINDOWS_MAX // 240}
+    assert len(report["trials"]) == 240
+    assert {len(trial.windows) for trial in report["trials"]} == {WINDOWS_MAX // 240}
     page = report_page(report)
     assert page.count(f"<li>{IDLE.text}</li><li>and 92 more</li>") == len(trials) / 2
     assert len(page.encode()) < 2_000_000
