@@ -8,7 +8,8 @@ value is null.
 
 `Annotated` states exceptions: a `Column` has another name than its field, the columns of a `Flat`
 dataclass are columns of the row itself, a `Moment` is a timestamp, and a field with `NO_COLUMN` is
-not in tables. A property with `@column` is a derived column: it is written and never read back.
+not in tables. A method with `@column` is a property and a derived column: it is written and never
+read back.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -34,7 +36,6 @@ from typing import (
 )
 
 Record = TypeVar("Record")
-Getter = TypeVar("Getter", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,14 @@ class Moment:
 NO_COLUMN = "no column"
 
 
-def column(getter: Getter) -> Getter:
-    """Mark the getter of a property as a column, whose description is the docstring."""
-    getter.__dict__["is_column"] = True
-    return getter
+class DerivedColumn(property):
+    """A property that is a column; the docstring of its getter is the description."""
+
+
+if TYPE_CHECKING:
+    column = property
+else:
+    column = DerivedColumn
 
 
 @dataclass(frozen=True)
@@ -145,9 +150,8 @@ def _find_fields(kind: type[Any]) -> tuple[ColumnField, ...]:
         name = next((mark.name for mark in marks if isinstance(mark, Column)), item.name)
         found.append(ColumnField(name, item.name, hints[item.name], _has_default(item)))
     for name, member in vars(kind).items():
-        getter = getattr(member, "fget", None)
-        if getattr(getter, "is_column", False):
-            hint = get_type_hints(getter, include_extras=True)["return"]
+        if isinstance(member, DerivedColumn):
+            hint = get_type_hints(member.fget, include_extras=True)["return"]
             found.append(ColumnField(name, name, hint, is_derived=True))
     return tuple(found)
 

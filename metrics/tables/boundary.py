@@ -204,7 +204,6 @@ class Boundary:
     scale_planted: float | None = None
     lasted: bool | None = None
 
-    @property
     @column
     def answer_kind(self) -> str:
         """What the run knows of the limit that lasts: `limit`, `lower bound`, `upper bound` or
@@ -219,7 +218,6 @@ class Boundary:
             kind = AnswerKind.LIMIT
         return kind.value
 
-    @property
     @column
     def answer_load(self) -> float:
         """The headline: the sustained load on the axis, or the steady one where that did not last;
@@ -227,7 +225,6 @@ class Boundary:
         """
         return float(self.lasting.loads[0])
 
-    @property
     @column
     def answer_mb_per_s(self) -> float:
         """Payload of `answer_load`, whole cluster [MB/s]."""
@@ -274,7 +271,6 @@ class Boundary:
             lasted=None,
         )
 
-    @property
     @column
     def scale_sustained(self) -> float | None:
         """How many times the mix, or the part of it that the axis names, was sustained; None along
@@ -282,25 +278,21 @@ class Boundary:
         """
         return self._scale(self.loads[0])
 
-    @property
     @column
     def scale_overloaded(self) -> float | None:
         """The lowest scale above it that was overloaded; None along other axes [ratio]."""
         return self._scale(self.loads[1])
 
-    @property
     @column
     def scale_low(self) -> float | None:
         """`load_low` as a scale; None along other axes [ratio]."""
         return self._scale(self.load_low)
 
-    @property
     @column
     def scale_high(self) -> float | None:
         """`load_high` as a scale; None along other axes [ratio]."""
         return self._scale(self.load_high)
 
-    @property
     @column
     def scale_estimate(self) -> float | None:
         """`load_estimate` as a scale, the best estimate of the limit; None along other axes
@@ -317,19 +309,16 @@ class Boundary:
         """The latencies p50, p99 and p99.9 at the sustained load [ms]."""
         return self.latency_p50_ms, self.latency_p99_ms, self.latency_p999_ms
 
-    @property
     @column
     def np_low(self) -> float | None:
         """`load_low` along np; None along other axes [producers]."""
         return self.load_low if self.along is NP else None
 
-    @property
     @column
     def np_high(self) -> float | None:
         """`load_high` along np; None along other axes [producers]."""
         return self.load_high if self.along is NP else None
 
-    @property
     @column
     def np_estimate(self) -> float | None:
         """`load_estimate` along np, the best estimate of the limit; None along other axes
@@ -337,19 +326,16 @@ class Boundary:
         """
         return self.load_estimate if self.along is NP else None
 
-    @property
     @column
     def mb_per_s_low(self) -> float | None:
         """Payload at `load_low`, whole cluster; None along axes that do not change it [MB/s]."""
         return self._mb_per_s_at(self.load_low)
 
-    @property
     @column
     def mb_per_s_high(self) -> float | None:
         """Payload at `load_high`, whole cluster; None along axes that do not change it [MB/s]."""
         return self._mb_per_s_at(self.load_high)
 
-    @property
     @column
     def mb_per_s_estimate(self) -> float | None:
         """Payload at `load_estimate`, whole cluster; None along axes that do not change it
@@ -357,7 +343,6 @@ class Boundary:
         """
         return self._mb_per_s_at(self.load_estimate)
 
-    @property
     @column
     def doubtful(self) -> bool:
         """True if the interval is wider than `interval_max` or, without an interval, if

@@ -355,7 +355,6 @@ class ProducerPattern:
         """Seed of the producers' random choices, which differ between the parts of a mix."""
         return f"{self.payload.seed}/{self.part}" if self.part else str(self.payload.seed)
 
-    @property
     @column
     def closed_loop(self) -> bool:
         """True without a rate: producers send as fast as brokers acknowledge, and latencies exclude

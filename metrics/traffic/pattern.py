@@ -181,7 +181,6 @@ class TrafficPattern:
         """The parts of a mix; this pattern alone where it is none, which is a mix of one."""
         return self.parts or (self,)
 
-    @property
     @column
     def rate_profile(self) -> str | None:
         """Name of the profile of the rate over time, or null."""

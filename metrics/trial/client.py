@@ -152,7 +152,6 @@ class Counts:
     cpu_s: float = 0.0
     compression_ratio: Annotated[float | None, FIRST] = None
 
-    @property
     @column
     def produce_requests(self) -> int | None:
         """Produce requests handed to a socket inside the window; None where a client library does
@@ -161,13 +160,11 @@ class Counts:
         sent = [each.requests for each in self.by_broker.values()]
         return sum(sent) if sent else None
 
-    @property
     @column
     def records_per_request(self) -> float | None:
         """Mean size of a produce request in the window; it grows while requests wait [records]."""
         return self.sent_records / self.produce_requests if self.produce_requests else None
 
-    @property
     @column
     def commit_mean_ms(self) -> float | None:
         """Mean time of a commit inside the window [ms]; None without commits."""
@@ -179,37 +176,31 @@ class Counts:
         """Records that ended our transactions in all logs, over the whole trial."""
         return sum(self.control_records_by_partition.values())
 
-    @property
     @column
     def acked_total(self) -> int:
         """Records acknowledged over the whole trial."""
         return sum(self.acked_by_partition.values())
 
-    @property
     @column
     def failed_by_partition(self) -> dict[int, int]:
         """Partition → records that ended in an error over the whole trial."""
         return {p: sum(errors.values()) for p, errors in self.errors_by_partition.items()}
 
-    @property
     @column
     def failed_total(self) -> int:
         """Records that ended in an error over the whole trial."""
         return sum(self.failed_by_partition.values())
 
-    @property
     @column
     def errors(self) -> dict[str, int]:
         """Name of Kafka's error → records that ended in it over the whole trial."""
         return dict(sum(map(Counter, self.errors_by_partition.values()), Counter()))
 
-    @property
     @column
     def retried_records(self) -> int:
         """Records sent again over the whole trial, counted each time."""
         return sum(self.retried_by_partition.values())
 
-    @property
     @column
     def duplicates_at_most(self) -> int:
         """Highest number of records in the logs beyond the acknowledged and the failed."""

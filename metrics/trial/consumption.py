@@ -110,7 +110,6 @@ class GroupWindow:
     reread_records: int = 0
     read_by_partition: tuple[ReadRange, ...] = ()
 
-    @property
     @column
     def lag_slope_records_per_s(self) -> float:
         """Slope of a line through the lags [records/s]; NaN with one point."""

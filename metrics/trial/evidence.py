@@ -259,20 +259,17 @@ class Evidence:
     follower_lag: Annotated[FollowerLag | None, NO_COLUMN] = None
     kept_overloaded_s: Annotated[float, NO_COLUMN] = 0.0
 
-    @property
     @column
     def end_offset_growth_records(self) -> int | None:
         """Growth of the end offsets over the whole trial."""
         growth = self.growth_by_partition
         return None if growth is None else sum(growth.values())
 
-    @property
     @column
     def resources(self) -> tuple[ResourceUse, ...]:
         """The USE table of the brokers, a row for each resource of each broker."""
         return use_table(self.brokers)
 
-    @property
     @column
     def host_resources(self) -> tuple[HostUse, ...]:
         """The USE table of the hosts, a row for each resource of each host."""
@@ -349,7 +346,6 @@ class Evidence:
         known = [w.isr_changed_share for w in self.brokers if w.isr_changed_share is not None]
         return max(known, default=None)
 
-    @property
     @column
     def follower_lag_growth_share(self) -> float | None:
         """Growth of the followers' lag over the load [ratio]; None where it is not known."""

@@ -63,49 +63,41 @@ class SocketCounts:
     receiver_limited_us: int | None = None
     send_buffer_limited_us: int | None = None
 
-    @property
     @column
     def rtt_min_ms(self) -> float | None:
         """Shortest round trip of any connection since it was opened."""
         return None if self.rtt_min_us is None else self.rtt_min_us / 1000.0
 
-    @property
     @column
     def rtt_mean_ms(self) -> float | None:
         """Mean of the smoothed round trips in the samples."""
         return self.rtt_sum_us / self.looks / 1000.0 if self.looks else None
 
-    @property
     @column
     def cwnd_mean_bytes(self) -> float | None:
         """Mean congestion window of a socket in the samples."""
         return self.cwnd_sum_bytes / self.looks if self.looks else None
 
-    @property
     @column
     def in_flight_mean_bytes(self) -> float | None:
         """Mean number of bytes of a socket sent and not acknowledged by TCP, in the samples."""
         return self.in_flight_sum_bytes / self.looks if self.looks else None
 
-    @property
     @column
     def retransmitted_share(self) -> float | None:
         """Retransmitted bytes over all bytes sent."""
         return self.retransmitted_bytes / self.sent_bytes if self.sent_bytes else None
 
-    @property
     @column
     def receiver_limited_share(self) -> float | None:
         """Share of the busy time in which the other end's window was full."""
         return _share(self.receiver_limited_us, self.busy_us)
 
-    @property
     @column
     def send_buffer_limited_share(self) -> float | None:
         """Share of the busy time in which the send buffer was too small."""
         return _share(self.send_buffer_limited_us, self.busy_us)
 
-    @property
     @column
     def waiting_share(self) -> float | None:
         """Share of the samples at which data waited for the answer to a request."""

@@ -146,31 +146,26 @@ class Trial:
         """The judgement of the first goal, which orders the search."""
         return next(iter(self.judgements.values()))
 
-    @property
     @column
     def verdict(self) -> Verdict:
         """The verdict of the first goal: `SUSTAINED`, `OVERLOADED` or `INVALID`."""
         return self.judgement.verdict
 
-    @property
     @column
     def reasons(self) -> tuple[Reason, ...]:
         """The reasons of the verdict, the most important first."""
         return self.judgement.reasons
 
-    @property
     @column
     def limited_by(self) -> Resource | None:
         """The limiting resource of an overload or a closed loop."""
         return self.judgement.limited_by
 
-    @property
     @column
     def attribution(self) -> str:
         """The evidence for the limiting resource in a sentence."""
         return self.judgement.attribution
 
-    @property
     @column
     def utilization(self) -> Mapping[str, float]:
         """Indicator → its nearness to the threshold; 1 at it, above 1 beyond."""

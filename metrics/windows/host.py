@@ -73,7 +73,6 @@ class InterfaceWindow:
         known = [r for r in (self.received_bytes_per_s, self.sent_bytes_per_s) if r is not None]
         return max(known, default=None)
 
-    @property
     @column
     def dropped_share(self) -> float | None:
         """Dropped packets over all packets, the dropped ones included [ratio]."""
@@ -81,7 +80,6 @@ class InterfaceWindow:
             return None
         return over(self.dropped, self.packets + self.dropped) or 0.0
 
-    @property
     @column
     def used_share(self) -> float | None:
         """Share of its speed that its busier direction used [ratio]."""

@@ -67,7 +67,6 @@ class Part:
     low: float
     high: Annotated[float, Column("top")] = 9.0
 
-    @property
     @column
     def width(self) -> float:
         return self.high - self.low
