@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -13,7 +12,6 @@ import pytest
 
 from jobs.config import load_workload
 from jobs.features.headroom.body import STEP_S
-from jobs.headroom import headroom
 from jobs.setup.jars import EXPORTER_VERSION
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
@@ -29,12 +27,13 @@ from metrics.sources.server.feed import FeedSpec
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import MetricsSource, poll_interval_of
 from metrics.windows.broker import BrokerWindow, broker_windows
-from tests.support.commands import answered, document_in, finished
+from tests.support.commands import document_in, finished
 from tests.support.exporter_pages import RULES
 from tests.support.exporters import Exporter
-from tests.support.neighbors import Neighbor, steady
+from tests.support.neighbors import production
 from tests.support.processes import becomes
 from tests.support.prometheus_program import Job, RealPrometheus
+from tests.support.runs import handlers_today
 from tests.support.small_load import offer_small_load
 
 if TYPE_CHECKING:
@@ -58,8 +57,8 @@ PRODUCER = load_workload("calibrated").pattern(1_000).producer
 LIMIT = HandlerTime(PLANTED_MS, OWN_MS, handlers=HANDLERS).requests_per_s(IDLE_MIN)
 PLANTED = len(EXPORTERS) * LIMIT * PRODUCER.batch_interval_s
 """The planted limit [producers]; these exporters do not show the own time of a request."""
-PRODUCTION, WRITERS = 0.6, 8
-"""Share of the planted limit that production takes, and number of its writers."""
+PRODUCTION = 0.6
+"""Share of the planted limit that production takes."""
 WATCHED_S, PAST_STEP_S = 65, 20.0
 """Time for which production is watched, and the steps of the past in it [s]."""
 LOAD = load_workload(
@@ -222,22 +221,15 @@ def test_headroom_by_the_server_is_that_of_the_planted_limit(
 ) -> None:
     """Production is watched for a while, and read from the past, here in short steps."""
     (summary,) = (found / "out").glob("*/summary.json")
-    per_s = steady(PRODUCTION * len(EXPORTERS) * LIMIT / WRITERS)
     times = {}
-    with ExitStack() as stack:
-        for _ in range(WRITERS):
-            stack.enter_context(Neighbor(testbed, per_s))
+    with production(testbed, PRODUCTION * len(EXPORTERS) * LIMIT):
         for way, step_s in (("watched", STEP_S), ("past", PAST_STEP_S)):
             monkeypatch.setattr("jobs.features.headroom.body.STEP_S", step_s)
-            output = answered(
-                headroom, f"--cluster={found / 'served.yaml'}", f"--run={summary.parent.name}",
-                f"--out={found / 'out'}", f"--window={WATCHED_S}s", f"--json={found / way}.json",
-            )  # fmt: skip
-            log.warning("%s:\n%s", way, output)
+            row, output = handlers_today(
+                found / "served.yaml", summary.parent.name, found / "out", f"{WATCHED_S}s"
+            )
             assert ("today's traffic is the busiest" in output) is (way == "past")
-            rows = json.loads((found / f"{way}.json").read_text())["rows"]
-            handlers = (row for row in rows if row["resource"] == "request handlers")
-            times[way] = next(handlers)["times"]
+            times[way] = row["times"]
     assert times == pytest.approx(dict.fromkeys(times, 1 / PRODUCTION), rel=0.1)
 
 

@@ -266,3 +266,16 @@ def reassign(testbed: Testbed, topic: str, bytes_per_s: int) -> None:
         )
     finally:
         client.close()
+
+
+@contextmanager
+def production(testbed: Testbed, per_s: float) -> Iterator[None]:
+    """Eight writers that share this rate of requests.
+
+    A broker answers one request of a connection after the other, so that a writer cannot send more
+    than 16 a second to a broker that takes 60 ms for each.
+    """
+    with ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(Neighbor(testbed, steady(per_s / 8)))
+        yield

@@ -9,9 +9,11 @@ from typing import Any
 
 from jobs.config import Configuration
 from jobs.console.events import Event, RecordingReporter, TrialFinished
+from jobs.headroom import headroom
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.limit import LimitRun
+from tests.support.commands import answered
 
 log = logging.getLogger(__name__)
 
@@ -39,3 +41,15 @@ def limits_of(
     summary = json.loads((order.folder / "summary.json").read_text(encoding="utf-8"))
     found: list[dict[str, Any]] = summary["boundaries"]
     return found
+
+
+def handlers_today(
+    cluster: Path, run_id: str, folder: Path, window: str
+) -> tuple[dict[str, Any], str]:
+    """The row of the request handlers in an answer of `redline headroom`, and the output."""
+    file = folder / "headroom.json"
+    options = (f"--run={run_id}", f"--out={folder}", f"--window={window}", f"--json={file}")
+    output = answered(headroom, f"--cluster={cluster}", *options)
+    log.warning("%s", output)
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return next(row for row in rows if row["resource"] == "request handlers"), output
