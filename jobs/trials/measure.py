@@ -80,8 +80,6 @@ class _Loading:
     """A load that is offered, as far as its windows are judged.
 
     Attributes:
-        pattern: its traffic, up to the end of the first window.
-        windows: number of its windows.
         number: trial number of the current window.
         refusals: why it cannot begin.
         judged: number of windows that are judged.
@@ -89,9 +87,7 @@ class _Loading:
         host_samples: samples of the hosts of tasks, around the current window.
     """
 
-    topics: TopicSet
-    pattern: TrafficPattern
-    windows: int
+    load: Load
     number: int
     refusals: tuple[Reason, ...] = ()
     judged: int = 0
@@ -202,25 +198,25 @@ class TrialMeasurer:
             refused = self._refused(*loading.refusals)
             into.append(self._keep_window(loading, refused, Samples(), time.time()))
             return
-        offered = self._load(loading, {})
+        held = loading.load
         try:
-            before = context.topics.end_offsets(loading.topics)
-            offered = self._load(loading, before)
-            with self._sampler(offered) as sampler:
+            before = context.topics.end_offsets(held.topics)
+            with self._sampler(held) as sampler:
                 watch = partial(self._watched_windows, loading, into)
+                offered = replace(held, end_offsets=before)
                 rows = offer(context, offered, sampler, self._facts, watch)
                 into.append(self._judge_window(loading, sampler, merge(rows)))
         except (StageFailedError, GeneratorError, AdminError) as error:
-            refused = self._failed(offered, error)
+            refused = self._failed(held, error)
             into.append(self._keep_window(loading, refused, Samples(), time.time()))
             context.guards.require_untripped()
             return
         summed = replace(into[-1].evidence.client, counts=total(loading.counts))
-        context.guards.settle(offered.whole, summed)
+        context.guards.settle(held.whole, summed)
         context.guards.require_untripped()
         if loading.judged < windows:  # a task and its account were lost; the last trial states it
             return
-        after, lacking = self._settled_offsets(loading.topics, before, summed)
+        after, lacking = self._settled_offsets(held.topics, before, summed)
         grown = {partition: (begin, after[partition]) for partition, begin in before.items()}
         whole = Evidence(summed, end_offsets=grown, unreplicated_records=lacking)
         if wrong := accounting_mismatch(whole, next(iter(context.thresholds.values()))):
@@ -248,7 +244,10 @@ class TrialMeasurer:
         gates = self._gates.pass_between_windows if follows else self._gates.pass_all
         refusals = gates(topics)
         context.tables.settle()  # the previous trial, which was appended while this one prepared
-        loading = _Loading(topics, pattern, windows, next(context.history.numbers), refusals)
+        number = next(context.history.numbers)
+        name = f"{context.run_id}-{number}"
+        load = Load(name, topics, pattern, context.addresses, windows=windows)
+        loading = _Loading(load, number, refusals)
         if not refusals:
             is_loaded, problem = build_backlog(context, topics, pattern, loading.number)
             if problem is not None:
@@ -256,12 +255,6 @@ class TrialMeasurer:
             elif is_loaded:
                 loading.refusals = self._gates.pass_all(topics)
         return loading
-
-    def _load(self, loading: _Loading, before: Mapping[int, int]) -> Load:
-        """The load that follows end offsets."""
-        context, windows = self._context, loading.windows
-        name = f"{context.run_id}-{loading.number}"
-        return Load(name, loading.topics, loading.pattern, context.addresses, before, windows)
 
     def _sampler(self, load: Load) -> LoadSampler:
         context, phases, topics = self._context, load.pattern.phases, load.topics
@@ -271,7 +264,7 @@ class TrialMeasurer:
         return LoadSampler(context.source, phases.sample_interval_s, context.hosts, read, every_s)
 
     def _announce(self, loading: _Loading) -> None:
-        pattern = loading.pattern
+        pattern = loading.load.pattern
         lasts_s = pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s
         self._context.reporter.report(
             TrialStarted(loading.number, pattern, self._progress.reason, lasts_s)
@@ -287,8 +280,8 @@ class TrialMeasurer:
             number=loading.number,
             started_at_s=started_s,
             finished_at_s=time.time(),
-            topic=loading.topics.names[0],
-            pattern=loading.pattern,
+            topic=loading.load.topics.names[0],
+            pattern=loading.load.pattern,
             evidence=evidence,
             judgements=judge_all(evidence, context.thresholds),
             held=is_held,
@@ -325,12 +318,12 @@ class TrialMeasurer:
 
     def _offered(self, loading: _Loading) -> tuple[Evidence, Samples]:
         """Offer a load of one window; its evidence and its samples."""
-        context, topics, load = self._context, loading.topics, self._load(loading, {})
+        context, load, topics = self._context, loading.load, loading.load.topics
         try:
             before = context.topics.end_offsets(topics)
-            load = self._load(loading, before)
             with self._sampler(load) as sampler:
-                client = merge(offer(context, load, sampler, self._facts, self._watched))
+                offered = replace(load, end_offsets=before)
+                client = merge(offer(context, offered, sampler, self._facts, self._watched))
                 samples = sampler.stop()
             samples = replace(samples, hosts=(*samples.hosts, *client.host_samples))
             after, unreplicated = self._settled_offsets(topics, before, client)
@@ -347,7 +340,7 @@ class TrialMeasurer:
         commits_per_s = load.pattern.commits_per_s(len(topics.leaders))
         start_s = self._load_start_s
         evidence = replace(
-            self._evidence(topics, load.pattern, client, samples),
+            self._evidence(load, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
             unreplicated_records=unreplicated,
             others=others_in(everything, grown, client, self._gates.level, commits_per_s),
@@ -412,17 +405,17 @@ class TrialMeasurer:
 
     def _judge_window(self, loading: _Loading, sampler: LoadSampler, client: ClientWindow) -> Trial:
         """Judge a window that is over, keep it, and drop its samples."""
-        topics, pattern, config = loading.topics, loading.pattern, self._context.config
+        load, pattern, config = loading.load, loading.load.pattern, self._context.config
         kept_s = SAMPLES_AFTER * pattern.phases.sample_interval_s
         sampler.wait_past(client.end_s, kept_s)
         host_samples = (*loading.host_samples, *client.host_samples)
         samples = sampler.samples_taken()
         samples = replace(samples, hosts=(*samples.hosts, *host_samples))
-        evidence = self._evidence(topics, pattern, client, samples, loading.judged)
+        evidence = self._evidence(load, client, samples, loading.judged)
         loading.judged += 1
         loading.counts.append(client.counts)
         if (everything := _traffic_of(evidence.brokers, client.duration_s)) is not None:
-            commits_per_s = pattern.commits_per_s(len(topics.leaders))
+            commits_per_s = pattern.commits_per_s(len(load.topics.leaders))
             others = others_at(everything, client, self._gates.level, commits_per_s)
             evidence = replace(evidence, others=others)
         if not config.cluster.is_exclusive:
@@ -438,7 +431,9 @@ class TrialMeasurer:
     ) -> Trial:
         """Keep the current window as a trial."""
         trial = self._judged(loading, started_s, evidence, is_held=True)
-        self._keep(trial, samples, evidence.client.duration_s, loading.windows - loading.judged)
+        self._keep(
+            trial, samples, evidence.client.duration_s, loading.load.windows - loading.judged
+        )
         return trial
 
     # --- the evidence -------------------------------------------------------
@@ -466,12 +461,7 @@ class TrialMeasurer:
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _evidence(
-        self,
-        topics: TopicSet,
-        pattern: TrafficPattern,
-        client: ClientWindow,
-        samples: Samples,
-        window: int = 0,
+        self, load: Load, client: ClientWindow, samples: Samples, window: int = 0
     ) -> Evidence:
         """The evidence of one window from clients, nodes and hosts, without the end offsets.
 
@@ -483,13 +473,13 @@ class TrialMeasurer:
         killed = self._stop.victim if self._stop and self._stop.has_killed else None
         lags = follower_lags(samples.replicas, *edges_s)
         try:
-            moved = context.topics.moved_leaders(topics)
+            moved = context.topics.moved_leaders(load.topics)
         except AdminError as error:  # then only the errors of clients show a move
-            _log.warning("the leaders of %s are not known: %s", topics, error)
+            _log.warning("the leaders of %s are not known: %s", load.topics, error)
             moved = None
 
         def windows(nodes: frozenset[int]) -> tuple[BrokerWindow, ...]:
-            interval_s = pattern.phases.sample_interval_s
+            interval_s = load.pattern.phases.sample_interval_s
             link = context.config.cluster.link_mbit_per_s
             return broker_windows(samples.nodes, nodes, *edges_s, interval_s, link, at_rest)
 
@@ -506,8 +496,8 @@ class TrialMeasurer:
                 context.hosts.machines,
             ),
             any_isr_changed_share=any_isr_changed_share(samples.nodes, brokers, *edges_s, at_rest),
-            planned_s=pattern.phases.measure_s,
-            closed_loop=pattern.producer.closed_loop,
+            planned_s=load.pattern.phases.measure_s,
+            closed_loop=load.pattern.producer.closed_loop,
             cluster=replace(facts, killed=killed),
             write_back=write_back_windows(
                 samples.nodes, samples.hosts, context.hosts.brokers, *edges_s

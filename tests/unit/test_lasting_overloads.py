@@ -215,7 +215,7 @@ def test_a_load_without_a_gap_stops_the_run(
     given = context(is_exclusive, guards=guards, cluster=cluster)
     measurer = TrialMeasurer(given, none, cast(Any, gates), 100, SearchProgress())
     load = running_as(seen, context=given, windows=3)
-    with measurer._watched_windows(measure._Loading(none, LOAD, 3, 1), [], load):
+    with measurer._watched_windows(measure._Loading(load.load, 1), [], load):
         pass  # the look at the end is the only one
     expected = (
         "the load kept the brokers beyond the goal for 10 s; offer less, or raise "
