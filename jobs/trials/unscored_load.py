@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from jobs.cluster.admin import AdminError
@@ -64,7 +64,6 @@ def offer_unscored(
     interval_s = pattern.phases.sample_interval_s
     guards, sampler = context.guards, LoadSampler(context.source, interval_s)
     load = Load(f"{context.run_id}-{name}", topics, pattern, context.addresses, climb=climb)
-    ended_by_overload = ends_once("overload", _is_overload, interval_s)
 
     @contextmanager
     def watched(running: RunningLoad) -> Iterator[None]:
@@ -95,13 +94,17 @@ def offer_unscored(
     return UnscoredLoad(windows, window)
 
 
-def _is_overload(load: RunningLoad, now_s: float, begun_s: float) -> bool:
-    """Whether it has kept brokers overloaded for too long, beside what they showed before it."""
-    name, start_s = "under_replicated_partitions", load.channel.start_s or begun_s
-    before = (each for each in load.samples.nodes if each.at_s < start_s)
-    at_rest = {each.broker_id: each.values.get(name, 0.0) for each in before}
-    facts = replace(load.facts, under_replicated_at_rest=at_rest)
-    return overload_lasts(replace(load, facts=facts), now_s)
+def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
+    """End a load that has kept brokers overloaded for too long, beside what they showed before."""
+
+    def is_over(load: RunningLoad, now_s: float, begun_s: float) -> bool:
+        name, start_s = "under_replicated_partitions", load.channel.start_s or begun_s
+        before = (each for each in load.samples.nodes if each.at_s < start_s)
+        at_rest = {each.broker_id: each.values.get(name, 0.0) for each in before}
+        facts = replace(load.facts, under_replicated_at_rest=at_rest)
+        return overload_lasts(replace(load, facts=facts), now_s)
+
+    return ends_once("overload", is_over, load.interval_s)(load)
 
 
 LOADS_MAX = 10

@@ -14,7 +14,6 @@ from jobs.runs.steady import SteadyAnswer
 from jobs.trials import measure, running_load, unscored_load
 from jobs.trials.context import RunContext
 from jobs.trials.early_end import overload_lasts
-from jobs.trials.load import Load
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.running_load import RunningLoad
 from jobs.trials.sampling import Samples
@@ -24,7 +23,6 @@ from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import Phases, TrafficPattern
 from metrics.traffic.profile import Climb, RateProfile
-from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Judgement, ReplicaEnds
 from search.model import Verdict
 from tests.support.contexts import run_context
@@ -224,21 +222,8 @@ def test_a_load_without_a_gap_stops_the_run(
     assert guards.stopped == ([expected] if over and not is_exclusive else [])
 
 
-@pytest.mark.parametrize(
-    ("over", "climb", "ends"),
-    [
-        *((each, None, "lag" not in each) for each in OVERLOADS),
-        ({}, None, False),
-        ({"idle": 0.1}, Climb(1, 2.0), True),
-        ({"short": 0.3}, Climb(1, 2.0), False),
-    ],
-    ids=str,
-)
-def test_a_load_outside_of_trials_ends(
-    over: dict[str, float], climb: Climb | None, ends: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_outside_of_trials_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warm-up, proof, calibration and backlog; only trials read the replicas' end offsets."""
-    seen = Seen(60.0, 45.0, **over)
     looks: list[Any] = []
 
     @contextmanager
@@ -246,32 +231,22 @@ def test_a_load_outside_of_trials_ends(
         looks.append((name, look()))
         yield
 
-    def offer(_load: Load, watch: Any) -> list[int]:
-        with watch(seen):
-            return []
-
-    class Nodes(nullcontext[Any]):
-        nodes = None
-
-        def __init__(self, *_: object) -> None:
-            super().__init__(self)
-
-        def samples_taken(self) -> Any:
-            return Samples(seen.samples.nodes)
-
-        stop = samples_taken
-
-    monkeypatch.setattr(running_load, "watching", watching)
-    monkeypatch.setattr(running_load, "time", SimpleNamespace(time=lambda: seen.now_s))
-    monkeypatch.setattr(unscored_load, "LoadSampler", Nodes)
-    monkeypatch.setattr(unscored_load, "merge", lambda _: ClientWindow(START_S, seen.now_s))
-    given = context(
-        facts=ClusterFacts(followers=1), guards=Guards(), addresses={}, run_id="r",
-        tables=SimpleNamespace(settle=lambda: None), generator=SimpleNamespace(offer=offer),
-    )  # fmt: skip
-    topics = cast(Any, SimpleNamespace(names=("t",)))
     long = LOAD.with_phases(replace(LOAD.phases, measure_s=100.0))
-    unscored_load.offer_unscored(given, topics, long, "warm-up", climb=climb)
-    ((name, next_s),) = looks
-    assert name == "overload"
-    assert (next_s is None, seen.ended_s is not None) == (ends, ends)
+    grows = Climb(1, 2.0)
+    cases: list[tuple[dict[str, float], Climb | None, bool]] = [
+        *((each, None, "lag" not in each) for each in OVERLOADS),
+        ({}, None, False),
+        ({"idle": 0.1}, grows, True),
+        ({"short": 0.3}, grows, False),
+    ]
+    monkeypatch.setattr(running_load, "watching", watching)
+    for over, climb, ends in cases:
+        seen = Seen(60.0, 45.0, **over)
+        clock = SimpleNamespace(time=lambda now_s=seen.now_s: now_s)
+        monkeypatch.setattr(running_load, "time", clock)
+        load = running(
+            long, seen, context(), seen.samples.nodes, facts=ClusterFacts(followers=1), climb=climb
+        )
+        with unscored_load.ended_by_overload(load):
+            name, next_s = looks.pop()
+        assert (name, next_s is None, seen.ended_s is not None) == ("overload", ends, ends), over
