@@ -278,7 +278,6 @@ class ContextFactory:
         )
         for caveat in caveats:
             self._phase(caveat)
-        options = opened.client_kwargs()
         return RunContext(
             run_id=self.run_id,
             session=session,
@@ -289,12 +288,12 @@ class ContextFactory:
             generator=Generator(
                 spark,
                 ready.slots,
-                options,
+                opened.client_kwargs(),
                 session.control,
-                opened.network_namespace,
-                opened.interface_speeds,
-                self._phase,
-                config.cluster.name_prefix,
+                network_namespace=opened.network_namespace,
+                interface_speeds=opened.interface_speeds,
+                report=self._phase,
+                name_prefix=config.cluster.name_prefix,
             ),
             topics=topics,
             guards=guards,

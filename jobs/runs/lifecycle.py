@@ -270,12 +270,12 @@ def _open(
         run.contexts[name] = ContextFactory(
             config,
             order,
-            f"{order.run_id}-{name}" if name else order.run_id,
-            body.reporter_of(name, order.reporter),
-            first.session if first else session,
-            first.cluster if first and body.shares_brokers else cluster,
-            locks,
-            TrialHistory(first.history.numbers) if first else TrialHistory(),
+            run_id=f"{order.run_id}-{name}" if name else order.run_id,
+            reporter=body.reporter_of(name, order.reporter),
+            session=first.session if first else session,
+            cluster=first.cluster if first and body.shares_brokers else cluster,
+            locks=locks,
+            history=TrialHistory(first.history.numbers) if first else TrialHistory(),
         ).open(stack)
 
 

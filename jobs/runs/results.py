@@ -251,77 +251,64 @@ def boundary_of(
         goal: the goal of the search.
         state: the state of the cluster during the search.
     """
-    bracket = point.result.bracket
+    result, bracket = point.result, point.result.bracket
+    done = result if isinstance(result, Done) else Done(bracket)
+    asked = config.goal_named(goal)
     ever = [
         each
         for each in trials
         if each.point_message_bytes == point.message_bytes and each.state == state
     ]
-    changed = change_words(point, ever, config)
     own = present_trials(point, ever)
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
-    last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
     votes = _votes_near_limit(own, bracket, config, goal)
     bound = combine_votes(votes, "overloads near the limit")
-    gave_up = point.result.reason if isinstance(point.result, GaveUp) else None
+    gave_up = result.reason if isinstance(result, GaveUp) else None
     boundary = make_boundary(
         bracket,
         config.axis,
         config.workload.pattern(point.message_bytes, brokers),
         trials=len(ever),
-        reasons=last.reasons if last else (),
+        reasons=over.judgements[goal].reasons if over else (),
         limited_by=bound.resource if bound else None,
         gave_up=gave_up,
-        interval=point.result.interval,
+        interval=result.interval,
     )
     latency = held.evidence.client.latency if held else Quantiles()
-    search = config.goal_named(goal).search
-    holds = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
-    lasted = True if isinstance(point.result, Done) and point.result.confirmed_s else None
+    holds = split_history(point.history, confirmation_of(config.workload, asked))
+    lasted = True if done.confirmed_s else None
     if any(each.load == bracket.sustained for each in holds.failed):
         lasted = False
     unchecked = "not checked for a change of the limit, as search.check_for_change is false"
-    notes = tuple(
-        filter(
-            None,
-            (
-                _nothing_sustained(point.result, config),
-                contradiction(votes),
-                *_held(point, holds, ever, config, goal),
-                _other_traffic(own),
-                *(impact := impact_of(own)).waits,
-                *impact.load,
-                unchecked if gave_up is None and not search.check_for_change else None,
-            ),
-        )
+    notes = (
+        *done.notes,
+        _nothing_sustained(result, config),
+        contradiction(votes),
+        *_held(point, holds, ever, config, goal),
+        _other_traffic(own),
+        *(impact := impact_of(own)).waits,
+        *impact.load,
+        unchecked if gave_up is None and not asked.search.check_for_change else None,
     )
     boundary = replace(
         boundary,
         goal=goal,
         evidence=bound.text if bound else "",
-        notes=notes,
-        changed=changed,
+        notes=tuple(filter(None, notes)),
+        changed=change_words(point, ever, config),
         state=state,
-        interval_max=search.widest_interval,
+        interval_max=asked.search.widest_interval,
         latency_p50_ms=_known(latency.p50_ms),
         latency_p99_ms=_known(latency.p99_ms),
         latency_p999_ms=_known(latency.p999_ms),
         broker_resident_bytes=held.evidence.broker_resident_bytes if held else None,
         page_cache_bytes=held.evidence.page_cache_bytes if held else None,
         lasted=lasted,
+        confidence=done.confidence,
+        confirmed_s=done.confirmed_s,
     )
-    boundary = with_proof(boundary, own, goal)
-    if gave_up is not None:
-        return boundary
-    assert isinstance(point.result, Done), "a search that did not give up is done"
-    result = point.result
-    return replace(
-        boundary,
-        confidence=result.confidence,
-        notes=(*result.notes, *notes),
-        confirmed_s=result.confirmed_s,
-    )
+    return with_proof(boundary, own, goal)
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
