@@ -121,10 +121,11 @@ class Link:
             ones.
         mtu: largest packet [B].
         seed: seed of the lost packets and of the jitter.
-        brokers_tcp_rmem_max, brokers_tcp_wmem_max: largest size of a socket's buffers to which the
-            kernel grows them at the brokers' end; that of the machine when left out.
-        generator_tcp_rmem_max, generator_tcp_wmem_max: largest size of the buffers at the end of
-            the generator.
+        brokers_tcp_rmem_max: largest receive buffer of a socket to which the kernel grows it at the
+            brokers' end; the machine's when left out.
+        brokers_tcp_wmem_max: largest send buffer of a socket at the brokers' end.
+        generator_tcp_rmem_max: largest receive buffer of a socket at the generator's end.
+        generator_tcp_wmem_max: largest send buffer of a socket at the generator's end.
     """
 
     delay: Annotated[str, DELAY] = "0ms"

@@ -85,8 +85,8 @@ class Validity:
             their level before the run [ratio].
         throttle_ms_max: highest mean throttle time of produce requests, and of fetches of groups
             [ms].
-        standstill_s_max: longest time for which a broker's process may stand still, garbage
-            collections excepted [s].
+        standstill_s_max: longest pause of a broker's process, except for garbage collection [s];
+            needs JMX in the driver's JVM.
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25

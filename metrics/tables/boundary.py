@@ -137,8 +137,8 @@ class Boundary:
         memory_bytes: bytes of these that memory took, as no disk wrote them [B].
         memory_full_s: time from the beginning of the window until the memory of a host is full at
             this rate; None if it does not fill, or if it is not known [s].
-        proof_note: why the load is not proven on disk, and which disks count where those of the log
-            dirs are not known; empty if neither needs words.
+        proof_note: why the load is not proven on disk, and which disks count if the disks of log
+            dirs are not known; empty if neither is the case.
         steady_load: highest load on the axis that is proven on disk, at this size or by another
             one whose brokers took in at least as much; None if there is none [load].
         steady_mb_per_s: payload of `steady_load`, whole cluster; None if there is none [MB/s].

@@ -108,11 +108,12 @@ class ProducerOptions:
         rate_records_per_s: records that a producer offers [1/s].
         acks: acknowledgements that a producer waits for; -1 means all.
         linger_ms: time that an unfilled batch waits for more records.
-        batch_size: upper bound of a record batch, one record excepted [B].
+        batch_size: largest record batch of several records; a single record may be larger [B].
         max_in_flight: highest number of unacknowledged requests per connection.
         buffer_memory: size of the full batches that can wait for a slow broker; beyond it the
             producer blocks, as Kafka's does, and falls behind its schedule [B].
-        max_request_size: upper bound of a produce request, one batch excepted [B].
+        max_request_size: largest produce request of several batches; a single batch may be larger
+            [B].
         request_timeout_ms: time after which an unanswered request is lost, together with its
             connection.
         retries: highest number of retries of a batch after a retriable error, within
@@ -417,7 +418,7 @@ class ConsumerOptions:
             written before the trial, at the rate of its producers.
         fetch_min_bytes: size of the data that a broker waits for before it answers.
         fetch_max_wait_ms: longest time for which a broker waits for that data.
-        fetch_max_bytes: upper bound of a response, one batch excepted.
+        fetch_max_bytes: largest response, except for a single larger batch.
         max_partition_fetch_bytes: upper bound of one partition's part in a response.
         send_buffer_bytes: send buffer of the sockets; with -1 the kernel tunes it. Kafka's consumer
             has 131072.

@@ -113,13 +113,14 @@ class Payload:
     """The content of the records.
 
     Attributes:
-        kind: "random", incompressible bytes; one "repeated" character; "mixed" of both; or
+        kind: "random", incompressible bytes; "repeated", one character; "mixed", both; or
             "messages" from a file.
         compressibility: for "mixed", the share of each value that is repeated [ratio].
         wanted_ratio: for "mixed" instead, size before over size after compression [ratio].
         messages_file: for "messages", a path on the executors.
         messages_format: "lines", or "length-prefixed" by four bytes, most significant first.
-        sizes: "fixed"; "uniform"; "lognormal"; sizes of a "histogram"; or those of the "messages".
+        sizes: distribution of sizes around the mean: "fixed"; "uniform"; "lognormal"; "histogram",
+            from a file; or "messages", the sizes of the file.
         size_spread: for "uniform", half the width over the mean; for "lognormal", the
             standard deviation of the sizes' natural logarithm [ratio].
         histogram_file: a file with a size [B] and its weight per line, read on the driver.

@@ -225,8 +225,8 @@ class Evidence:
         planned_s: planned length of the window; 0 when it is unknown [s].
         closed_loop: True where producers sent without a rate, so that no record is missing or late.
         cluster: facts about the cluster.
-        write_back: what the brokers of each host took in, what its disks wrote, and what memory
-            holds; only hosts that show their dirty memory.
+        write_back: bytes that the brokers of each host received, that its disks wrote, and that its
+            memory holds; only hosts that show their dirty memory.
         unreplicated_records: acknowledged records above the high watermark when it was first read
             after the load; None when it was not read.
         canaries: what a small client beside the load saw of each broker; empty without canaries.
