@@ -120,8 +120,8 @@ def _partitions(admin: KafkaAdmin, name: str, broker: int) -> dict[int, Partitio
         ) from error
     if not seen:
         raise ConfigError(
-            f"topic {name} of {KEY} does not exist; expected topics that were made before, as a "
-            "run with this key creates none; have it made, or correct the name"
+            f"topic {name} of {KEY} does not exist; expected an existing topic, as a run with "
+            "this key creates none; create it, or correct the name"
         )
     return seen
 

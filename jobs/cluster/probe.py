@@ -46,7 +46,7 @@ def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: Traff
                 raise ConfigError(
                     f"{place} acknowledged a record that no consumer could read within "
                     f"{READ_S:g} s, as the high watermark did not pass it; expected at least "
-                    "min.insync.replicas replicas in sync; start the brokers that lack, or lower "
+                    "min.insync.replicas replicas in sync; start the missing brokers, or lower "
                     "workload.topic.config.min.insync.replicas"
                 )
 

@@ -143,7 +143,7 @@ class _Stream(io.RawIOBase):
         count = self._raw.readinto(buffer)
         self.left -= count or 0
         if self.left < 0:
-            raise UnusableAnswerError("its header or its framing is longer than any of HTTP")
+            raise UnusableAnswerError("its header or framing is longer than HTTP allows")
         return count
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], s
             now_s = time.time()
             found = source.history(_READING, now_s - SPAN_S, now_s, STEP_S)
     except (ConfigError, ScrapeError) as error:
-        return {}, f"the past of the cluster is not known: {error}"
+        return {}, f"the cluster's history is not known: {error}"
     rates = rates_of(found)
     if not rates:
         return {}, "the Prometheus server has no two hours of the brokers"

@@ -69,7 +69,7 @@ def groups_of(
         note(f"consumer groups are not known: {error}")
         return {}
     if len(names) > GROUPS_MAX:
-        note(f"{len(names):,} consumer groups; only the first {GROUPS_MAX:,} are looked at")
+        note(f"{len(names):,} consumer groups; only the first {GROUPS_MAX:,} are read")
     found: dict[str, list[GroupFacts]] = defaultdict(list)
     failed: list[str] = []
     for start in range(0, min(len(names), GROUPS_MAX), _GROUPS_AT_ONCE):
