@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -430,12 +429,7 @@ class TerminalReporter(Reporter):
             self._console.print(Text(f"{clean(question)} [y/N] "), end="")
             return self._stdin.readline().strip().lower() in ("y", "yes")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         with self._lock:
             self._end_activity(done=kind is None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Protocol
 
 from jobs.console.events import Event, Reporter
@@ -42,12 +41,7 @@ class FollowedReporter(Reporter):
         """Ask the user on the shown reporter."""
         return self._shown.confirm(question)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         for each in self._followers:
             each.end(error)
 

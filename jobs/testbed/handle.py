@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jobs.config.cluster import stated_environment
 from jobs.config.security import Security
@@ -248,12 +247,7 @@ class Testbed:
     def __enter__(self) -> Testbed:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         # An interrupt ends it in haste; after an error the logs may show the cause.
         is_error = kind is not None and issubclass(kind, Exception)
         reason = f"its owner stopped with {kind.__name__}: {error}" if kind and is_error else ""

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from metrics.common.errors import RedlineError
@@ -109,12 +108,7 @@ class Sampler(Generic[Sample]):
     def __enter__(self) -> Sampler[Sample]:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the thread; raise its error unless another error is being raised."""
         self._stopped.set()
         self._thread.join()
