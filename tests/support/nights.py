@@ -54,3 +54,11 @@ def case_row(day: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:
         settings={"workload.producer.acks": "1"},
     )
     return replace(made, **changes)
+
+
+def head_of_night(**changes: Any) -> dict[str, Any]:
+    """The names, the times and the end of a night, as nightly.json has them."""
+    names = {"run_id": "r9", "night": "n9", "suite": "s", "cluster": "c", "workload": "w"}
+    times = {"started_at": "2026-11-21T00:00:00Z", "finished_at": "2026-11-21T00:10:00Z"}
+    ended = {"status": "regression", "exit_code": 4, "error": None, "caveat": ""}
+    return {**names, "goal": "g", **times, **ended, **changes}

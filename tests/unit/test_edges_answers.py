@@ -30,7 +30,7 @@ from jobs.features.nightly.suite import load_suite
 from jobs.runs.run_lock import is_locked
 from jobs.testbed.profile import load_profile
 from metrics.columns import row_of
-from metrics.features.nightly.judging import CaseReport, NightReport
+from metrics.features.nightly.judging import CaseReport
 from metrics.reporting.known_runs import known_runs, write_index
 from metrics.reporting.notebook_display import table_html
 from metrics.sources.exposition import Poll, is_cut_off, kind_of, parse_series, series_of
@@ -45,6 +45,7 @@ from tests.support.answers import (
     producer_id,
     response,
 )
+from tests.support.nights import head_of_night
 from tests.support.robustness import (
     CONF,
     assert_ends_soon,
@@ -269,9 +270,8 @@ def test_files_of_other_kinds_are_reported(tmp_path: Path, examples: int) -> Non
 def check_junit(folder: Path, text: str) -> None:
     """Write a report of a case with any text: a CI server can read it."""
     case = CaseReport(text, "limit", 1000, Outcome.INVALID, text)
-    night = NightReport(text, text, text, text, text, text, "2026-11-21T00:00:00Z",
-                        "2026-11-21T00:10:00Z", text, 3, (case,), text)  # fmt: skip
-    write_junit(night, folder / "junit.xml")
+    named = dict.fromkeys(("run_id", "night", "suite", "cluster", "workload", "goal"), text)
+    write_junit(head_of_night(**named, status=text), [case], folder / "junit.xml")
     read = ElementTree.parse(folder / "junit.xml")
     assert len(list(read.iter("testcase"))) == 1
 

@@ -24,12 +24,13 @@ from metrics.common.errors import ConfigError, TryLaterError
 from metrics.comparing.effects import Side
 from metrics.comparing.figures import ACKNOWLEDGED
 from metrics.comparing.figures import Result as Figure
-from metrics.features.nightly.judging import CaseReport, NightReport, write_night
+from metrics.features.nightly.judging import CaseReport, night_document
 from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
 from metrics.reporting.summary import trial_document, write_summary
 from metrics.tables.rows import Outcome
 from metrics.trial.trial import offline_state
+from tests.support.nights import head_of_night
 from tests.support.report_rows import RUN_ID, summary_of_sizes
 from tests.support.rows import trial
 from tests.support.two_sides import TwoSides
@@ -155,11 +156,9 @@ def test_a_comparison_is_listed_with_the_conclusion_of_each_size(tmp_path: Path)
 def test_a_night_is_listed_with_the_outcomes_of_its_cases(tmp_path: Path) -> None:
     outcomes = {"acks": Outcome.NO_CHANGE, "small": Outcome.REGRESSION, "large": Outcome.NO_CHANGE}
     cases = tuple(CaseReport(name, "limit", 1000, each, "") for name, each in outcomes.items())
-    night = NightReport(
-        "n", "2026-11-22", "testbed", "c", "w", "g", "2026-11-22T00:00:00Z", "", "regression", 4,
-        cases,
-    )  # fmt: skip
-    write_night(night, tmp_path / "n" / "nightly.json")
+    head = head_of_night(night="2026-11-22", suite="testbed")
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n" / "nightly.json").write_text(json.dumps(night_document(head, cases, {})))
     (found,) = known_runs(tmp_path, is_locked)
     assert found.answer == ("suite testbed, night 2026-11-22: 1 regression (small), 2 no change")
     assert (found.job, found.cluster, found.status) == ("nightly", "c", "regression")
@@ -210,4 +209,4 @@ def test_an_unknown_run_is_refused_with_the_known_ones(out: Path) -> None:
             assert "swept, held" in str(done.exception)
     assert (out / "tables" / "anything").exists()
     for path in ("../x", "a/b", ".."):
-        assert "no id of a run" in str(run_command(out, "delete", path, "--yes").exception)
+        assert "is not a run id" in str(run_command(out, "delete", path, "--yes").exception)

@@ -24,13 +24,13 @@ from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.features.nightly.judging import NightReport, judge_night, night_document
+from metrics.features.nightly.judging import judge_night, night_document
 from metrics.tables.boundary import make_boundary
 from metrics.tables.rows import CaseRow, Outcome
 from metrics.traffic.axes import SCALE
 from search.model import Bracket
 from tests.support.mixes import MIX
-from tests.support.nights import case_row
+from tests.support.nights import case_row, head_of_night
 from tests.support.report_rows import sustained
 from tests.support.rows import trial
 
@@ -178,7 +178,6 @@ def test_nights_of_a_mix_are_compared(tmp_path: Path) -> None:
     cases = case_reports(suite, comparisons, {}, None, 795)
     outcomes = [each.outcome for each in cases]
     assert outcomes == [Outcome.REGRESSION, Outcome.NOT_MEASURED, Outcome.NOT_MEASURED]
-    report = NightReport("r", "n", "s", "c", "w", "g", "a", "b", "regression", 4, cases)
-    document = json.loads(json.dumps(night_document(report)))
+    document = json.loads(json.dumps(night_document(head_of_night(), cases, {})))
     assert [each["bpm"] for each in document["cases"]] == [795, 795, 795]
     assert (document["cases"][0]["scale"], document["cases"][0]["np"]) == (1.2, 480)

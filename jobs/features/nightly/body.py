@@ -23,6 +23,7 @@ from io import BytesIO
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
@@ -53,15 +54,14 @@ from metrics.features.nightly.judging import (
     QUANTITIES,
     CaseReport,
     NightComparison,
-    NightReport,
     NightRule,
     case_report,
     judge_night,
+    night_document,
     table_rows,
-    write_night,
 )
 from metrics.judging.attribution import AttributionVote, combine_votes
-from metrics.reporting.files import write_file
+from metrics.reporting.files import json_text, write_atomic, write_file
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import CaseRow, Outcome
@@ -406,18 +406,18 @@ def judged_row(compared: NightComparison) -> CaseRow:
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(report: NightReport, path: Path) -> None:
-    """Write the report as JUnit XML.
+def write_junit(head: Mapping[str, Any], cases: Sequence[CaseReport], path: Path) -> None:
+    """Write the cases of a night as JUnit XML.
 
     A regression is a failure. A case without history, or one that was not measured, is skipped. A
     case without a valid figure is an error. All other cases pass, with their sentence as output.
     """
-    suite = TestSuite(_plain(f"redline nightly {report.suite}"))
-    suite.timestamp = _plain(report.started_at)
+    suite = TestSuite(_plain(f"redline nightly {head['suite']}"))
+    suite.timestamp = _plain(head["started_at"])
     for name in ("run_id", "night", "cluster", "workload", "goal", "status"):
-        suite.add_property(name, _plain(str(getattr(report, name))))
-    for case in report.cases:
-        suite.add_testcase(_test_case(report, case))
+        suite.add_property(name, _plain(head[name]))
+    for case in cases:
+        suite.add_testcase(_test_case(head["suite"], case))
     xml = JUnitXml()
     xml.add_testsuite(suite)
     buffer = BytesIO()
@@ -425,9 +425,9 @@ def write_junit(report: NightReport, path: Path) -> None:
     write_file("--junit", path, buffer.getvalue())
 
 
-def _test_case(report: NightReport, case: CaseReport) -> TestCase:
+def _test_case(suite: str, case: CaseReport) -> TestCase:
     lasted_s = case.comparison.tonight.duration_s if case.comparison else 0.0
-    made = TestCase(_plain(case.case), _plain(f"{report.suite}.{case.kind}"), lasted_s)
+    made = TestCase(_plain(case.case), _plain(f"{suite}.{case.kind}"), lasted_s)
     text = _plain(case.text)
     made.system_out = text
     if case.outcome is Outcome.REGRESSION:
@@ -587,46 +587,46 @@ class NightRun(Campaign[SuiteCase]):
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
         """The report of each case, also for CI servers."""
         started_at, finished_at = run.times
-        report = NightReport(
-            run_id=run.order.run_id,
-            night=self.night,
-            suite=self.suite.name,
-            cluster=self.config.cluster.name,
-            workload=self.config.workload.name,
-            goal=self.config.goal_names,
-            started_at=started_at,
-            finished_at=finished_at,
+        head = {
+            "run_id": run.order.run_id,
+            "night": self.night,
+            "suite": self.suite.name,
+            "cluster": self.config.cluster.name,
+            "workload": self.config.workload.name,
+            "goal": self.config.goal_names,
+            "started_at": started_at,
+            "finished_at": finished_at,
             **asdict(outcome),
-            caveat=run.caveat(self.config),
-            cases=self._cases,
-            environment=run.environment,
-        )
+            "caveat": run.caveat(self.config),
+        }
+        document = json_text(night_document(head, self._cases, run.environment))
         title = f"night {self.night} of suite {self.suite.name} on {self.config.cluster.name}"
         columns = ("case", "tonight", "change", "interval", "nights", "outcome")
-        table, junit = Table(title, columns, tuple(table_rows(self._cases))), self._junit
+        table = Table(title, columns, tuple(table_rows(self._cases)))
+        junit = partial(write_junit, head, self._cases)
         texts = [
             (each.outcome is Outcome.REGRESSION, f"{each.case}: {each.text}")
             for each in self._cases
         ]
         return CampaignAnswer(
             "nightly",
-            partial(write_night, report),
+            lambda path: write_atomic(path, document),
             partial(
                 render,
                 "answer.html",
-                run=report,
+                run=head,
                 title=title[:1].upper() + title[1:],
-                about=f"run {report.run_id}, workload {report.workload}, goal {report.goal}",
+                about=f"run {run.order.run_id}, workload {head['workload']}, goal {head['goal']}",
                 # Regressions first, then all other cases in order.
                 sentences=[text for _, text in sorted(texts, key=lambda each: not each[0])],
                 tables=(table,),
-                facts=sorted(report.environment.items()),
+                facts=sorted(run.environment.items()),
                 file="nightly.json",
             ),
             (table,),
             [Notice(Level.WARNING if is_worse else Level.NOTE, text) for is_worse, text in texts],
             "fix the disk, then run the same command with the same --night",
-            () if junit is None else (("JUnit XML", junit, partial(write_junit, report)),),
+            () if self._junit is None else (("JUnit XML", self._junit, junit),),
         )
 
 

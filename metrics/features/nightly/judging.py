@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from metrics.columns import as_document
@@ -36,7 +35,6 @@ from metrics.comparing.effects import (
     night_spread,
     slow_loss,
 )
-from metrics.reporting.files import json_text, write_atomic
 from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 from metrics.units import format_ratio
 
@@ -383,38 +381,6 @@ class CaseReport:
     comparison: NightComparison | None = None
 
 
-@dataclass(frozen=True)
-class NightReport:
-    """The answer of a night.
-
-    Attributes:
-        run_id, night, suite, cluster, workload, goal: names of the night and its configuration.
-        started_at, finished_at: ISO 8601, UTC.
-        status: `done`, `regression`, `no conclusion`, `stopped by a guard`, `interrupted` or
-            `failed`.
-        exit_code: exit code of the command.
-        error: the error message that the user saw, or None.
-        caveat: a restriction that readers of the figures must know, or empty.
-        cases: all cases of the suite, in its order.
-        environment: the environment of this night.
-    """
-
-    run_id: str
-    night: str
-    suite: str
-    cluster: str
-    workload: str
-    goal: str
-    started_at: str
-    finished_at: str
-    status: str
-    exit_code: int
-    cases: tuple[CaseReport, ...]
-    error: str | None = None
-    caveat: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
 def case_report(compared: NightComparison) -> CaseReport:
     """Report a case that was measured."""
     row, text = compared.tonight, comparison_text(compared)
@@ -480,18 +446,20 @@ def _upgrade(compared: NightComparison) -> str:
     return f"the brokers were {before}, are {now}"
 
 
-def night_document(report: NightReport) -> dict[str, Any]:
-    """The content of nightly.json, as docs/nightly.md describes it."""
-    found = {
-        name: getattr(report, name)
-        for name in report.__dataclass_fields__
-        if name not in ("cases", "environment")
-    }
+def night_document(
+    head: Mapping[str, Any], cases: Sequence[CaseReport], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """The content of nightly.json, as docs/nightly.md describes it.
+
+    Args:
+        head: the names of the night and of its configuration, its times, and how it ended.
+        cases: all cases of the suite, in its order.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
-        **found,
-        "cases": [_case_document(each) for each in report.cases],
-        "environment": dict(report.environment),
+        **head,
+        "cases": [_case_document(each) for each in cases],
+        "environment": dict(environment),
     }
 
 
@@ -541,11 +509,6 @@ def _effect(effect: Effect) -> dict[str, float | int]:
         "smallest_visible": effect.smallest_visible,
         "nights": effect.count,
     }
-
-
-def write_night(report: NightReport, path: Path) -> None:
-    """Write nightly.json atomically."""
-    write_atomic(path, json_text(night_document(report)))
 
 
 def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
