@@ -191,8 +191,8 @@ def load_sides(
             of_brokers = [each for each in own if each.startswith("cluster.")]
             if of_brokers and not load_cluster(cluster, overrides).starts_brokers:
                 raise ConfigError(
-                    f"{option} {spec} sets properties of brokers, and cluster {cluster} is no "
-                    "testbed; expected a testbed, whose brokers the comparison starts; name two "
+                    f"{option} {spec} sets properties of brokers, and cluster {cluster} is not "
+                    "a testbed; expected a testbed, whose brokers the comparison starts; name two "
                     "cluster files, or another --cluster"
                 )
             config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))

@@ -149,8 +149,8 @@ def workload_text(learned: Learned, evidence: str) -> str:
         top["mix"] = mix
     top["trial"] = CommentedMap(learned.trial)
     head = [
-        "Written by redline learn: the traffic of production, as a workload. At the end of a line",
-        "stands how its figure is known: seen, fitted or assumed, with its range;",
+        "Written by redline learn: the traffic of production, as a workload. Each line ends with",
+        "the source of its figure: seen, fitted or assumed, with its range;",
         f"{evidence} has the evidence. Scale 1 is {_moment_words(learned)}.",
     ]
     if len(learned.parts) == 1:
