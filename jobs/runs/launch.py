@@ -118,8 +118,8 @@ def require_consent(
         cluster = f"cluster {name} at {', '.join(servers)} may have other users"
         if not sys.stdin.isatty():
             raise ConfigError(
-                f"{cluster}, and this run would {action}; expected --yes, as standard input is no "
-                "terminal; check the plan with --dry-run, then add --yes"
+                f"{cluster}, and this run would {action}; expected --yes, as standard input is not "
+                "a terminal; check the plan with --dry-run, then add --yes"
             )
         if plan is not None:
             reporter.report(plan())

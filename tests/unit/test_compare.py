@@ -104,7 +104,7 @@ def test_wrong_sides_are_refused_before_anything_is_started() -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=words):
             setups(*sides, *overrides)
-    with pytest.raises(ConfigError, match="no testbed"):
+    with pytest.raises(ConfigError, match="not a testbed"):
         setups("kafka=3.9.2", "kafka=4.1.2", cluster="example")
 
 
