@@ -21,7 +21,7 @@ from jobs.runs.estimate import (
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import conclude_run, summary_of_run
-from jobs.trials.measure import Holder, hold_until_valid
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, hold_until_valid
 from metrics.common.bounds import OfferedRate
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
 from metrics.judging.disk_proof import proof_of
@@ -134,8 +134,8 @@ class FixedLoadRun(Body):
             NoConclusionError: no trial was valid.
         """
         try:
-            with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
-                self._hold(holder)
+            with Rig.open(run.context, self.config.cluster.warm_up_max_s) as rig:
+                self._hold(rig)
         except GuardStopError:
             self.trials[:] = run.context.history.trials  # with the one that the guard ended
             raise
@@ -163,17 +163,18 @@ class FixedLoadRun(Body):
         ended = ended or self._cut_short
         return answer_of_load(counted, ceilings, self.load.duration_s is not None, ended)
 
-    def _hold(self, holder: Holder) -> None:
+    def _hold(self, rig: Rig) -> None:
         load = self.load
         if load.duration_s is not None:
             count = load.trials_expected(self.config.workload.trial.measure_s)
-            size, why = load.message_bytes, "a load without a gap"
-            holder.hold_windows(size, load.load, count, self.trials, why, load.profile)
+            progress = SearchProgress("a load without a gap", count)
+            measurer = TrialMeasurer(rig, load.message_bytes, progress)
+            measurer.hold_windows(load.load, count, self.trials, load.profile)
             return
 
         def hold(left: int) -> Trial:
             why = "a fixed load" if left > 1 else "a fixed load, for the last time"
-            return holder.hold(load.message_bytes, load.load, why, left)
+            return rig.hold(load.message_bytes, load.load, why, left)
 
         if load.repeats_invalid:
             spare = self.config.goal.search.invalid_repeats_max

@@ -31,7 +31,7 @@ from jobs.runs.steady import (
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates, open_gates
-from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
@@ -144,18 +144,18 @@ class LimitRun(Body):
             self._points[goal][:] = with_checked(self._points[goal], point)
             try:
                 if not point.checked:
-                    self._calibration.measure(context, topics, point.message_bytes)
+                    self._calibration.measure(context, rig.topics, point.message_bytes)
             finally:
                 self._keep(context, goal, point)
 
         def measurer_for(message_bytes: int) -> TrialMeasurer:
             context.guards.require_untripped()
-            return TrialMeasurer(context, topics, gates, message_bytes, progress)
+            return TrialMeasurer(rig, message_bytes, progress)
 
-        with PointTopics(context) as topics:
+        with Rig(context, PointTopics(context), gates) as rig:
             message_bytes = next_size(self._lines, self._points)
             if not context.history.trials and message_bytes is not None:
-                self._lines = warmed_lines(self._lines, context, topics, gates, message_bytes)
+                self._lines = warmed_lines(self._lines, rig, message_bytes)
             try:
                 run_lines(
                     self._lines,
@@ -169,17 +169,15 @@ class LimitRun(Body):
                 self._keep_stopped(context, str(stop))
                 raise
             if self._holds:
-                self._prove_steady(context, topics, gates, progress)
+                self._prove_steady(rig, progress)
 
     def _trials(self, context: RunContext) -> Sequence[Trial]:
         """The trials of this search."""
         return context.history.trials[self._before :]
 
-    def _prove_steady(
-        self, context: RunContext, topics: PointTopics, gates: Gates, progress: SearchProgress
-    ) -> None:
+    def _prove_steady(self, rig: Rig, progress: SearchProgress) -> None:
         """Hold the largest limit until it is proven on disk, and complete all limits by that."""
-        found = largest(self.boundaries)
+        context, found = rig.context, largest(self.boundaries)
         if found is None:
             return
         trials, search = self._trials(context), self.config.goal.search
@@ -187,9 +185,7 @@ class LimitRun(Body):
         announce(context, plan, found)
         own = next(each for each in trials if belongs_to(each, found))
         measurer = steady_measurer(
-            context,
-            topics,
-            gates,
+            rig,
             own.point_message_bytes,
             progress,
             plan.hold_s,
@@ -331,23 +327,17 @@ def _answer(boundary: Boundary) -> tuple[object, ...]:
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes
 
 
-def warmed_lines(
-    lines: Mapping[str, Line],
-    context: RunContext,
-    topics: PointTopics,
-    gates: Gates,
-    message_bytes: int,
-) -> dict[str, Line]:
+def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dict[str, Line]:
     """Load the brokers at the size that is measured first; the lines that begin at its reading.
 
     Args:
         lines: the searched lines, by the goal's name.
-        topics: the topics on which the search begins.
     """
+    context = rig.context
     load_max_s = context.config.cluster.warm_up_max_s
     if not load_max_s:
         return dict(lines)
-    gates.warm(topics.open(warm_up_pattern(context, message_bytes, load_max_s)))
+    rig.gates.warm(rig.topics.open(warm_up_pattern(context, message_bytes, load_max_s)))
     return hinted_lines(lines, context.history.warm_up, context.config.goals)
 
 

@@ -16,7 +16,7 @@ from jobs.config import Configuration
 from jobs.console.events import Plan, note
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunState
-from jobs.trials.measure import Holder
+from jobs.trials.measure import Rig
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.common.extensions import explain_failure
@@ -120,13 +120,13 @@ class Loads:
         run: the run; not a part of the protocol.
     """
 
-    def __init__(self, run: RunState, body: HeldRun, holder: Holder, case: Case) -> None:
+    def __init__(self, run: RunState, body: HeldRun, rig: Rig, case: Case) -> None:
         self.run = run
         self.case = case
         self.config = body.config
         self.failure: Exception | None = None
         self._body = body
-        self._holder = holder
+        self._rig = rig
 
     def hold(
         self,
@@ -152,7 +152,7 @@ class Loads:
         held = self._body.load
         load = held.load if load is None else load
         try:
-            trial = self._holder.hold(held.message_bytes, load, why, left, config, stop)
+            trial = self._rig.hold(held.message_bytes, load, why, left, config, stop)
         except Exception as error:
             self.failure = error
             raise
@@ -230,8 +230,8 @@ class HeldRun(FixedLoadRun):
         Raises:
             ConfigError: the measurement itself failed.
         """
-        with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
-            loads = Loads(run, self, holder, self._case)
+        with Rig.open(run.context, self.config.cluster.warm_up_max_s) as rig:
+            loads = Loads(run, self, rig, self._case)
             with explaining(self._of):
                 try:
                     self._of.hold(loads)

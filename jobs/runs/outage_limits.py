@@ -15,8 +15,8 @@ from dataclasses import replace
 from jobs.runs.estimate import line_of
 from jobs.runs.results import boundary_of
 from jobs.trials.context import RunContext
-from jobs.trials.gates import Gates, open_gates
-from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.gates import open_gates
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.planning.provisioning import offline_mb_per_s
 from metrics.tables.boundary import Boundary, make_boundary
@@ -82,15 +82,13 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
         context.topics.offline = frozenset()
 
 
-def catch_up(
-    rest: RunContext, topics: PointTopics, gates: Gates, message_bytes: int, load: int
-) -> tuple[list[Trial], bool]:
+def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool]:
     """Hold a load while the offline brokers return and catch up.
 
     The first window runs before they return, so that they return under load.
 
     Args:
-        rest: the context that `broker_outage` yields.
+        rig: that of the context that `broker_outage` yields.
         message_bytes: message size [B].
         load: load on the goal's axis.
 
@@ -98,15 +96,16 @@ def catch_up(
         The windows in which brokers were returning or out of sync, and whether all replicas were
         in sync after the last of them.
     """
+    rest = rig.context
     assert rest.broker_outage is not None
     progress = SearchProgress(
         f"holding {rest.config.axis.amount(load)} before brokers come back", 1
     )
-    TrialMeasurer(rest, topics, gates, message_bytes, progress).trial(load, is_held=True)
-    returning = replace(rest, state=CATCHING_UP)
-    measurer = TrialMeasurer(returning, topics, gates, message_bytes, progress, held=load)
+    TrialMeasurer(rig, message_bytes, progress).trial(load, is_held=True)
+    returning = replace(rig, context=replace(rest, state=CATCHING_UP))
+    measurer = TrialMeasurer(returning, message_bytes, progress, held=load)
     windows: list[Trial] = []
-    opened = topics.open(rest.pattern(message_bytes, load))
+    opened = rig.topics.open(rest.pattern(message_bytes, load))
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(rest.broker_outage.end)
         while len(windows) < WINDOWS_MAX:
@@ -143,10 +142,10 @@ def find_outage_limits(
         with broker_outage(context, count) as rest, PointTopics(rest) as topics:
             # Created before the look at the brokers at rest, which then includes its replicas.
             topics.open(rest.pattern(message_bytes, 1))
-            gates = open_gates(rest, config.cluster.warm_up_max_s)
+            rig = Rig(rest, topics, open_gates(rest, config.cluster.warm_up_max_s))
             progress = SearchProgress()
             on_step = progress_updater(progress, {goal: rest_line}, {goal: points})
-            measurer = TrialMeasurer(rest, topics, gates, message_bytes, progress)
+            measurer = TrialMeasurer(rig, message_bytes, progress)
             searchers = searchers_of({goal: rest_line}, message_bytes, {goal: points})
             end = run_goals(searchers, measurer, on_step)[goal]
             point = FinishedPoint(message_bytes, end.result, end.history)
@@ -157,7 +156,7 @@ def find_outage_limits(
             yield replace(boundary, notes=notes)
             if not isinstance(end.result, GaveUp) and end.result.bracket.sustained:
                 load = end.result.bracket.sustained
-                windows, is_in_sync = catch_up(rest, topics, gates, message_bytes, load)
+                windows, is_in_sync = catch_up(rig, message_bytes, load)
                 yield caught_up(rest, goal, load, windows, is_in_sync)
         points.append(point)
 

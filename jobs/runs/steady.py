@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Plan
 from jobs.trials.context import RunContext
-from jobs.trials.gates import Gates
-from jobs.trials.measure import SearchProgress, TrialMeasurer
-from jobs.trials.point_topics import PointTopics
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer
 from jobs.trials.running_load import RunningLoad, ends_once
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import (
@@ -56,9 +54,7 @@ FAILED_S = 10.0
 
 
 def steady_measurer(
-    context: RunContext,
-    topics: PointTopics,
-    gates: Gates,
+    rig: Rig,
     message_bytes: int,
     progress: SearchProgress,
     hold_s: float,
@@ -74,6 +70,7 @@ def steady_measurer(
         hold_s: longest window [s].
         failing_load: the load that is held until it fails, on a testbed; None for none.
     """
+    context = rig.context
     phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
 
     def has_answer(load: RunningLoad, now_s: float, begun_s: float) -> bool:
@@ -89,7 +86,7 @@ def steady_measurer(
 
     held = replace(context, config=context.config.with_workload(trial=phases))
     until = ends_once("steady-hold", has_answer, LOOK_S)
-    return TrialMeasurer(held, topics, gates, message_bytes, progress, until=until)
+    return TrialMeasurer(replace(rig, context=held), message_bytes, progress, until=until)
 
 
 def is_over(

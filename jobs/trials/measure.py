@@ -75,6 +75,61 @@ class SearchProgress:
     checks: bool = False
 
 
+@dataclass(frozen=True)
+class Rig:
+    """What the trials of an open run are made with; a context manager that deletes the topics.
+
+    Attributes:
+        topics: the topics of the current traffic.
+        gates: pass a trial once the cluster is as it was before the run.
+    """
+
+    context: RunContext
+    topics: PointTopics
+    gates: Gates
+
+    @classmethod
+    def open(cls, context: RunContext, warm_up_max_s: float) -> Rig:
+        """A new rig, after a measurement of the brokers at rest.
+
+        Args:
+            warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
+        """
+        return cls(context, PointTopics(context), open_gates(context, warm_up_max_s))
+
+    def hold(
+        self,
+        message_bytes: int,
+        load: int,
+        reason: str = "",
+        trials_left: int = 1,
+        config: Configuration | None = None,
+        stop: UncleanStop | None = None,
+    ) -> Trial:
+        """Make one trial at `load` on the goal's axis, and append it to the tables.
+
+        Args:
+            message_bytes: message size [B].
+            reason: purpose of this trial, shown as progress.
+            trials_left: number of trials that remain, this one included.
+            config: configuration of this trial, on the same topic; that of the run by default.
+            stop: kills a broker in the window.
+
+        Raises:
+            GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
+        """
+        progress = SearchProgress(reason, trials_left)
+        context = self.context if config is None else replace(self.context, config=config)
+        rig = replace(self, context=context)
+        return TrialMeasurer(rig, message_bytes, progress, stop=stop).trial(load)
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.topics.__exit__()
+
+
 @dataclass
 class _Loading:
     """A load that is offered, as far as its windows are judged.
@@ -107,18 +162,14 @@ class TrialMeasurer:
 
     def __init__(
         self,
-        context: RunContext,
-        topics: PointTopics,
-        gates: Gates,
+        rig: Rig,
         message_bytes: int,
         progress: SearchProgress,
         held: int | None = None,
         stop: UncleanStop | None = None,
         until: Watcher | None = None,
     ) -> None:
-        self._context = context
-        self._topics = topics
-        self._gates = gates
+        self._context, self._topics, self._gates = rig.context, rig.topics, rig.gates
         self._progress = progress
         self._message_bytes = message_bytes
         self._held = held
@@ -526,70 +577,6 @@ class TrialMeasurer:
             if not missing or time.monotonic() > deadline_s:
                 return after, lacking
             time.sleep(LOOK_S)
-
-
-class Holder:
-    """Holds fixed loads, with the gates, guards and judgement of a search's trials.
-
-    It measures the brokers at rest when it is created. As a context manager it deletes the topics
-    at the end.
-
-    Args:
-        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
-    """
-
-    def __init__(self, context: RunContext, warm_up_max_s: float) -> None:
-        self._context = context
-        self._topics = PointTopics(context)
-        self._gates = open_gates(context, warm_up_max_s)
-
-    def hold(
-        self,
-        message_bytes: int,
-        load: int,
-        reason: str = "",
-        trials_left: int = 1,
-        config: Configuration | None = None,
-        stop: UncleanStop | None = None,
-    ) -> Trial:
-        """Make one trial at `load` on the goal's axis, and append it to the tables.
-
-        Args:
-            message_bytes: message size [B].
-            reason: purpose of this trial, shown as progress.
-            trials_left: number of trials that remain, this one included.
-            config: configuration of this trial, on the same topic; that of the run by default.
-            stop: kills a broker in the window.
-
-        Raises:
-            GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
-        """
-        progress = SearchProgress(reason, trials_left)
-        context = self._context if config is None else replace(self._context, config=config)
-        measurer = TrialMeasurer(
-            context, self._topics, self._gates, message_bytes, progress, stop=stop
-        )
-        return measurer.trial(load)
-
-    def hold_windows(
-        self,
-        message_bytes: int,
-        load: int,
-        windows: int,
-        into: list[Trial],
-        reason: str = "",
-        profile: RateProfile | None = None,
-    ) -> None:
-        """Hold one load without a gap through so many windows; see `TrialMeasurer.hold_windows`."""
-        progress = SearchProgress(reason, windows)
-        measurer = TrialMeasurer(self._context, self._topics, self._gates, message_bytes, progress)
-        measurer.hold_windows(load, windows, into, profile)
-
-    def __enter__(self) -> Holder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._topics.__exit__()
 
 
 def hold_until_valid(

@@ -29,7 +29,7 @@ from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunState, execute, new_run_id
 from jobs.runs.outcome import RunOutcome
-from jobs.trials.measure import Holder
+from jobs.trials.measure import Rig
 from metrics.columns import Column, as_document
 from metrics.trial.trial import Trial
 from search.model import Verdict
@@ -175,12 +175,12 @@ class LadderRun(Body):
         for message_bytes in self.config.workload.message_bytes:
             rungs: dict[int, Rung] = {}
             self.ladders[message_bytes] = []
-            with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
+            with Rig.open(run.context, self.config.cluster.warm_up_max_s) as rig:
 
                 def rung(
-                    producers: int, holder: Holder = holder, message_bytes: int = message_bytes
+                    producers: int, rig: Rig = rig, message_bytes: int = message_bytes
                 ) -> Rung:
-                    return Rung.of(holder.hold(message_bytes, producers, "a rung of a ladder"))
+                    return Rung.of(rig.hold(message_bytes, producers, "a rung of a ladder"))
 
                 producers = self.first
                 while self._may_offer(message_bytes, producers):

@@ -25,7 +25,7 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunState, execute
-from jobs.trials.measure import Holder
+from jobs.trials.measure import Rig
 from metrics.traffic.batch_headers import batches_in
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.windows.broker import BrokerWindow
@@ -146,7 +146,7 @@ class Turns(FixedLoadRun):
         self.turns: list[Turn] = []
 
     def measure(self, run: RunState) -> None:
-        with Holder(run.context, 0.0) as holder:
+        with Rig.open(run.context, 0.0) as rig:
             for left, config in zip(range(self.load.trials, 0, -1), self._configs, strict=True):
                 say("resume")
                 time.sleep(SETTLED_S)
@@ -154,7 +154,7 @@ class Turns(FixedLoadRun):
                 say("pause")
                 time.sleep(SENT_S)
                 original = self._logs.loads(windows, from_s, from_s + WINDOW_S, is_copy=False)
-                trial = holder.hold(self.load.message_bytes, SCALE_UNITS, "a copy", left, config)
+                trial = rig.hold(self.load.message_bytes, SCALE_UNITS, "a copy", left, config)
                 self.trials.append(trial)
                 assert trial.is_valid, trial.reasons
                 client = trial.evidence.client

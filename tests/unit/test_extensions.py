@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ from jobs.features.doctor.examination import extension_findings
 from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import case_of, load_sweep
 from jobs.features.sweep.from_tables import results_of
-from jobs.runs import measurement
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
+from jobs.trials.measure import Rig
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import (
     APIS,
@@ -173,13 +174,17 @@ def test_what_is_no_measurement_is_refused(
     assert refusal(lambda: measurement_named("it")) == snapshot
 
 
-class NoHolder:
-    """Stands for the holder of a run, without brokers."""
+class NoRig:
+    """Stands for the rig of a run, without brokers."""
 
     def __init__(self, failure: Exception | None) -> None:
         self._failure = failure
 
-    def __enter__(self) -> NoHolder:
+    @classmethod
+    def open(cls, failure: Exception | None, *_: object) -> NoRig:
+        return cls(failure)
+
+    def __enter__(self) -> NoRig:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -203,8 +208,7 @@ def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
         (OSError("of the engine"), "of-others 1.0", OSError, "^of the engine$"),
     ]
     for failure, package, kind, words in cases:
-        holder = NoHolder(failure)
-        monkeypatch.setattr(measurement, "Holder", lambda *_, holder=holder: holder)
+        monkeypatch.setattr(Rig, "open", partial(NoRig.open, failure))
         of = measurement_named("it")
         assert of.package == "of-others 1.0"
         of.package = package
@@ -430,7 +434,7 @@ def test_the_example_of_the_page_is_a_measurement(
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     points = {"slowest-record": "of_the_page:SlowestRecord"}
     packages.add(MEASUREMENTS, points, {"of_the_page": code})
-    monkeypatch.setattr(measurement, "Holder", lambda *_: NoHolder(None))
+    monkeypatch.setattr(Rig, "open", partial(NoRig.open, None))
     of = measurement_named("slowest-record")
     config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
     body = of.body(Case(config, 8))

@@ -14,7 +14,7 @@ from jobs.runs.steady import SteadyAnswer
 from jobs.trials import measure, running_load, unscored_load
 from jobs.trials.context import RunContext
 from jobs.trials.early_end import overload_lasts
-from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer
 from jobs.trials.running_load import RunningLoad
 from jobs.trials.sampling import Samples
 from metrics.judging.thresholds import Indicators, Thresholds
@@ -176,7 +176,7 @@ def test_a_window_of_a_hold_that_an_overload_ended_is_followed_by_rest() -> None
     gates = cast(Any, SimpleNamespace(await_recovery=await_recovery))
     over = {"default": Judgement(Verdict.OVERLOADED, ())}
     for kept_s, waits in ((0.0, 0), (10.0, 1)):
-        measurer = TrialMeasurer(context(), none, gates, 100, SearchProgress(), held=64)
+        measurer = TrialMeasurer(Rig(context(), none, gates), 100, SearchProgress(), held=64)
         seen = replace(evidence(), kept_overloaded_s=kept_s)
         measurer._with_recovery(at(64, evidence=seen, held=True, judgements=over))
         assert len(waited) == waits
@@ -211,7 +211,7 @@ def test_a_load_without_a_gap_stops_the_run(
     cluster = SimpleNamespace(broker_control=None)
     gates = SimpleNamespace(level=None, under_replicated_at_rest=FACTS.under_replicated_at_rest)
     given = context(is_exclusive, guards=guards, cluster=cluster)
-    measurer = TrialMeasurer(given, none, cast(Any, gates), 100, SearchProgress())
+    measurer = TrialMeasurer(Rig(given, none, cast(Any, gates)), 100, SearchProgress())
     load = running_as(seen, context=given, windows=3)
     with measurer._watched_windows(measure._Loading(load.load, 1), [], load):
         pass  # the look at the end is the only one

@@ -17,7 +17,7 @@ from jobs.console.events import RecordingReporter, TrialFinished, TrialStarted
 from jobs.trials import measure
 from jobs.trials.context import TrialHistory
 from jobs.trials.load import Load, StageFailedError
-from jobs.trials.measure import Holder, SearchProgress, TrialMeasurer, written_records
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, written_records
 from jobs.trials.sampling import FRESH_S, READING, lacking_in, lacking_now
 from metrics.common.errors import NoConclusionError
 from metrics.sources.beans import Role
@@ -88,9 +88,8 @@ class Cluster:
             pass_between_windows=passing,
         )  # fmt: skip
         opened: Any = SimpleNamespace(open=lambda _: topic)
-        self.measurer = TrialMeasurer(
-            self.context, opened, gates, 1_000, SearchProgress("a test", 3)
-        )
+        self.rig = Rig(self.context, opened, gates)
+        self.measurer = TrialMeasurer(self.rig, 1_000, SearchProgress("a test", 3))
 
     def end_offsets(self, _: TopicSet) -> Mapping[int, int]:
         return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
@@ -147,15 +146,10 @@ def test_a_trial_is_offered_judged_kept_and_said() -> None:
     assert ends is not None and ends[1] == (50, 50), "the wait for followers ends"
 
 
-def test_a_trial_of_its_own_configuration_is_one_of_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_trial_of_its_own_configuration_is_one_of_the_run() -> None:
     cluster = Cluster(GROWN, GROWN, BEFORE, GROWN)
-    monkeypatch.setattr(measure, "open_gates", lambda *_: cluster.measurer._gates)
-    monkeypatch.setattr(measure, "PointTopics", lambda _: cluster.measurer._topics)
-    holder = Holder(cluster.context, 0.0)
     own = CONFIG.with_workload(trial=replace(CONFIG.workload.trial, measure_s=5.0))
-    made = [holder.hold(1_000, 4, config=own), holder.hold(1_000, 4)]
+    made = [cluster.rig.hold(1_000, 4, config=own), cluster.rig.hold(1_000, 4)]
     assert [each.pattern.phases.measure_s for each in made] == [5.0, 4.0]
     assert cluster.history.trials == made
 

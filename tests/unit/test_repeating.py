@@ -10,10 +10,9 @@ import pytest
 
 from jobs.config import load
 from jobs.measurements.load import Load
-from jobs.runs import fixed_load
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.measurement import Case
-from jobs.trials.measure import hold_until_valid
+from jobs.trials.measure import Rig, hold_until_valid
 from metrics.common.errors import NoConclusionError
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
@@ -55,7 +54,7 @@ def test_invalid_trials_are_repeated_within_a_bound() -> None:
 
 
 class Holding:
-    """A holder whose trials are given."""
+    """A rig whose trials are given."""
 
     coming: str
 
@@ -75,7 +74,7 @@ def test_a_case_repeats_invalid_trials_and_the_command_traffic_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run: Any = SimpleNamespace(context=run_context(config=CONFIG))
-    monkeypatch.setattr(fixed_load, "Holder", Holding)
+    monkeypatch.setattr(Rig, "open", Holding)
     monkeypatch.setattr(Holding, "coming", "IVVV", raising=False)
     case = Load().body(Case(CONFIG, load=40, trials=2))
     assert isinstance(case, FixedLoadRun)

@@ -20,7 +20,7 @@ from jobs.runs.limit import LimitRun
 from jobs.runs.steady import steady_measurer
 from jobs.trials import running_load
 from jobs.trials.context import TrialHistory
-from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer
 from jobs.trials.running_load import NOTICE_S
 from metrics.tables.boundary import BoundaryRow
 from metrics.trial.trial import Trial
@@ -86,7 +86,7 @@ class Run:
 
     def prove(self) -> None:
         none: Any = None
-        self.body._prove_steady(self.context, none, none, SearchProgress())
+        self.body._prove_steady(Rig(self.context, none, none), SearchProgress())
 
     def phases(self) -> list[str]:
         return [each.text for each in self.reporter.events if isinstance(each, PhaseStarted)]
@@ -187,7 +187,7 @@ def ended_s(
     )  # fmt: skip
     none: Any = None
     measurer = steady_measurer(
-        context, none, none, 1_000, SearchProgress(), 105.0, failing_load=failing_load
+        Rig(context, none, none), 1_000, SearchProgress(), 105.0, failing_load=failing_load
     )
     pattern = replace(at(64).pattern, phases=measurer.pattern(64).phases)
     channel = SentChannel()

@@ -44,7 +44,7 @@ from jobs.features.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, plan_of, trial_s
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.trials.measure import Holder
+from jobs.trials.measure import Rig
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.cause import resource_use, short_name
 from metrics.comparing.effects import PAIRS_MIN, Compared, Conclusion, Side
@@ -223,7 +223,7 @@ class ComparisonRun(Campaign[int]):
         self._effort = effort
         self._min_effect = min_effect
         self._cases: list[ComparedSize] = []
-        self._holders: dict[Side, Holder] = {}
+        self._rigs: dict[Side, Rig] = {}
         self._began_s = 0.0
         self._answer = ComparisonAnswer({}, (), (), min_effect)
 
@@ -317,11 +317,11 @@ class ComparisonRun(Campaign[int]):
     def opened(self, run: RunState, group: Sequence[Turn[int]]) -> Iterator[None]:
         """Open the gates of both sides."""
         self._began_s = time.time()
-        self._holders = {
-            side: Holder(run.contexts[_name(side)], setup.config.cluster.warm_up_max_s)
+        self._rigs = {
+            side: Rig.open(run.contexts[_name(side)], setup.config.cluster.warm_up_max_s)
             for side, setup in self._sides.items()
         }
-        with self._holders[Side.A], self._holders[Side.B]:
+        with self._rigs[Side.A], self._rigs[Side.B]:
             yield
 
     def measure_turn(self, run: RunState, turn: Turn[int], budget: TimeBudget) -> None:
@@ -363,9 +363,7 @@ class ComparisonRun(Campaign[int]):
         load = load_of_cluster(load_per_broker, run.contexts[_name(side)].brokers)
         done = sum(len(context.history.trials) for context in run.contexts.values())
         left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
-        return self._holders[side].hold(
-            message_bytes, load, f"{side.value}: {reason}", max(1, left)
-        )
+        return self._rigs[side].hold(message_bytes, load, f"{side.value}: {reason}", max(1, left))
 
     def _facts(self, run: RunState) -> dict[Side, SideFacts]:
         return {
