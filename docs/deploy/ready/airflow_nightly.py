@@ -2,8 +2,8 @@
 
 The night has the name of the DAG run, which every run has: a run that is started by hand or by an
 asset has no logical date, so that `{{ ds }}` is not defined. A run that is cleared continues where
-it stopped. Exit code 75, another run loads the cluster, skips the night; 4, a regression, and 5, a
-guard, fail it, and nothing is retried. submit.properties is that of conf/spark, with s3.properties
+it stopped. Exit code 75 (another run loads the cluster) skips the night; 4 (a regression) and 5 (a
+guard) fail it. Nothing is retried. submit.properties is that of conf/spark, with s3.properties
 for tables on S3 and the spark.authenticate.secret of the master and its workers: mode 0600.
 """
 
