@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kafka.record.memory_records import MemoryRecords
 
-from jobs.engine.producing.protocol import SEQUENCES
+from jobs.engine.producing.batch import SEQUENCES
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from tests.support.engine_bench import bench_on

@@ -63,7 +63,7 @@ def response(
         error_code=fields.get("error_code", 0),
         session_id=fields.get("session_id", 77),
         responses=[topic(topic=fields.get("topic", "t"), partitions=data)] if data else [],
-        version=FETCH.version,
+        version=FETCH.most,
     )
     return _framed(answer, fields.get("correlation_id", 3))
 
@@ -102,14 +102,14 @@ def produced(
     answer = ProduceResponse(
         responses=[row(name=topic, partition_responses=partitions)],
         throttle_time_ms=throttle_ms,
-        version=PRODUCE.version,
+        version=PRODUCE.most,
     )
     return _framed(answer, correlation_id)
 
 
-def producer_id() -> bytes:
+def producer_id(correlation_id: int = 12) -> bytes:
     """A framed response to a request for a producer id."""
-    return _framed(InitProducerIdResponse(producer_id=7, version=1), 12)
+    return _framed(InitProducerIdResponse(producer_id=7, version=1), correlation_id)
 
 
 def metadata(leaders: Mapping[int, int], correlation_id: int = 12) -> bytes:

@@ -7,10 +7,10 @@ from typing import Any
 
 from jobs.engine.batches.sections import Section
 from jobs.engine.producing.account import Account
+from jobs.engine.producing.batch import ProducerIdState
 from jobs.engine.producing.delivery import Action, Delivery, Produce, Replace
 from jobs.engine.producing.producer import Connection, Producer
-from jobs.engine.producing.protocol import ProducerIdState
-from jobs.engine.producing.retries import Metadata
+from jobs.engine.producing.protocol import FindLeaders
 from jobs.engine.producing.schedule import EvenSchedule
 from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.window import Window
@@ -48,9 +48,9 @@ class DrivenDelivery:
         **options: Any,
     ) -> None:
         pattern = producer_pattern(RECORD_BYTES, rate, **({"linger_ms": 0.0} | options))
-        self.account = Account(window or Window(0.0, end_s), pattern.record_interval_s)
-        self.metadata = Metadata(leaders, BROKERS, pattern.options)
-        self.delivery = Delivery(pattern, self.account, self.metadata)
+        measured = window or Window(0.0, end_s)
+        self.account = Account(measured, pattern.record_interval_s, brokers=BROKERS)
+        self.delivery = Delivery(pattern, self.account, leaders, BROKERS)
         self.options = pattern.options
         self._is_answered = pattern.options.acks != "0"
         duration_ms = pattern.options.transaction_duration_ms
@@ -63,9 +63,10 @@ class DrivenDelivery:
                 range(len(leaders)),
                 EvenSchedule(rate, 0.0),
                 id_state=ProducerIdState(index) if pattern.options.enable_idempotence else None,
-                transactions=None if duration_ms is None else Transactions(1, duration_ms / 1000.0),
+                transactions=None if duration_ms is None else Transactions(duration_ms / 1000.0, 1),
             )
-            self.delivery.add(producer, BROKERS)
+            producer.connect(BROKERS, pattern.options.max_in_flight)
+            self.delivery.add(producer)
         self.now = 0.0
         self.replaced = 0
         self.producer = self.delivery.producers[0]
@@ -102,13 +103,17 @@ class DrivenDelivery:
         """Answer the oldest request of a connection, with one error code for all its batches."""
         self.now = now
         _sent_s, batches = connection.in_flight[0]
+        if isinstance(batches, FindLeaders):
+            self.delivery.handle_metadata(connection, {}, now)
+            return
+        assert isinstance(batches, list), "a produce request"
         errors = {batch.partition: code for batch in batches}
         self.delivery.handle_produce_response(connection, errors, 0, now)
 
     def answer_metadata(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
         """Answer the oldest request of a connection, a metadata request, with these leaders."""
         self.now = now
-        assert connection.in_flight[0][1] == []
+        assert isinstance(connection.in_flight[0][1], FindLeaders)
         self.delivery.handle_metadata(connection, leaders, now)
 
     def coordinate(
@@ -116,7 +121,6 @@ class DrivenDelivery:
     ) -> list[Action]:
         """Answer the oldest request as the coordinator, and return the actions that follow."""
         self.now = now
-        assert connection.in_flight[0][1] == []
         self.delivery.handle_coordinator_response(connection, code, answer, now)
         return self.until(now)
 

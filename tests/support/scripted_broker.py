@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from kafka.record.default_records import DefaultRecordBatch
 
-from tests.support.answers import metadata, produced
+from tests.support.answers import metadata, produced, producer_id
 from tests.support.scripted_log import Log
 from tests.support.simulated_time import SimulatedTime
 
@@ -154,6 +154,8 @@ class ScriptedBroker:
         """Serve a request: the answer and its delay [s], or None to close the connection."""
         if int.from_bytes(frame[:2], "big") == MetadataRequest.API_KEY:
             return self._answer_metadata(frame), 0.0
+        if int.from_bytes(frame[:2], "big") == InitProducerIdRequest.API_KEY:
+            return producer_id(int.from_bytes(frame[4:8], "big")), 0.0
         answer = self.script(self.requests)
         self.requests += 1
         if answer is None:

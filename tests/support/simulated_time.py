@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import math
 import selectors
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from jobs.engine.network import transport as sockets
 from jobs.engine.network.pacing import Key
-from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
-from jobs.engine.producing import loop
+from jobs.engine.producing import network_client
 from metrics.common.errors import RedlineError
-from tests.support.processes import PATIENCE_S
 
 _LOOK_S = 20e-6
 """Simulated time between two readings of the clock, for the work of the caller [s]."""
+
+_RECONNECT_S = 0.05
+"""Back-off of a connection that cannot be opened [s]."""
 
 Actor = Callable[[float], float]
 """Gets the time [s], does what is due, and returns the time of its next work, or infinity."""
@@ -35,7 +37,6 @@ class SimulatedTime:
     def __init__(self) -> None:
         self.now_s = 1_000.0
         self.actors: list[Actor] = []
-        self._opening: set[Key] = set()
 
     def clock(self) -> float:
         """The time [s], a little later than at the last call."""
@@ -57,23 +58,10 @@ class SimulatedTime:
                 assert timeout is not None, "a loop always knows when to look again"
                 return time_here._pass(timeout, super().select)
 
-        class Reopening(Reopener):
-            def __init__(self, opener: Opener) -> None:
-                super().__init__(time_here._with_failures(opener))
-
-            def request(self, key: Key) -> None:
-                time_here._opening.add(key)
-                super().request(key)
-
-            def take(self) -> list[tuple[Key, Transport]]:
-                taken = super().take()
-                time_here._opening.difference_update(key for key, _ in taken)
-                return taken
-
         with (
             mock.patch.object(sockets, "selectors", SimpleNamespace(DefaultSelector=Selector)),
             mock.patch.object(sockets, "sleep", self.sleep),
-            mock.patch.object(loop, "Reopener", Reopening),
+            mock.patch.object(network_client, "Reopener", partial(Reopening, self)),
         ):
             yield self
 
@@ -81,24 +69,39 @@ class SimulatedTime:
         self, wait_s: float, select: Callable[[float], list[tuple[selectors.SelectorKey, int]]]
     ) -> list[tuple[selectors.SelectorKey, int]]:
         end_s = self.now_s + wait_s
-        patient_until_s = time.monotonic() + PATIENCE_S
         while True:
-            next_s = min((act(self.now_s) for act in self.actors), default=math.inf)
+            next_s = min((act(self.now_s) for act in tuple(self.actors)), default=math.inf)
             events = select(0)
             if events or self.now_s >= end_s:
                 return events
-            if self._opening:  # a thread opens a connection, in real time
-                assert time.monotonic() < patient_until_s, f"{self._opening} never opened"
-                select(0.01)
-                continue
             self.now_s = min(end_s, next_s)
 
-    def _with_failures(self, opener: Opener) -> Opener:
-        def opened(keys: Sequence[Key]) -> Mapping[Key, Transport]:
-            try:
-                return opener(keys)
-            except (RedlineError, OSError):
-                self._opening.difference_update(keys)
-                raise
 
-        return opened
+class Reopening:
+    """A `Reopener` in simulated time, which tries each connection until it opens."""
+
+    def __init__(self, time: SimulatedTime, connector: Any, wake: Callable[[], None]) -> None:
+        self._time, self._connector, self._wake = time, connector, wake
+        self._wanted: dict[Key, float] = {}
+        self._opened: list[tuple[Key, Transport]] = []
+        time.actors.append(self._act)
+
+    def request(self, key: Key) -> None:
+        self._wanted.setdefault(key, self._time.now_s)
+
+    def _act(self, now_s: float) -> float:
+        for key in [key for key, from_s in self._wanted.items() if from_s <= now_s]:
+            try:
+                self._opened.append((key, self._connector.open([key])[key]))
+                del self._wanted[key]
+                self._wake()
+            except RedlineError:
+                self._wanted[key] = now_s + _RECONNECT_S
+        return min(self._wanted.values(), default=math.inf)
+
+    def take(self) -> list[tuple[Key, Transport]]:
+        taken, self._opened = self._opened, []
+        return taken
+
+    def close(self) -> None:
+        self._wanted.clear()

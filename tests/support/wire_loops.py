@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from jobs.engine.batches.pool import BatchPool
@@ -54,7 +55,6 @@ class Cluster:
             **({"pool_bytes": 200_000, "linger_ms": 2.0} | options),
         )
         pattern, client_id = trial.pattern.producer, trial.producer_name(0)
-        ids = {client_id: 77} if pattern.options.enable_idempotence else {}
         with contextlib.ExitStack() as stack:
             for broker in self.brokers.values():
                 stack.enter_context(broker)
@@ -66,7 +66,10 @@ class Cluster:
             for transport in transports.values():
                 stack.callback(transport.close)
             pool, clock = BatchPool(pattern), self.time.clock
-            loop = WireLoop(trial, 0, transports, pool, clock, producer_ids=ids, opener=self._open)
+            connector: Any = SimpleNamespace(open=self._open)
+            loop = WireLoop(trial, 0, transports, pool, clock, connector)
+            if pattern.options.enable_idempotence:
+                loop.register()
             loop.run(self.time.now_s + 0.05, EPOCH_S)
             self.drain_s = self.time.now_s - loop.account.window.end_s
         return loop

@@ -23,8 +23,8 @@ from jobs.engine.clients.librdkafka import (
 )
 from jobs.engine.clients.registry import CLIENTS, client_of
 from jobs.engine.consuming.wire_consumers import WireConsumers
+from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import WireProducers
-from jobs.engine.producing.protocol import UNACKNOWLEDGED
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.clients import NAMES, ConsumerOptions

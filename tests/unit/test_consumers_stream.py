@@ -91,7 +91,7 @@ def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
         replica_id=-1, max_wait_ms=8, min_bytes=7, max_bytes=9_000, isolation_level=0,
         session_id=5, session_epoch=6, topics=[topic(topic="topic", partitions=wanted)],
         forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="topic", partitions=[2])],
-        version=FETCH.version,
+        version=FETCH.most,
     )  # fmt: skip
     request.with_header(correlation_id=42, client_id="me")
     assert encoded == bytes(request.encode(framed=True, header=True))
@@ -100,7 +100,7 @@ def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
 def test_a_request_groups_partitions_by_topic() -> None:
     encoder = FetchEncoder(PARTITIONS, "me", ConsumerOptions(groups=1))
     frame = encoder.encode(1, (0, 0), [(6, 60), (1, 10), (5, 50)], [7, 0])
-    request = FetchRequest.decode(frame[4:], version=FETCH.version, header=True)
+    request = FetchRequest.decode(frame[4:], version=FETCH.most, header=True)
     named = {each.topic: [(p.partition, p.fetch_offset) for p in each.partitions]
              for each in request.topics}  # fmt: skip
     assert named == {"u": [(2, 60), (1, 50)], "t": [(1, 10)]}

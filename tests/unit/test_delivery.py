@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
+from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.delivery import Action, Produce, Reopen, SendControlRequest
 from jobs.engine.producing.producer import Connection
-from jobs.engine.producing.protocol import EXPIRED, UNACKNOWLEDGED
-from jobs.engine.producing.transactions import (
+from jobs.engine.producing.protocol import (
     AddPartitions,
     EndTransaction,
     FindCoordinator,
+    FindLeaders,
     RenewEpoch,
-    TransactionError,
 )
+from jobs.engine.producing.transactions import TransactionError
 from metrics.traffic.clients import ProducerOptions
 from tests.support.driven_delivery import BROKERS, RECORD_BYTES, DrivenDelivery
 
@@ -57,7 +58,7 @@ def seen(action: Action | None) -> Any:
     if isinstance(action, Produce):
         return action.batches[0].first if len(action.batches) == 1 else batches_of(action)
     assert action is not None
-    if isinstance(action, SendControlRequest) and action.request is not None:
+    if isinstance(action, SendControlRequest) and not isinstance(action.request, FindLeaders):
         return action.request
     return "reopen" if isinstance(action, Reopen) else "metadata", action.connection.broker
 
@@ -162,7 +163,7 @@ def stamps(*expected: tuple[int, int] | None, broker: int = 1) -> Step:
     """Epoch and sequence of the batches in flight."""
 
     def step(driven: DrivenDelivery) -> None:
-        in_flight = [batch for _, sent in way(driven, broker).in_flight for batch in sent]
+        in_flight = way(driven, broker).batches_in_flight
         assert [batch.stamp for batch in in_flight] == list(expected)
 
     return step
@@ -193,7 +194,7 @@ def play(options: dict[str, Any], *steps: Step) -> DrivenDelivery:
     return play_on(DrivenDelivery(**options), *steps)
 
 
-NOT_MUTED = holds(lambda driven: driven.producer.muted, {})
+NOT_MUTED = holds(lambda driven: driven.producer.queues, {})
 AWAITS_ANSWERS, AWAITS_NONE = (
     holds(lambda driven: driven.one.awaits_answers, expected) for expected in (True, False)
 )
@@ -223,14 +224,10 @@ CASES: dict[str, Case] = {
         holds(lambda d: d.delivery.may_gather(1.11)), answer(1.2, NOT_LEADER),
         holds(lambda d: d.delivery.may_gather(1.2), False),
     ]),
-    "a partition without an answer of its own has failed": (ALONE, [
-        until(0.0), lambda d: d.delivery.handle_produce_response(d.one, {}, 0, 0.1),
-        counts(acked_total=0, errors={"UnknownError": 1}),
-    ]),
     "throttling and records in the log are summed": ({}, [
         until(1.0), lambda d: d.delivery.handle_produce_response(d.one, {0: 0}, 30, 1.1),
         lambda d: d.delivery.handle_produce_response(d.one, {0: 0}, 12, 1.2),
-        counts(throttle_ms=42), holds(lambda d: d.delivery.log_bytes, 2 * BATCH_BYTES),
+        counts(throttle_ms=42), holds(lambda d: d.account.log_bytes, 2 * BATCH_BYTES),
     ]),
 
     # --- sending again ---
@@ -248,19 +245,6 @@ CASES: dict[str, Case] = {
         answer(40.0, TOO_FEW_REPLICAS), sends(40.632), sends(40.96, 0),
         answer(80.0, TOO_FEW_REPLICAS), sends(80.79), sends(81.0, 0),
     ]),
-    "a batch is given up after its retries and the next one is sent": ({"retries": 2}, [
-        until(0.0), answer(0.1, TOO_FEW_REPLICAS), sends(0.4, 0), answer(0.5, TOO_FEW_REPLICAS),
-        sends(0.8, 0), answer(0.9, TOO_FEW_REPLICAS), sends(1.2, 1), NOT_MUTED,
-        counts(errors={"NotEnoughReplicasError": 1}, retried_records=2),
-    ]),
-    "a permanent error is not retried": ({}, [
-        until(0.0), answer(0.1, TOO_LARGE), at(0.9), NOT_MUTED,
-        counts(errors={"MessageSizeTooLargeError": 1}),
-    ]),
-    "a refused batch fails after its delivery timeout": (ALONE | {"delivery_timeout_ms": 1_000}, [
-        until(0.0), answer(0.5, TOO_FEW_REPLICAS), sends(0.99, 0), counts(failed_total=0),
-        answer(1.0, TOO_FEW_REPLICAS), counts(errors={"NotEnoughReplicasError": 1}), sends(9.0),
-    ]),
     "a batch without a connection fails after its delivery timeout": (
         ALONE | {"delivery_timeout_ms": 3_000}, [
         until(0.0), lose(0.1), until(3.0), counts(failed_total=0),
@@ -273,20 +257,6 @@ CASES: dict[str, Case] = {
         until(0.0), lose(0.1, 1), lose(0.1, 2), until(5.0), reopen(5.0, 2), until(5.0),
         counts(failed_total=0), until(6.2), counts(errors={"ConnectionClosed": 1}),
     ]),
-    "batches that were never sent expire": ({"max_in_flight": 1, "delivery_timeout_ms": 5_000}, [
-        until(3.5), expire(6.0), counts(failed_total=0), expire(6.1), counts(errors={EXPIRED: 1}),
-        answer(6.1), at(6.1, 2),
-    ]),
-    "batches behind a batch that is sent again expire": (
-        {"delivery_timeout_ms": 5_000, "end_s": 4.0}, [
-        until(0.0), answer(0.1, TOO_FEW_REPLICAS), until(4.0), answer(6.5), at(6.5, 2, 3),
-        counts(errors={EXPIRED: 1}), answer(6.6), answer(6.7), close(7.0), works(False),
-    ]),
-    "a request without an answer is overdue": (ALONE | {"request_timeout_ms": 2_000}, [
-        until(0.0), holds(lambda d: d.delivery.overdue_connections(2.0), []),
-        holds(lambda d: d.delivery.overdue_connections(2.1) == [d.one]), answer(2.1),
-        holds(lambda d: d.delivery.overdue_connections(2.1), []),
-    ]),
 
     # --- lost connections ---
     "requests of a lost connection are sent again once it is open": ({}, [
@@ -296,48 +266,17 @@ CASES: dict[str, Case] = {
         at(4.95, 3, 4), counts(retry_errors={"ConnectionClosed": 3},
                                duplicates_by_partition={0: 3}),  # they may have been written before
     ]),
-    "a failed batch that may be in the log is no duplicate": (ALONE | {"retries": 0}, [
-        until(0.0), lose(0.1),
-        counts(errors={"ConnectionClosed": 1}, duplicates_by_partition={}), close(0.2),
-        holds(missing, [1, 0]),
-    ]),
-    "a failed batch is a duplicate with its second copy": (ALONE | {"retries": 1}, [
-        until(0.0), lose(0.1), reopen(0.2), until(0.9), lose(1.1),
-        counts(errors={"ConnectionClosed": 1}, duplicates_by_partition={0: 1}),
-    ]),
-    "a new batch for a lost connection opens it": ({}, [
-        until(0.0), answer(0.1), lose(0.2), at(0.9, ("metadata", 2)),
-        at(1.5, ("reopen", 1)), reopen(1.6), at(1.6, 1), counts(retried_records=0),
-    ]),
 
     "a connection is replaced once all of its requests are answered": ({"max_in_flight": 3}, [
         at(1.0, 0, 1), reopen(1.5), at(2.5), answer(2.6), at(2.6),
         holds(lambda d: d.one.has_successor), answer(2.7), at(2.7, 2),
         holds(lambda d: d.one.has_successor, False), at(3.5, 3), counts(retried_records=0),
     ]),
-    "a connection without answers is replaced once the broker has read its requests": (
-        {"acks": "0"}, [
-        at(1.0, 0, 1), reopen(1.5), at(2.5, ("metadata", 1)),  # it is answered after all others
-        leaders(2.6, {0: 1}, 1), at(2.6, 2),
-    ]),
-    "a connection that is lost while its successor waits is replaced at once": (ALONE, [
-        at(0.0, 0), reopen(0.1), lose(0.2), at(0.9, ("metadata", 2), 0),
-        counts(retry_errors={"ConnectionClosed": 1}),
-    ]),
 
     # --- leaders ---
-    "a moved leader is looked up and written to": ({"rate": 0.1}, [
-        until(0.0), answer(0.1, NOT_LEADER), at(0.1, ("metadata", 1)), leaders(0.15, {0: 2}, 1),
-        at(0.5, 0), answer(0.5, broker=2), at(10.0, 1), answer(10.1, broker=2),
-        counts(duplicates_at_most=0),  # a broker that does not lead wrote nothing
-    ]),
     "a leader that was found is written to at once": (
         ALONE | {"retry_backoff_ms": 10_000.0, "retry_backoff_max_ms": 10_000.0}, [
         until(0.0), lose(0.1), until(13.0), leaders(13.0, {0: 2}), sends(13.0, 0),
-    ]),
-    "a leader that is unknown to the task is no leader": (ALONE, [
-        until(0.0), answer(0.1, NOT_LEADER), until(0.1), leaders(0.15, {0: 9}, 1), at(0.5, 0),
-        answer(0.5),
     ]),
     "one request for leaders serves all producers": (
         ALONE | {"producers": 3, "retry_backoff_ms": 100.0}, [
@@ -346,52 +285,11 @@ CASES: dict[str, Case] = {
         *(answer(0.25, NOT_LEADER, producer=each) for each in range(3)), sends(0.29), until(0.6),
         *(answer(0.6, NOT_LEADER, producer=each) for each in range(3)), at(0.6, ("metadata", 1)),
     ]),
-    "a lost metadata request is repeated over another connection": (ALONE, [
-        until(0.0), answer(0.1, NOT_LEADER), until(0.1), lose(0.11), at(0.11, ("metadata", 2)),
-    ]),
-    "a metadata request uses the least busy connection": ({}, [
-        until(1.0), answer(1.1, NOT_LEADER), at(1.1, ("metadata", 2)),
-    ]),
-    "a metadata request uses no congested connection": ({}, [
-        until(1.0), congest(2), answer(1.1, NOT_LEADER), at(1.1, ("metadata", 1)),
-    ]),
-    "a partition that left its old leader is not checked there again": (
-        SHARED | {"max_in_flight": 2, "seed": 4, "end_s": 3.0}, [
-        until(1.9), answer(1.95, NOT_LEADER), sends(2.5, 2),  # to broker 1, which is full now
-        leaders(2.5, {0: 2, 1: 1}), until(3.0), close(3.0), sends(3.0, 0), answer(3.1, broker=2),
-        until(3.1), answer(3.2), at(3.2), answer(3.3), NOT_MUTED, works(False),
-    ]),
-    "a partition that left its old leader hides no later failure there": (
-        SHARED | {"max_in_flight": 3, "seed": 1, "end_s": 3.9}, [
-        until(2.9), answer(2.95, NOT_LEADER), until(3.5), leaders(3.5, {0: 2, 1: 1}), until(3.9),
-        close(3.9), sends(3.9, 0), answer(3.95, broker=2), until(3.95), answer(4.0, NOT_LEADER),
-        until(6.0), end(10.0), holds(lambda d: d.counts.acked_total + d.counts.failed_total, 4),
-        counts(sent_by_partition={0: 3, 1: 1}),
-    ]),
 
     # --- idempotence ---
-    "batches are sent again under their own sequences": (IDEMPOTENT, [
-        until(2.0), stamps((0, 0), (0, 1), (0, 2)), answer(2.1, TOO_FEW_REPLICAS),
-        answer(2.2, OUT_OF_ORDER), answer(2.3, OUT_OF_ORDER),  # behind a missing one
-        until(3.5), stamps((0, 0)), answer(3.5), until(3.5), stamps((0, 1)), answer(3.5),
-        until(3.5), stamps((0, 2)), answer(3.5), until(4.0), stamps((0, 3), (0, 4)),
-        counts(failed_total=0),
-    ]),
-    "a batch that the broker has already is acknowledged and no duplicate": (ALONE | IDEMPOTENT, [
-        until(0.0), lose(0.1), reopen(0.2), until(1.0), stamps((0, 0)), answer(1.0, DUPLICATE),
-        counts(acked_total=1, failed_total=0, duplicates_at_most=0),
-    ]),
     "a batch that failed for good leaves a gap and its partition starts again": (IDEMPOTENT, [
         until(1.0), answer(1.1, TOO_LARGE), answer(1.2, OUT_OF_ORDER), until(1.9), stamps((1, 0)),
         answer(1.9), until(2.0), stamps((1, 1)), counts(errors={"MessageSizeTooLargeError": 1}),
-    ]),
-    "the last batch gives its sequence back when it failed": (IDEMPOTENT, [
-        until(0.0), answer(0.1, TOO_LARGE), until(1.0), stamps((0, 0)),
-    ]),
-    "a batch that may be in the log does not give its sequence back": (
-        IDEMPOTENT | {"retries": 1}, [
-        until(0.0), answer(0.1, TIMED_OUT), until(0.5), answer(0.5, TIMED_OUT),
-        counts(errors={"RequestTimedOutError": 1}), until(1.0), stamps((1, 0)),
     ]),
     **{f"a broker that forgot the producer makes its partition start again: {code}": (IDEMPOTENT, [
         until(1.0), answer(1.1), answer(1.2, code), until(1.9), stamps((1, 0)), answer(1.9),
@@ -406,28 +304,18 @@ CASES: dict[str, Case] = {
         until(0.0), lose(0.1), reopen(0.2), until(1.0), answer(1.0, UNKNOWN_PRODUCER), until(2.0),
         lose(2.1), counts(failed_total=1, duplicates_at_most=1),  # the second, of another epoch
     ]),
-    "without idempotence batches have no stamp": ({}, [until(1.0), stamps(None, None)]),
 
     # --- sockets and memory that are full ---
     "answers are awaited when batches wait for them only": ({"max_in_flight": 2}, [
         until(1.0), AWAITS_NONE, until(2.0), AWAITS_ANSWERS, congest(), AWAITS_NONE, flush(),
         AWAITS_ANSWERS, answer(2.1), AWAITS_NONE, lose(2.2), AWAITS_NONE,
     ]),
-    "a congested connection counts once as work and not after its loss": (ALONE | {"retries": 0}, [
-        until(0.0), congest(), congest(), answer(0.1), close(0.2), works(), lose(0.3),
-        works(False), reopen(0.4), until(0.4), holds(lambda d: d.one.has_room),
-    ]),
     "a full memory blocks the producer without a change of due times": (
         {"max_in_flight": 1, "buffer_memory": 2 * BATCH_BYTES}, [
         until(9.5), BLOCKED, holds(lambda d: d.producer.opened, 3),
         holds(lambda d: d.delivery.next_s, math.inf), answer(9.5), at(9.5, 1), BLOCKED,
         answer(9.5), at(9.5, 2), answer(9.5), at(9.5, 3), BLOCKED,  # the next one takes the room
-        holds(lambda d: d.one.in_flight[0][1][0].due_s, 3.0),
-    ]),
-    "a generator that runs late takes no record from after the window": (
-        {"end_s": 4.0, "max_in_flight": 1}, [
-        until(0.0), lambda d: setattr(d, "now", 9.5), at(9.5),
-        holds(lambda d: d.producer.opened, 4),
+        holds(lambda d: next(d.one.batches_in_flight).due_s, 3.0),
     ]),
 
     # --- the end ---
@@ -452,40 +340,16 @@ CASES: dict[str, Case] = {
         ("lost", {}, (lose(1.0),)), ("muted", {}, (answer(1.0, TOO_FEW_REPLICAS),)),
         ("blocked", {"max_in_flight": 1, "buffer_memory": BATCH_BYTES}, (until(4.0), BLOCKED)),
     )},
-    "at the end of the drain every sent record has an outcome": ({"end_s": 4.0}, [
-        until(3.0), answer(3.1, TOO_FEW_REPLICAS), close(4.0), end(3.11),
-        counts(errors={"NotEnoughReplicasError": 1, UNACKNOWLEDGED: 3}, acked_total=0),
-        works(False),
-    ]),
 
     # --- without answers ---
-    "with acks 0 written records are acknowledged": (
-        {"acks": "0", "end_s": 3.0, "max_in_flight": 1}, [
-        at(3.0, 0, 1, 2), counts(acked_total=3), holds(lambda d: len(d.one.in_flight), 0),
-    ]),
     "with acks 0 a last request checks that each broker has read all": (
         {"acks": "0", "end_s": 1.0}, [
         until(1.0), close(1.0),
         holds(lambda d: sorted(map(seen, d.until(1.0))), [("metadata", 1), ("metadata", 2)]),
         leaders(1.1, {0: 1}, 1), works(), lose(1.2, 2), works(False),  # it answers no more
     ]),
-    "with acks 0 batches are written while a metadata request is in flight": (
-        BOTH | {"sticky_partition": "round_robin", "acks": "0", "max_in_flight": 5}, [
-        at(0.0, 0), lose(0.1), at(0.1, ("metadata", 2)), sends(1.5, 1),
-        counts(acked_by_partition={0: 1, 1: 1}), leaders(1.6, {0: 2}), sends(3.5, 2, 3),
-        holds(lambda d: len(d.two.in_flight), 0),
-    ]),
-    "with acks 0 bytes that a lost connection did not take are sent again": (
-        ALONE | {"acks": "0"}, [
-        holds(lambda d: seen(d.delivery.next(0.0)), 0), lose(0.0), counts(acked_total=0),
-        reopen(0.5), sends(0.5, 0), counts(acked_total=1, retry_errors={"ConnectionClosed": 1}),
-    ]),
 
     # --- transactions ---
-    "a partition is added once before its first batch": (COMMITS | {"leaders": (1, 2)}, [
-        at(0.0, ADD), coordinate(0.1, 0), at(1.0, AddPartitions((1,))), answer(1.1),
-        coordinate(1.2, 1), at(2.0, 2),
-    ]),
     "a commit waits for every batch and later records for the next": (COMMITS, [
         at(0.0, ADD), coordinate(0.1, 0), at(2.2, 1, 2), at(2.9), answer(2.9), at(3.5),
         answer(3.6), answer(3.7), at(3.7, COMMIT), at(4.5),
@@ -495,42 +359,19 @@ CASES: dict[str, Case] = {
                control_records_by_partition={0: 1}),
         coordinate(4.6, 3, 4),
     ]),
-    "a lingering batch waits": (
-        COMMITS | {"full": 10, "linger_ms": 60_000.0, "request_timeout_ms": 30_000}, [at(0.0)]),
     "a batch is sent before the commit, full or not": (COMMITS | {"full": 10, "max_in_flight": 1}, [
         at(0.0, ADD), coordinate(0.1, 0), at(2.6), answer(2.7),
         holds(lambda d: batches_of(d.until(2.7)[0]), [(1, 2)]), until(3.2), answer(3.3),
         at(3.3, COMMIT), coordinate(3.4, ADD),  # for record 3
-    ]),
-    "no transaction begins without a record": (COMMITS | {"rate": 0.1}, [
-        at(0.0, ADD), coordinate(0.1, 0), answer(1.0), at(2.5, COMMIT), coordinate(2.6), at(9.9),
-        at(10.0, ADD),
     ]),
     "requests are repeated while the coordinator loads or completes": (COMMITS, [
         at(0.0, ADD), coordinate(0.1, 0), answer(0.2), at(2.4, 1, 2), answer(2.4), answer(2.4),
         at(2.5, COMMIT), coordinate(2.6, code=LOADING), at(2.99), at(3.2, COMMIT),
         coordinate(3.2, ADD), coordinate(3.3, code=CONCURRENT), at(3.33, ADD), coordinate(3.4, 3),
     ]),
-    "a moved coordinator is found again": (COMMITS, [
-        until(0.0), coordinate(0.1, code=NOT_COORDINATOR), at(0.8, FindCoordinator()),
-        coordinate(0.8, ADD, given=(2, -1)), coordinate(0.9, 0, broker=2),
-    ]),
-    "a lost coordinator is found and the request is repeated": (COMMITS, [
-        until(0.0), lose(0.1), at(0.8, ("metadata", 2), FindCoordinator()), leaders(0.8, {0: 1}),
-        coordinate(0.8, ADD, given=(2, -1), broker=2), coordinate(0.9, ("reopen", 1), broker=2),
-    ]),
     "a search goes on where another connection is lost": (COMMITS, [
         until(0.0), coordinate(0.1, code=NOT_COORDINATOR), at(0.8, FindCoordinator()),
         lose(0.9, 2), at(2.9, ("metadata", 1)), coordinate(2.9, ADD, given=(1, -1)),
-    ]),
-    "a search is lost with its connection, and no other request": (COMMITS, [
-        until(0.0), lose(0.1), at(0.1, ("metadata", 2)), reopen(0.2), at(0.8, FindCoordinator()),
-        lose(0.9), at(2.5, FindCoordinator()), leaders(2.5, {0: 1}),
-        coordinate(2.6, ADD, given=(2, -1), broker=2),
-    ]),
-    "a coordinator without a connection is looked up again": (COMMITS, [
-        until(0.0), coordinate(0.1, code=NOT_COORDINATOR), until(0.8),
-        coordinate(0.8, given=(9, -1)), at(1.5, FindCoordinator()),
     ]),
     "a failed batch aborts its transaction": (COMMITS | {"max_in_flight": 2}, [
         at(0.0, ADD), coordinate(0.1, 0), at(1.0, 1), answer(1.5), at(2.2, 2),
@@ -540,47 +381,15 @@ CASES: dict[str, Case] = {
         counts(transactions_committed=0, transactions_aborted=1, aborted_records=2,
                control_records_by_partition={0: 1}, errors={"MessageSizeTooLargeError": 1}),
     ]),
-    "no batch of a failed transaction is sent again": (COMMITS | {"max_in_flight": 2}, [
-        at(0.0, ADD), coordinate(0.1, 0), until(1.0), answer(1.5, TOO_LARGE),
-        answer(1.6, TIMED_OUT), at(1.6, ABORT), counts(retried_records=0),
-        counts(errors={"MessageSizeTooLargeError": 1, "RequestTimedOutError": 1}),
-    ]),
-    "batches behind a failed batch fail": (COMMITS | {"max_in_flight": 1}, [
-        at(0.0, ADD), coordinate(0.1, 0), until(2.2), answer(2.3, TOO_LARGE), at(2.3, ABORT),
-        counts(errors={"MessageSizeTooLargeError": 1, "TransactionAbortedError": 1}),
-        holds(lambda d: d.producer.buffered_bytes, 0), coordinate(2.4, RenewEpoch()),
-        coordinate(2.5, ADD, given=(0, 1)), coordinate(2.6, 2),
-    ]),
     "a batch that expires before its partition is added needs no abort": (
         COMMITS | {"request_timeout_ms": 1_000, "delivery_timeout_ms": 1_000}, [
         at(0.0, ADD), at(1.2), expire(1.2), until(1.2), coordinate(1.2, code=LOADING),
         at(2.0, RenewEpoch()), counts(transactions_aborted=0, errors={"KafkaTimeoutError": 1}),
     ]),
-    "an abort keeps the memory that the next transaction fills": (
-        COMMITS | {"buffer_memory": 320}, [
-        at(0.0, ADD), coordinate(0.1, 0), until(9.5), BLOCKED,
-        holds(lambda d: d.producer.opened, 5),
-        *[answer(9.5, TOO_LARGE)] * 3, at(9.6, ABORT), holds(lambda d: d.producer.opened, 5),
-        coordinate(9.7, RenewEpoch()), coordinate(9.8, ADD, given=(0, 1)),
-        coordinate(9.9, 3, 4, 5, 6, 7), holds(lambda d: d.producer.opened > 5),
-    ]),
-    "an open batch waits for its partition and does not expire": (COMMITS | {"full": 10}, [
-        at(0.0, ADD), expire(0.5), coordinate(0.6, 0), counts(failed_total=0),
-    ]),
-    "the last transaction is committed in the drain": (
-        COMMITS | {"end_s": 2.0, "max_in_flight": 1}, [
-        at(0.0, ADD), coordinate(0.1, 0), until(1.9), close(2.0), works(), answer(2.1),
-        at(2.1, COMMIT), works(), coordinate(2.2), works(False),  # record 1 waited, is dropped
-        counts(control_records_by_partition={0: 1}, transactions_committed=0),  # after the window
-    ]),
     "a transaction that is left open may end once more in the log": (COMMITS | {"end_s": 2.0}, [
         at(0.0, ADD), coordinate(0.1, 0), close(2.0), end(3.0), works(False),
         counts(transactions_aborted=1, control_records_by_partition={},
                duplicates_by_partition={0: 1}, errors={UNACKNOWLEDGED: 1}),
-    ]),
-    "a retry at the end of the drain fails once": (COMMITS | {"end_s": 2.0}, [
-        at(0.0, ADD), coordinate(0.1, 0), until(1.0), answer(1.9, TIMED_OUT), close(2.0), end(2.1),
-        counts(errors={"RequestTimedOutError": 1, UNACKNOWLEDGED: 1}), works(False),
     ]),
     "a closed loop commits": (
         COMMITS | {"rate": math.inf, "max_in_flight": 1, "buffer_memory": 300}, [
@@ -660,7 +469,8 @@ def test_records_are_missing_at_the_broker_that_does_not_answer() -> None:
 def test_unsent_records_are_missing_at_the_broker_that_fills_more_of_the_memory() -> None:
     driven = play(BOTH | {"buffer_memory": 6 * BATCH_BYTES}, until(40.0))  # neither answers
     one, two = (
-        way.pending.records + sum(batch.records for _, sent in way.in_flight for batch in sent)
+        sum(batch.records for queue in way.queues.values() for batch in queue.batches)
+        + sum(batch.records for batch in way.batches_in_flight)
         for way in (driven.one, driven.two)
     )
     assert one > two > 0, "the fuller is not the last by its number"

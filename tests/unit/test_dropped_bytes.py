@@ -53,6 +53,9 @@ class Reader:
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         self.errors.append(error)
 
+    def handle_woken(self) -> None:
+        raise AssertionError("no other thread")
+
 
 def answers(*sizes: int) -> bytes:
     """An answer for each size, of a few batches with this number of records."""

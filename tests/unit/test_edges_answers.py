@@ -23,8 +23,12 @@ from jobs.config.loading import load_cluster, load_workload
 from jobs.config.metrics_registry import load_rules
 from jobs.engine.consuming.stream import FetchStream
 from jobs.engine.network.transport import FrameReader, correlation_id_of
-from jobs.engine.producing.control_requests import init_answer, leaders_in
-from jobs.engine.producing.protocol import decode_produce_response
+from jobs.engine.producing.protocol import (
+    FindLeaders,
+    RenewEpoch,
+    decode_answer,
+    decode_produce_response,
+)
 from jobs.features.nightly.body import write_junit
 from jobs.features.nightly.suite import load_suite
 from jobs.runs.run_lock import is_locked
@@ -150,7 +154,11 @@ def test_any_bytes_of_a_broker_end_in_answers_or_an_error(examples: int) -> None
     @settings(max_examples=examples)
     @given(frames, st.lists(st.integers(0, 200), max_size=5))
     def check(data: bytes, cuts: list[int]) -> None:
-        for decode in (decode_produce_response, leaders_in, init_answer, correlation_id_of):
+        control: list[Any] = [
+            partial(decode_answer, request=request, partitions=PARTITIONS, versions={})
+            for request in (FindLeaders(), RenewEpoch())
+        ]
+        for decode in (decode_produce_response, correlation_id_of, *control):
             reader = FrameReader()
             check_stream(data, cuts, partial(_read_frames, reader, decode))
         fetches = FetchStream(Notes(), PARTITIONS, check_crcs=True)

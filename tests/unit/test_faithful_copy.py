@@ -10,10 +10,9 @@ import pytest
 
 from jobs.engine.batches.sections import Section
 from jobs.engine.producing.account import Account
+from jobs.engine.producing.batch import ProducerIdState
 from jobs.engine.producing.delivery import Delivery, Produce
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.protocol import ProducerIdState
-from jobs.engine.producing.retries import Metadata
 from jobs.engine.task.window import Window
 from jobs.features.learn.reading import matching_topics
 from jobs.features.learn.survey import Bounds, Surveyor
@@ -69,16 +68,17 @@ def learnt(kind: Kind) -> tuple[int, ProducerPattern]:
 def offered(producers: int, pattern: ProducerPattern) -> Counter[str]:
     """What the engine's producers send in a window, whose requests are answered at once."""
     window = Window(0.0, SECONDS)
-    account = Account(window, pattern.record_interval_s)
+    account = Account(window, pattern.record_interval_s, brokers=range(BROKERS))
     leaders = [number % BROKERS for number in range(PARTITIONS)]
-    delivery = Delivery(pattern, account, Metadata(leaders, range(BROKERS), pattern.options))
+    delivery = Delivery(pattern, account, leaders, range(BROKERS))
     ends = [n * pattern.message_bytes for n in range(pattern.records_per_full_batch + 1)]
     for index in range(producers):
         own_id = ProducerIdState(index) if pattern.options.enable_idempotence else None
         section = Section(b"", ends, ends)
         times = schedule_of(pattern, index, 0.0)
         made = Producer(index, pattern, section, range(PARTITIONS), times, id_state=own_id)
-        delivery.add(made, range(BROKERS))
+        made.connect(range(BROKERS), pattern.options.max_in_flight)
+        delivery.add(made)
     sent, now = Counter[str](), 0.0
     while (now := max(now, delivery.next_s)) < SECONDS:
         action = delivery.next(now)

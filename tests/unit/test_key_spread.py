@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.producing.delivery import Action, Produce
+from jobs.engine.producing.producer import PartitionQueue
 from metrics.traffic.clients import ProducerOptions
 from tests.support.driven_delivery import DrivenDelivery
 
@@ -65,8 +66,7 @@ def test_the_number_of_batches_is_that_of_records_that_choose_at_random() -> Non
     for partition in range(6):
         assert records[partition] / whole == pytest.approx(1 / (partition + 1), rel=0.12)
     made = driven(linger_ms=300.0)
-    made.delivery._mute(made.producer, 2, 0.0)
-    made.delivery._muted.clear()
+    made.producer.queues[2] = PartitionQueue(made.producer, 2, made.two)
     assert records_by_partition(requests(made.until(100.0))).keys() == {0, 1, 3, 4, 5}
 
 
@@ -80,7 +80,7 @@ def test_after_a_wait_for_room_a_request_has_no_second_batch_of_a_partition() ->
     for _ in range(40):
         now_s += 3.5
         assert requests(made.until(now_s)) == []
-        full = len(made.one.pending)
+        full = sum(bool(queue.batches) for queue in made.one.queues.values())
         made.answer(made.one, now_s)
         (later,) = requests(made.until(now_s + 0.01))
         partitions = [each.partition for each in later.batches]

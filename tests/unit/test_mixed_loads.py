@@ -16,7 +16,6 @@ from jobs.cluster.topics import Topics
 from jobs.console.events import RecordingReporter
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.protocol import KeySpread
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.plan import StagePlan, TrialPlan, placed
@@ -351,9 +350,13 @@ def test_the_producers_of_two_parts_choose_partitions_and_times_of_their_own() -
         schedule = schedule_for(own, 0, 100.0)
         producer = Producer(0, own.producer, pool.section_of(0), range(50), schedule, "p")
         batches = [producer.seal(1, 0.0) for _ in range(20)]
-        spread = KeySpread(own.producer, range(50), 0)
+        keyed = replace(
+            own.producer, options=replace(own.producer.options, sticky_partition="keys")
+        )
+        divided = Producer(0, keyed, pool.section_of(0), range(50), schedule, "p")
+        shares = {b.partition: b.records for b in divided.divide(20, 0.0, (1,) * 50, 1)}
         partitions, times = [each.partition for each in batches], [each.due_s for each in batches]
-        return partitions, times, spread.shares(20, range(50))
+        return partitions, times, shares
 
     alone, first = choices(whole), choices(whole.as_part("orders"))
     again, other = choices(whole.as_part("orders")), choices(whole.as_part("clicks"))

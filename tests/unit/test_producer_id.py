@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
-from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from jobs.engine.batches.pool import BatchPool
-from jobs.engine.network.transport import PlainTransport
-from jobs.engine.producing import control_requests
-from jobs.engine.producing.control_requests import (
-    ProducerIdError,
-    Registered,
-    TransactionalId,
-    register_transactional,
-    request_producer_ids,
-)
-from jobs.engine.producing.protocol import (
+from jobs.engine.producing.batch import (
     SEQUENCES,
     Batch,
     EpochExhaustedError,
     ProducerIdState,
     Trouble,
 )
+from jobs.engine.producing.delivery import Reopen, Replace, SendControlRequest
+from jobs.engine.producing.producer import Connection
+from jobs.engine.producing.protocol import FindCoordinator, RenewEpoch
+from jobs.engine.producing.registration import ProducerIdError, Registration
+from tests.support.driven_delivery import DrivenDelivery
 from tests.support.patterns import producer_pattern
-from tests.support.processes import PATIENCE_S
 
 POOL = BatchPool(producer_pattern(pool_bytes=65_536))
 
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
 NO_RIGHT, NOT_ALLOWED, TIMEOUT_TOO_LARGE = 31, 53, 50
-ANSWERED_S = 5.0
-FIND, INIT = FindCoordinatorRequest.API_KEY, InitProducerIdRequest.API_KEY
-
-Answer = tuple[int, tuple[int, ...]]
-"""(API key of the request, answer): (error, broker) for a search, and (error, producer id,
-epoch) for an id."""
+IDEMPOTENT: dict[str, Any] = {"enable_idempotence": True, "acks": "all"}
+COMMITS = IDEMPOTENT | {"transaction_duration_ms": 100.0}
+FIND, GIVE = FindCoordinator(), RenewEpoch()
+AT = ("host", 9092)
 
 
 def _batch(records: int = 10, partition: int = 3) -> Batch:
@@ -94,183 +80,119 @@ def test_epochs_end() -> None:
         state.start_again(3)
 
 
-# --- requests for ids -------------------------------------------------------------------
+# --- registration -----------------------------------------------------------------------
 
 
-def found(broker: int, error: int = 0) -> Answer:
-    return FIND, (error, broker)
+class Registering:
+    """A registration with a deadline of 20 s, whose brokers and time the test controls."""
 
+    def __init__(self, producers: int = 1, **options: Any) -> None:
+        made = DrivenDelivery(producers=producers, **options)
+        self.producers = made.delivery.producers
+        self.registration = Registration(self.producers, 0.0, 20.0)
 
-def given(producer_id: int, epoch: int = 0, error: int = 0) -> Answer:
-    return INIT, (error, producer_id, epoch)
+    def asked(self, now: float) -> list[tuple[int, int, Any]]:
+        """(Producer, broker, request or kind of action) of the actions until now."""
+        found = []
+        while (action := self.registration.next(now)) is not None:
+            connection, what = action.connection, type(action).__name__
+            found.append(
+                (
+                    connection.producer.index,
+                    connection.broker,
+                    action.request if isinstance(action, SendControlRequest) else what,
+                )
+            )
+            if isinstance(action, Replace):
+                self.registration.handle_replaced(connection, now)
+        return found
 
+    def way(self, producer: int, broker: int) -> Connection:
+        return self.producers[producer].connections[broker]
 
-class Broker:
-    """A broker that follows a script over one connection, and may disconnect at its end.
+    def answer(self, producer: int, broker: int, now: float, code: int, content: Any) -> None:
+        way = self.way(producer, broker)
+        self.registration.handle_coordinator_response(way, code, content, now)
 
-    Attributes:
-        requests: (transactional id, its timeout [ms] or None) of each request.
-    """
-
-    def __init__(self, script: Sequence[Answer], hangs_up: bool = False) -> None:
-        self.requests: list[tuple[str | None, int | None]] = []
-        self._script = script
-        self._hangs_up = hangs_up
-        client, self._own = socket.socketpair()
-        client.setblocking(False)
-        self._client = client
-        self.transport = PlainTransport(client)
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join(ANSWERED_S)
-
-    def close(self) -> None:
-        self._client.close()
-        self.join()
-        self._own.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):  # the client has given up
-            for api_key, answer in self._script:
-                size = int.from_bytes(self._own.recv(4, socket.MSG_WAITALL), "big")
-                frame = self._own.recv(size, socket.MSG_WAITALL)
-                if not frame:
-                    return
-                if not answer:
-                    break
-                self._own.sendall(self._answer(api_key, answer, frame))
-            if self._hangs_up:
-                self._own.shutdown(socket.SHUT_RDWR)
-
-    def _answer(self, api_key: int, answer: tuple[int, ...], frame: bytes) -> bytes:
-        assert int.from_bytes(frame[:2], "big") == api_key, "requests in this order"
-        response: Any
-        if api_key == FIND:
-            search = FindCoordinatorRequest.decode(frame, version=1, header=True)
-            assert search.key_type == 1, "of a transaction"
-            self.requests.append((search.key, None))
-            response = FindCoordinatorResponse(
-                throttle_time_ms=0, error_code=answer[0], error_message=None,
-                node_id=answer[1], host="h", port=1, version=1,
-            )  # fmt: skip
-            response.with_header(correlation_id=search.header.correlation_id)
-        else:
-            wanted = InitProducerIdRequest.decode(frame, version=1, header=True)
-            self.requests.append((wanted.transactional_id, wanted.transaction_timeout_ms))
-            response = InitProducerIdResponse(
-                throttle_time_ms=0, error_code=answer[0], producer_id=answer[1],
-                producer_epoch=answer[2], version=1,
-            )  # fmt: skip
-            response.with_header(correlation_id=wanted.header.correlation_id)
-        return bytes(response.encode(framed=True, header=True))
-
-
-@contextmanager
-def cluster(scripts: Mapping[tuple[str, int], Sequence[Answer]]) -> Iterator[dict[Any, Broker]]:
-    """A connection for each (transactional id, broker id), and the broker at its other end."""
-    with ExitStack() as stack:
-        brokers = {}
-        for way, script in scripts.items():
-            brokers[way] = Broker(script)
-            stack.callback(brokers[way].close)
-        yield brokers
-
-
-def registered(
-    brokers: dict[Any, Broker], *names: str, timeout_s: float = ANSWERED_S
-) -> dict[str, Registered]:
-    transports = {way: broker.transport for way, broker in brokers.items()}
-    ids = [TransactionalId(name, 60_000 + number, name) for number, name in enumerate(names)]
-    return register_transactional(transports, ids, timeout_s)
+    def ids(self) -> list[tuple[int, int]]:
+        """Producer id and epoch of each producer."""
+        states = [each.id_state for each in self.producers]
+        return [(each.producer_id, each.epoch) for each in states if each is not None]
 
 
 def test_every_producer_gets_an_id_while_the_broker_is_loading() -> None:
-    scripts = {("a", 1): [given(7)], ("b", 1): [given(-1, error=LOADING), given(8)]}
-    with cluster(scripts) as brokers:
-        ways = {name: broker.transport for (name, _), broker in brokers.items()}
-        assert request_producer_ids(ways, PATIENCE_S) == {"a": 7, "b": 8}
-        assert {name for each in brokers.values() for name, _ in each.requests} == {None}
+    made = Registering(producers=3, **IDEMPOTENT)
+    assert made.asked(0.0) == [(0, 1, GIVE), (1, 2, GIVE), (2, 1, GIVE)], "brokers in turn"
+    made.answer(0, 1, 0.1, 0, (7, 0))
+    made.answer(1, 2, 0.1, LOADING, (-1, -1))
+    made.answer(2, 1, 0.1, 0, (9, 0))
+    assert (made.asked(0.14), made.asked(0.16)) == ([], [(1, 2, GIVE)])
+    assert not made.registration.is_over
+    made.answer(1, 2, 0.2, 0, (8, 0))
+    assert made.registration.is_over and made.ids() == [(7, 0), (8, 0), (9, 0)]
 
 
-@pytest.mark.parametrize(
-    ("script", "hangs_up", "words"),
-    [
-        ([given(-1, error=NO_RIGHT)], False, "the right to"),
-        ([(INIT, ())], True, "closed the connection"),
-        ([], False, "1 producers got no producer id"),
-    ],
-)
-def test_a_broker_that_refuses_disconnects_or_is_silent_is_an_error(
-    script: Sequence[Answer], hangs_up: bool, words: str
-) -> None:
-    broker = Broker(script, hangs_up)
-    try:
+def test_each_transactional_id_is_registered_with_its_own_coordinator() -> None:
+    made = Registering(producers=2, **COMMITS)
+    assert made.asked(0.0) == [(0, 1, FIND), (1, 2, FIND)]
+    made.answer(0, 1, 0.1, 0, (2, AT))
+    made.answer(1, 2, 0.1, 0, (2, AT))
+    assert made.asked(0.1) == [(1, 2, GIVE), (0, 2, GIVE)]
+    made.answer(0, 2, 0.2, 0, (11, 3))
+    made.answer(1, 2, 0.2, 0, (12, 0))
+    assert made.registration.is_over and made.ids() == [(11, 3), (12, 0)]
+    assert [each.transactions and each.transactions.coordinator for each in made.producers] == [
+        2,
+        2,
+    ]
+
+
+def test_a_coordinator_that_is_not_ready_or_elsewhere_is_searched_again_and_named() -> None:
+    made = Registering(**COMMITS)
+    made.asked(0.0)
+    made.answer(0, 1, 0.0, NOT_AVAILABLE, (-1, AT))
+    now = 1.0
+    for error in (LOADING, NOT_COORDINATOR, CONCURRENT):
+        assert made.asked(now) == [(0, 1, FIND)]
+        made.answer(0, 1, now, 0, (2, AT))
+        assert made.asked(now) == [(0, 2, GIVE)]
+        made.answer(0, 2, now, error, (-1, -1))
+        now += 1.0
+    with pytest.raises(ProducerIdError, match=r"1 producers got no coordinator.*to have leaders"):
+        Registering(**COMMITS).asked(20.1)
+    made.asked(now)
+    made.answer(0, 1, now, 0, (9, AT))
+    assert made.asked(now + 0.1) == [(0, 1, FIND)], "it joined later"
+    wanted = r"1 producers got no coordinator.* brokers \[1, 2\],.*broker 9 at host:9092 has"
+    with pytest.raises(ProducerIdError, match=wanted):
+        made.asked(20.1)
+
+
+def test_a_refusal_names_the_missing_rights_and_silence_the_remedy() -> None:
+    for options, code, words in (
+        (IDEMPOTENT, NO_RIGHT, "refused a producer id .*the right to Write"),
+        (COMMITS, NOT_ALLOWED, "refused a coordinator.*to Describe and Write on transactional ids"),
+        (COMMITS, TIMEOUT_TOO_LARGE, r"transaction\.max\.timeout\.ms"),
+    ):
+        made = Registering(**options)
+        made.asked(0.0)
         with pytest.raises(ProducerIdError, match=words):
-            request_producer_ids({"a": broker.transport}, PATIENCE_S if script or hangs_up else 0.2)
-    finally:
-        broker.close()
+            made.answer(0, 1, 0.1, code, (-1, -1))
+    made = Registering(**IDEMPOTENT)
+    made.asked(0.0)
+    with pytest.raises(ProducerIdError, match=r"1 producers got no producer id.*the controller"):
+        made.asked(20.1)
 
 
-def test_each_id_is_registered_with_its_own_coordinator() -> None:
-    # The first id uses broker 1, and the second broker 2, to share the requests.
-    scripts = {
-        ("a", 1): [found(2)], ("a", 2): [given(11, 3)],
-        ("b", 1): [], ("b", 2): [found(2), given(12)],
-    }  # fmt: skip
-    with cluster(scripts) as brokers:
-        ids = {"a": Registered(2, 11, 3), "b": Registered(2, 12, 0)}
-        assert registered(brokers, "a", "b") == ids
-        assert brokers["a", 1].requests == [("a", None)]
-        assert brokers["a", 2].requests == [("a", 60_000)]
-        assert brokers["b", 2].requests == [("b", None), ("b", 60_001)]
-
-
-@pytest.mark.parametrize("error", [LOADING, NOT_COORDINATOR, CONCURRENT])
-def test_requests_to_a_coordinator_that_is_not_ready_are_repeated(error: int) -> None:
-    scripts = {
-        ("a", 1): [found(-1, NOT_AVAILABLE), found(2), found(1), given(5, 1)],
-        ("a", 2): [given(-1, -1, error)],
-    }
-    with cluster(scripts) as brokers:
-        assert registered(brokers, "a") == {"a": Registered(1, 5, 1)}
-        assert len(brokers["a", 1].requests) == 4, "until it, and then its new place is found"
-
-
-def test_a_refused_coordinator_names_the_missing_rights() -> None:
-    wanted = r"refused a coordinator.*the rights to Describe and Write on transactional ids"
-    for script in ([found(-1, NOT_ALLOWED)], [found(1), given(-1, -1, TIMEOUT_TOO_LARGE)]):
-        with cluster({("a", 1): script}) as brokers, pytest.raises(ProducerIdError, match=wanted):
-            registered(brokers, "a")
-
-
-def test_a_coordinator_on_a_broker_that_joined_later_is_searched_again_and_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slept = [0.0]  # only sleeps take time
-    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    monkeypatch.setattr(control_requests, "time", clock)
-    with cluster({("a", 1): [found(9), found(1), given(5, 1)]}) as brokers:
-        assert registered(brokers, "a") == {"a": Registered(1, 5, 1)}
-    wanted = r"1 producers got no coordinator.* brokers \[1\],.*broker 9 at h:1 has it; repeat"
-    stays = [found(9)] * 100
-    with cluster({("a", 1): stays}) as brokers, pytest.raises(ProducerIdError, match=wanted):
-        registered(brokers, "a", timeout_s=1.0)
-
-
-def test_an_endless_search_and_a_closed_connection_are_errors() -> None:
-    wanted = "1 producers got no coordinator.*__transaction_state to have leaders"
-    never = [found(-1, NOT_AVAILABLE)] * 100
-    with cluster({("a", 1): never}) as brokers, pytest.raises(ProducerIdError, match=wanted):
-        registered(brokers, "a", timeout_s=0.2)
-    scripts: tuple[list[Answer], ...] = ([], [found(1)])
-    for before in scripts:
-        broker = Broker(before, hangs_up=True)
-        if not before:
-            broker.join()  # the connection is closed before the write
-        try:
-            with pytest.raises(ProducerIdError, match="closed the connection"):
-                registered({("a", 1): broker}, "a")
-        finally:
-            broker.close()
+def test_a_lost_connection_is_opened_again_and_another_broker_asked_meanwhile() -> None:
+    made = Registering(**IDEMPOTENT)
+    made.asked(0.0)
+    made.registration.handle_lost(made.way(0, 1), "ConnectionClosed", 0.1)
+    assert made.asked(0.2) == [(0, 2, GIVE)], "as its connection is open"
+    made.registration.handle_lost(made.way(0, 2), "ConnectionClosed", 0.3)
+    assert made.asked(0.4) == [(0, 1, Reopen.__name__)]
+    made.registration.handle_reopened(made.way(0, 1))
+    assert made.asked(0.5) == [(0, 1, Replace.__name__), (0, 1, GIVE)]
+    made.registration.handle_lost(made.way(0, 1), "ConnectionClosed", 0.6)
+    with pytest.raises(ProducerIdError, match="a broker closed the connection instead of sending"):
+        made.asked(20.1)

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import struct
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+)
 
-from jobs.engine.network.connections import PRODUCE
+from jobs.engine.network.connections import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    METADATA,
+    PRODUCE,
+    Api,
+)
 from jobs.engine.network.transport import (
     AnswerFormatError,
     FrameReader,
@@ -18,7 +41,20 @@ from jobs.engine.network.transport import (
     correlation_id_of,
     drop_bytes,
 )
-from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
+from jobs.engine.producing.protocol import (
+    AddPartitions,
+    ControlRequest,
+    EndTransaction,
+    FindCoordinator,
+    FindLeaders,
+    ProduceEncoder,
+    RenewEpoch,
+    Sender,
+    decode_answer,
+    decode_produce_response,
+    encode_request,
+)
+from jobs.engine.task.plan import Partitions
 from tests.support.answers import produced
 
 
@@ -36,7 +72,7 @@ def test_request_bytes_equal_those_of_kafka_python_and_the_payload_is_not_copied
         acks=-1,
         timeout_ms=1234,
         topic_data=[topic(name="topic-é", partition_data=data)],
-        version=PRODUCE.version,
+        version=PRODUCE.most,
     )
     request.with_header(correlation_id=77, client_id="client")
     assert b"".join(encoded) == bytes(request.encode(framed=True, header=True))
@@ -92,3 +128,63 @@ def test_a_large_frame_in_many_pieces_takes_time_in_proportion_to_its_size() -> 
 @given(st.lists(st.binary(max_size=10), max_size=6), st.integers(min_value=0, max_value=60))
 def test_drop_bytes_keeps_the_rest(buffers: list[bytes], count: int) -> None:
     assert b"".join(drop_bytes(list(buffers), count)) == b"".join(buffers)[count:]
+
+
+RESULT = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult.AddPartitionsToTxnPartitionResult
+ADDED = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+LED = MetadataResponse.MetadataResponseTopic
+CONTROL: list[tuple[ControlRequest, Api, Any, dict[str, Any], Any, dict[str, Any], Any]] = [
+    (
+        FindLeaders(), METADATA, MetadataRequest, {"allow_auto_topic_creation": False},
+        MetadataResponse,
+        {"topics": [LED(name="u", error_code=0, partitions=[
+            LED.MetadataResponsePartition(error_code=error, partition_index=index, leader_id=leader)
+            for index, leader, error in ((0, 7, 0), (1, -1, 0), (2, 8, 5))
+        ]), LED(name="other", error_code=0, partitions=[
+            LED.MetadataResponsePartition(error_code=0, partition_index=0, leader_id=7)
+        ])]}, (0, {3: 7}),
+    ),
+    (
+        FindCoordinator(), FIND_COORDINATOR, FindCoordinatorRequest, {"key": "tx", "key_type": 1},
+        FindCoordinatorResponse, {"error_code": 0, "node_id": 4, "host": "h", "port": 5},
+        (0, (4, ("h", 5))),
+    ),
+    (
+        RenewEpoch(), INIT_PRODUCER_ID, InitProducerIdRequest,
+        {"transactional_id": "tx", "transaction_timeout_ms": 60}, InitProducerIdResponse,
+        {"error_code": 51, "producer_id": 8, "producer_epoch": 9}, (51, (8, 9)),
+    ),
+    (
+        AddPartitions((1, 3)), ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest,
+        {"v3_and_below_transactional_id": "tx", "v3_and_below_producer_id": 8,
+         "v3_and_below_producer_epoch": 9},
+        AddPartitionsToTxnResponse,
+        {"results_by_topic_v3_and_below": [ADDED(name="t", results_by_partition=[
+            RESULT(partition_index=index, partition_error_code=code)
+            for index, code in ((0, 55), (1, 51), (2, 0))
+        ])]}, (51, None),
+    ),
+    (
+        EndTransaction(True), END_TXN, EndTxnRequest,
+        {"transactional_id": "tx", "producer_id": 8, "producer_epoch": 9, "committed": True},
+        EndTxnResponse, {"error_code": 14}, (14, None),
+    ),
+]  # fmt: skip
+
+
+def test_every_version_of_each_other_request_and_answer_is_that_of_kafka_python() -> None:
+    sender, partitions = Sender("me", "tx", 60, 8, 9), Partitions(("t", "u"), 3)
+    for request, api, kind, fields, answer, content, decoded in CONTROL:
+        for version in range(api.least, api.most + 1):
+            versions = {api.key: version}
+            sent = encode_request(request, sender, partitions, 33, versions)
+            read = kind.decode(sent[4:], version=version, header=True)
+            assert read.header.correlation_id == 33
+            assert {name: getattr(read, name) for name in fields} == fields, (api, version)
+            if isinstance(request, AddPartitions):
+                topics = [(each.name, each.partitions) for each in read.v3_and_below_topics]
+                assert topics == [("t", [1]), ("u", [0])]
+            made = answer(version=version, **content)
+            made.with_header(correlation_id=33)
+            frame = bytes(made.encode(framed=True, header=True))[4:]
+            assert decode_answer(frame, request, partitions, versions) == decoded, (api, version)

@@ -1,97 +1,87 @@
-"""Reopening of lost connections: brokers beside each other, one connection of each that is down."""
+"""Reopening of lost connections: brokers beside each other, on one thread."""
 
 from __future__ import annotations
 
-import select
+import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 
+from jobs.engine.network.connections import Connector
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
-from jobs.engine.network.transport import Transport
-from metrics.common.errors import RedlineError
-from tests.support.processes import PATIENCE_S, becomes
+from tests.support.fake_cluster import SimulatedCluster
+from tests.support.processes import PATIENCE_S
 
-SILENT, SOUND = 1, 2
-
-
-class Opened:
-    """A transport as a reopener uses it."""
-
-    def __init__(self) -> None:
-        self.closed = threading.Event()
-
-    def close(self) -> None:
-        self.closed.set()
+SOUND, SILENT, DOWN = 1, 2, 3
 
 
-class Brokers:
-    """An opener whose connections to `SILENT` get no answer before `ended`, and then fail.
+class Places:
+    """A sound broker, one that never answers, and a port that nothing serves at first."""
 
-    Attributes:
-        calls: connections of each call.
-        failures: calls that still fail.
-    """
+    def __init__(self, stack: ExitStack) -> None:
+        self.cluster = stack.enter_context(SimulatedCluster(1, {0: (1,)}))
+        self._silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.bound = stack.enter_context(socket.socket())
+        self.bound.bind(("127.0.0.1", 0))
+        ports = {
+            SOUND: self.cluster.ports[1],
+            SILENT: self._silent.getsockname()[1],
+            DOWN: self.bound.getsockname()[1],
+        }
+        self.woken = threading.Event()
+        brokers = {broker: ("127.0.0.1", port) for broker, port in ports.items()}
+        self.reopener = Reopener(Connector(brokers, {}, PATIENCE_S), self.woken.set)
+        stack.enter_context(closing(self.reopener))
 
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self.calls: list[Sequence[Key]] = []
-        self.failures = 0
-        self.transport = Opened()
-
-    def open(self, wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        self.calls.append(list(wanted))
-        if wanted[0][1] == SILENT:
-            self.ended.wait()
-        self.failures -= 1
-        if self.failures >= 0:
-            raise RedlineError("refused")
-        return dict.fromkeys(wanted, self.transport)  # type: ignore[arg-type]
+    def taken(self) -> list[Key]:
+        """The next connections that are open."""
+        assert self.woken.wait(PATIENCE_S)
+        self.woken.clear()
+        opened = self.reopener.take()
+        for _, transport in opened:
+            transport.close()
+        return [key for key, _ in opened]
 
 
 @pytest.fixture
-def brokers() -> Iterator[Brokers]:
-    made = Brokers()
-    yield made
-    made.ended.set()
+def places() -> Iterator[Places]:
+    with ExitStack() as stack:
+        yield Places(stack)
 
 
-def taken(reopener: Reopener) -> list[Key]:
-    """The next connections that are open."""
-    select.select([reopener.fileno()], [], [], PATIENCE_S)
-    return [key for key, _ in reopener.take()]
+def test_brokers_that_are_silent_or_down_delay_no_other(places: Places) -> None:
+    before = threading.active_count()
+    for broker in (SILENT, DOWN, SOUND):
+        places.reopener.request(("producer", broker))
+    places.reopener.request(("producer", SOUND))
+    assert places.taken() == [("producer", SOUND)], "once"
+    assert threading.active_count() <= before + 1, "one thread for all"
+    places.reopener.request(("producer", SOUND))
+    assert places.taken() == [("producer", SOUND)], "lost once more"
 
 
-def test_a_silent_broker_delays_no_other(brokers: Brokers) -> None:
-    with closing(Reopener(brokers.open)) as reopener:
-        reopener.request(("producer", SILENT))
-        assert becomes(lambda: bool(brokers.calls))
-        reopener.request(("producer", SOUND))
-        assert taken(reopener) == [("producer", SOUND)]
+def test_connections_to_a_broker_that_comes_back_are_opened(places: Places) -> None:
+    wanted = [(f"producer-{number}", SOUND) for number in range(12)]
+    places.cluster.connections_max = 0
+    refused = threading.Event()
+    places.cluster.on_refusal = refused.set
+    for key in wanted:
+        places.reopener.request(key)
+    assert refused.wait(PATIENCE_S)
+    places.cluster.connections_max = 100
+    found: list[Key] = []
+    while len(found) < len(wanted):
+        found += places.taken()
+    assert sorted(found) == sorted(wanted)
+    assert places.reopener.take() == []
 
 
-def test_a_broker_that_is_down_is_tried_with_one_connection(brokers: Brokers) -> None:
-    wanted = [(f"producer-{number}", SILENT) for number in range(3)]
-    brokers.failures = 3
-    with closing(Reopener(brokers.open)) as reopener:
-        reopener.request(wanted[0])
-        assert becomes(lambda: bool(brokers.calls))
-        for key in (*wanted, wanted[0]):
-            reopener.request(key)
-        brokers.ended.set()
-        found: list[Key] = []  # the two that wait may come with the first one, or after it
-        while len(found) < len(wanted):
-            found += taken(reopener)
-        assert found == wanted
-    assert brokers.calls == [wanted[:1]] * 4 + [wanted[1:]]
-
-
-def test_a_connection_that_opens_after_the_end_is_closed(brokers: Brokers) -> None:
-    with closing(Reopener(brokers.open)) as reopener:
-        reopener.request(("producer", SILENT))
-        assert becomes(lambda: bool(brokers.calls))
-    brokers.ended.set()
-    assert brokers.transport.closed.wait(PATIENCE_S)
+def test_nothing_is_opened_after_the_end(places: Places) -> None:
+    places.reopener.request(("producer", SILENT))
+    places.reopener.close()
+    places.reopener.request(("producer", SOUND))
+    places.reopener._thread.join(PATIENCE_S)
+    assert not places.reopener._thread.is_alive() and not places.woken.is_set()

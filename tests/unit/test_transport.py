@@ -140,6 +140,9 @@ class Notes:
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         self.events.append(error)
 
+    def handle_woken(self) -> None:
+        self.events.append("woken")
+
 
 @contextmanager
 def _noted_waits() -> Iterator[list[tuple[str, float]]]:

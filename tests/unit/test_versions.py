@@ -1,4 +1,4 @@
-"""Each request that the engine sends is checked against the versions of the broker's connection."""
+"""Each request that the engine sends has a version that the broker of its connection knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka.protocol.producer import (
 
 from jobs.engine.clients.registry import client_of
 from jobs.engine.network import connections as versions
-from jobs.engine.network.connections import refusals_of
+from jobs.engine.network.connections import Api, negotiated, refusals_of
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions
@@ -36,6 +36,7 @@ REQUESTS = (
 )
 IDEMPOTENT = {"acks": "all", "enable_idempotence": True}
 TRANSACTIONS = {**IDEMPOTENT, "transaction_duration_ms": 100.0}
+READS = {"consumers": ConsumerOptions(groups=1), "consumer_tasks": 1}
 
 
 @pytest.fixture
@@ -63,32 +64,46 @@ def refusal_of(plan: TrialPlan, task: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("request_kind", "options", "name", "ours"),
+    ("request_kind", "options", "api"),
     [
-        (ProduceRequest, {}, "Produce", 7),
-        (MetadataRequest, {}, "Metadata", 4),
-        (InitProducerIdRequest, IDEMPOTENT, "InitProducerId", 1),
-        (FindCoordinatorRequest, TRANSACTIONS, "FindCoordinator", 1),
-        (InitProducerIdRequest, TRANSACTIONS, "InitProducerId", 1),
-        (AddPartitionsToTxnRequest, TRANSACTIONS, "AddPartitionsToTxn", 0),
-        (EndTxnRequest, TRANSACTIONS, "EndTxn", 1),
-        (FetchRequest, {"consumers": ConsumerOptions(groups=1), "consumer_tasks": 1}, "Fetch", 10),
+        (ProduceRequest, {}, versions.PRODUCE),
+        (MetadataRequest, {}, versions.METADATA),
+        (InitProducerIdRequest, IDEMPOTENT, versions.INIT_PRODUCER_ID),
+        (FindCoordinatorRequest, TRANSACTIONS, versions.FIND_COORDINATOR),
+        (AddPartitionsToTxnRequest, TRANSACTIONS, versions.ADD_PARTITIONS_TO_TXN),
+        (EndTxnRequest, TRANSACTIONS, versions.END_TXN),
+        (FetchRequest, READS, versions.FETCH),
     ],
 )
-def test_tasks_name_a_request_that_the_broker_does_not_know(
-    cluster: SimulatedCluster, request_kind: Any, options: dict[str, Any], name: str, ours: int
+def test_tasks_name_a_request_of_which_the_broker_knows_no_version(
+    cluster: SimulatedCluster, request_kind: Any, options: dict[str, Any], api: Api
 ) -> None:
-    most = cluster.offered[request_kind]
-    cluster.oldest[request_kind] = ours + 1
+    name, above, most = api.name, api.most + 1, cluster.offered[request_kind]
+    ours = f"{api.least} to {api.most}" if api.least < api.most else str(api.most)
+    cluster.oldest[request_kind], cluster.offered[request_kind] = above, max(most, above)
     plan, task = plan_of(cluster, **options), int(request_kind is FetchRequest)
     text = refusal_of(plan, task)
-    assert f"broker 1 at 127.0.0.1:{cluster.ports[1]} knows {name} {ours + 1} to {most}" in text
+    place = f"broker 1 at 127.0.0.1:{cluster.ports[1]}"
+    assert f"{place} knows {name} {above} to {max(most, above)}, and this engine" in text
     assert f"this engine speaks {ours};" in text
-    if ours:
-        cluster.oldest[request_kind], cluster.offered[request_kind] = 0, ours - 1
-        assert f"knows {name} 0 to {ours - 1}, and this engine" in refusal_of(plan, task)
+    if api.least:
+        cluster.oldest[request_kind], cluster.offered[request_kind] = 0, api.least - 1
+        assert f"knows {name} 0 to {api.least - 1}, and this engine" in refusal_of(plan, task)
     del cluster.offered[request_kind]
     assert f"knows {name} in no version, and this engine speaks {ours};" in refusal_of(plan, task)
+
+
+def test_the_highest_version_that_both_know_is_spoken() -> None:
+    for (least, most), spoken in (
+        ((0, 2), 2), ((0, 17), 3), ((3, 3), 3), ((1, 1), 1), ((0, 0), None), ((4, 9), None)
+    ):  # fmt: skip
+        known = {versions.FIND_COORDINATOR.key: (least, most)}
+        if spoken is None:
+            with pytest.raises(ConfigError, match=f"{least} to {most}, and this engine speaks 1 t"):
+                negotiated([versions.FIND_COORDINATOR], known)
+        else:
+            found = negotiated([versions.FIND_COORDINATOR], known)
+            assert found == {versions.FIND_COORDINATOR: spoken}
 
 
 def test_a_request_that_a_load_does_not_send_is_not_needed(cluster: SimulatedCluster) -> None:
@@ -110,7 +125,7 @@ def test_a_request_that_a_load_does_not_send_is_not_needed(cluster: SimulatedClu
 
 
 def test_the_table_has_kafkas_keys() -> None:
-    table = [each for each in vars(versions).values() if isinstance(each, versions.Api)]
+    table = [each for each in vars(versions).values() if isinstance(each, Api)]
     assert {f"{each.name}Request": each.key for each in table} == {
         kind.__name__: kind.API_KEY for kind in REQUESTS
     }

@@ -19,10 +19,10 @@ from kafka.record.default_records import DefaultRecordBatch
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
 from jobs.engine.producing.account import Account, producer_report
+from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.protocol import UNACKNOWLEDGED
-from jobs.engine.task.client import AcknowledgedOffsets, opener_of
+from jobs.engine.task.client import AcknowledgedOffsets, connector_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -256,7 +256,8 @@ class LibraryProducers:
         plan = self._plan
         # A library retries until its time limit, and then reports no cause.
         wanted = [(f"redline-{plan.trial_id}-look", broker) for broker in plan.brokers]
-        for transport in opener_of(plan, plan.pattern.producer.options, ())(wanted).values():
+        connector = connector_of(plan, plan.pattern.producer.options, ())
+        for transport in connector.open(wanted).values():
             transport.close()
         for index in plan.producers_of(self._task):
             self._libraries.append(self._make(plan, index))

@@ -78,7 +78,7 @@ class FetchEncoder:
         parts += self._by_topic(_COUNT, [(number, ()) for number in forgotten])
         body = b"".join(parts)
         size = _HEADER.size - 4 + len(body)
-        return _HEADER.pack(size, FETCH.key, FETCH.version, correlation_id) + body
+        return _HEADER.pack(size, FETCH.key, FETCH.most, correlation_id) + body
 
     def _by_topic(
         self, form: struct.Struct, items: Sequence[tuple[int, tuple[int, ...]]]

@@ -10,11 +10,11 @@ from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
 from jobs.engine.network.connections import FETCH
 from jobs.engine.network.pacing import Key
-from jobs.engine.network.reopening import Reopener, Waker
+from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.transport import Channel, Sockets
 from jobs.engine.producing.account import window_report
-from jobs.engine.task.client import Targets, opener_of
+from jobs.engine.task.client import Targets, connector_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
@@ -43,13 +43,11 @@ class WireConsumers:
         self._task = task
         self._hosted = self._options.members_of(task, plan.consumer_tasks)
         self._sockets = Sockets(self, clock, _RECEIVE_BYTES)
-        self._waker = Waker()
-        self._sockets.call_when_readable(self._waker.fileno(), self._take_changes)
         self._ledgers: dict[int, GroupLedger] = {}
         self._readers: list[Reader] = []
         self._channels: dict[Key, FetchChannel] = {}
-        self._reopener = Reopener(opener_of(plan, self._options, (FETCH,)))
-        self._sockets.call_when_readable(self._reopener.fileno(), self._take_changes)
+        self._connector = connector_of(plan, self._options, (FETCH,))
+        self._reopener = Reopener(self._connector, self._sockets.wake)
         self._window = NOT_YET
         self._next_check_s = 0.0
         self._checks = 0
@@ -72,7 +70,7 @@ class WireConsumers:
         for group, number in self._hosted:
             ledger = self._ledgers.setdefault(group, GroupLedger(group, 0, interval_s))
             ledger.counts.members += 1
-            member = Member(plan, group, number, self._waker.wake)
+            member = Member(plan, group, number, self._sockets.wake)
             self._readers.append(Reader(member, ledger, plan.leaders))
         self._connect()
         for member in self.members:
@@ -83,7 +81,7 @@ class WireConsumers:
         plan, options = self._plan, self._options
         readers = {reader.member.name: reader for reader in self._readers}
         wanted = [(name, broker) for name in readers for broker in plan.brokers]
-        for key, transport in opener_of(plan, options, (FETCH,))(wanted).items():
+        for key, transport in self._connector.open(wanted).items():
             encoder = FetchEncoder(plan.partitions, plan.client_id(key[0]), options)
             reader = readers[key[0]]
             channel = FetchChannel(key, reader, encoder, plan.partitions, options.check_crcs)
@@ -157,7 +155,6 @@ class WireConsumers:
         for channel in self.channels:
             channel.close()
         self._sockets.close()
-        self._waker.close()
 
     def _readers_of(self, group: int) -> list[Reader]:
         return [reader for reader in self._readers if reader.ledger.counts.group == group]
@@ -184,7 +181,7 @@ class WireConsumers:
 
     def _check(self, now: float) -> None:
         self._window.check_in(now)
-        self._take_changes()
+        self.handle_woken()
         self._checks += 1
         if self._checks % _LOOK_EVERY == 0:
             self._watch.look()
@@ -199,8 +196,8 @@ class WireConsumers:
         for group, ledger in self._ledgers.items():
             ledger.sample_lag(sum(reader.lag for reader in self._readers_of(group)), now)
 
-    def _take_changes(self) -> None:
-        self._waker.clear()
+    def handle_woken(self) -> None:
+        """Take new connections, and changes of the groups; see `Owner`."""
         for key, transport in self._reopener.take():
             self._channels[key].successor = transport
         for reader in self._readers:

@@ -2,8 +2,8 @@
 
 kafka-python's network layer resolves, connects, negotiates API versions and authenticates. After
 that the socket is taken over, because kafka-python's transport copies every payload and the engine
-must not. Each codec of the engine speaks one version of an API, which is checked against those of
-the broker: a broker closes the connection without an answer at a version that it does not know.
+must not. Each kind of request is sent in the highest version that the broker and the engine know: a
+broker closes the connection without an answer at a version that it does not know.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -52,49 +53,54 @@ from metrics.common.errors import ConfigError, RedlineError
 
 @dataclass(frozen=True)
 class Api:
-    """A kind of request, with Kafka's name and key, and the one version that the engine speaks."""
+    """A kind of request, with Kafka's name and key, and the versions that the engine speaks."""
 
     name: str
     key: int
-    version: int
+    least: int
+    most: int
 
 
-PRODUCE = Api("Produce", 0, 7)
-FETCH = Api("Fetch", 1, 10)
-METADATA = Api("Metadata", 3, 4)
-FIND_COORDINATOR = Api("FindCoordinator", 10, 1)
-INIT_PRODUCER_ID = Api("InitProducerId", 22, 1)
-ADD_PARTITIONS_TO_TXN = Api("AddPartitionsToTxn", 24, 0)
-END_TXN = Api("EndTxn", 26, 1)
-
-REGISTRATION = (FIND_COORDINATOR, INIT_PRODUCER_ID)
-"""Requests that register a transactional id."""
+PRODUCE = Api("Produce", 0, 7, 7)
+FETCH = Api("Fetch", 1, 10, 10)
+METADATA = Api("Metadata", 3, 4, 9)
+FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 3)
+INIT_PRODUCER_ID = Api("InitProducerId", 22, 1, 4)
+ADD_PARTITIONS_TO_TXN = Api("AddPartitionsToTxn", 24, 0, 3)
+END_TXN = Api("EndTxn", 26, 1, 4)
 
 
 def apis_of_producers(is_idempotent: bool, has_transactions: bool) -> tuple[Api, ...]:
     """The requests that producers of the engine send."""
     if has_transactions:
-        return (PRODUCE, METADATA, *REGISTRATION, ADD_PARTITIONS_TO_TXN, END_TXN)
+        coordinated = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
+        return (PRODUCE, METADATA, *coordinated)
     return (PRODUCE, METADATA, INIT_PRODUCER_ID) if is_idempotent else (PRODUCE, METADATA)
 
 
-def explain_mismatch(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> str | None:
-    """A clause on the first request that a broker does not know; None where it knows them all.
+def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dict[Api, int]:
+    """The highest version of each kind of request that a broker and the engine know.
 
     Args:
         apis: the requests that are sent to the broker.
         known: API key → least and most version that the broker knows.
+
+    Raises:
+        ConfigError: there is none for one of the requests; the text is a clause on the broker.
     """
+    found = {}
     for api in apis:
         least, most = known.get(api.key, (0, -1))
-        if not least <= api.version <= most:
+        found[api] = min(api.most, most)
+        if found[api] < max(api.least, least):
             theirs = f" {least} to {most}" if api.key in known else " in no version"
-            return (
-                f"knows {api.name}{theirs}, and this engine speaks {api.version}; expected a "
-                "broker that knows that version, as those of Kafka 2.1 to 4.x do; use such a "
+            ours = f"{api.least} to {api.most}" if api.least < api.most else api.most
+            raise ConfigError(
+                f"knows {api.name}{theirs}, and this engine speaks {ours}; expected a "
+                "broker that knows such a version, as those of Kafka 2.1 to 4.x do; use such a "
                 "broker, or a release of redline that speaks a version of this one"
             )
-    return None
+    return found
 
 
 TABLES = (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6"))
@@ -213,10 +219,11 @@ def open_connections(
     Raises:
         BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
             connections.
-        ConfigError: a broker does not know one of `apis` in the engine's version, or a file of the
-            security options cannot be used.
+        ConfigError: a broker and the engine know no version of one of `apis` in common, or a file
+            of the security options cannot be used.
     """
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, apis, True, buffers, rng)
+    connector = Connector(brokers, options, timeout_s, buffers, apis)
+    opened, refused = _open_all(wanted, connector, Aim.ALL, rng)
     if refused:
         for transport in opened.values():
             transport.close()
@@ -238,7 +245,8 @@ def refusals_of(
         ConfigError: a file of the security options cannot be used.
     """
     wanted = [("redline-check", broker) for broker in brokers]
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, (PRODUCE,), False)
+    connector = Connector(brokers, options, timeout_s, apis=(PRODUCE,))
+    opened, refused = _open_all(wanted, connector, Aim.PROBES)
     for transport in opened.values():
         transport.close()
     return {broker: str(error) for (_, broker), error in refused.items()}
@@ -248,45 +256,59 @@ _Opened = dict[Key, Transport]
 _Refused = dict[Key, RedlineError]
 
 
+@dataclass(frozen=True)
+class Connector:
+    """What all connections of one client to its brokers have in common; see `open_connections`."""
+
+    brokers: Mapping[int, Address]
+    options: Mapping[str, Any]
+    timeout_s: float
+    buffers: SocketBuffers = (-1, -1)
+    apis: Collection[Api] = ()
+
+    def open(self, wanted: Sequence[Key]) -> dict[Key, Transport]:
+        """Open all of these connections; see `open_connections`."""
+        options = dict(self.options)
+        return open_connections(
+            wanted, self.brokers, options, self.timeout_s, self.buffers, apis=self.apis
+        )
+
+
+class Aim(Enum):
+    """What an opening is for.
+
+    `ALL` connections are needed: a refusal ends the opening, and a broker that takes connections
+    slowly has `PATIENCE` times the time limit. Those of `PROBES` have the time limit together, and
+    also send a request, to check that the listener serves it; otherwise a producer's schedule
+    decides when the first request is sent. `LOST` ones are opened again for as long as it takes.
+    """
+
+    ALL = 1
+    PROBES = 2
+    LOST = 3
+
+
 def _open_all(
-    wanted: Sequence[Key],
-    brokers: Mapping[int, Address],
-    options: Mapping[str, Any],
-    timeout_s: float,
-    apis: Collection[Api],
-    needs_all: bool,
-    buffers: SocketBuffers = (-1, -1),
-    rng: random.Random | None = None,
+    wanted: Sequence[Key], connector: Connector, aim: Aim, rng: random.Random | None = None
 ) -> tuple[_Opened, _Refused]:
-    """Open connections, those to each broker at its own pace; see `_Opening`."""
+    """Open connections, those to each broker at its own pace; see `Opening`."""
     ensure_descriptors(len(wanted))
-    net = NetworkSelector(slow_task_threshold_secs=0)
-    opening: _Opening | None = None
-    try:
-        deadline_s = time.monotonic() + timeout_s
-        # One look-up for each host, whose answer serves all connections to it.
-        resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
-        rng = rng or random.Random(repr(wanted[:1]))
-        opener = _Opener(net, resolved, options, rng, buffers, apis, probes=not needs_all)
-        opening = _Opening(net, opener, wanted, brokers, timeout_s, needs_all, rng)
-        opening.run()
-    except BaseException:
-        for transport in opening.opened.values() if opening is not None else ():
-            transport.close()
-        raise
-    finally:
-        net.close()
-    return opening.opened, opening.refused
+    with Opening(connector, aim, rng or random.Random(repr(wanted[:1]))) as opening:
+        try:
+            opening.add(wanted)
+            while opening.is_running:
+                opening.step()
+        except BaseException:
+            for transport in opening.opened.values():
+                transport.close()
+            raise
+        return opening.opened, opening.refused
 
 
-class _Opening:
+class Opening:
     """The opening of many connections, those to each broker at the pace of a `ConnectPacer`.
 
     Args:
-        timeout_s: time without a new connection after which a broker counts as silent [s].
-        needs_all: whether all are needed. Then a refusal ends the opening, and a broker that takes
-            connections slowly has `PATIENCE` times the time limit; otherwise `timeout_s` holds
-            for all of them together.
         rng: the source of the jitter.
 
     Attributes:
@@ -294,72 +316,81 @@ class _Opening:
         refused: a connection to each broker that refused, with the explanation.
     """
 
-    def __init__(
-        self,
-        net: Any,
-        opener: _Opener,
-        wanted: Sequence[Key],
-        brokers: Mapping[int, Address],
-        timeout_s: float,
-        needs_all: bool,
-        rng: random.Random,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._net, self._opener, self._brokers = net, opener, brokers
-        self._timeout_s, self._needs_all, self._clock = timeout_s, needs_all, clock
-        self._began_s = clock()
-        self._end_s = self._began_s + timeout_s * (PATIENCE if needs_all else 1)
+    def __init__(self, connector: Connector, aim: Aim, rng: random.Random) -> None:
+        self._net = NetworkSelector(slow_task_threshold_secs=0)
+        self._connector, self._aim, self._rng = connector, aim, rng
+        self._began_s = time.monotonic()
+        patience = {Aim.ALL: PATIENCE, Aim.PROBES: 1, Aim.LOST: math.inf}[aim]
+        self._end_s = self._began_s + connector.timeout_s * patience
         self._pacers: dict[int, ConnectPacer] = {}
-        for key in wanted:
-            self._pacers.setdefault(key[1], ConnectPacer(rng)).add([key])
         self._running: dict[Any, Attempt] = {}
         self._ended: list[Any] = []
         self.opened: _Opened = {}
         self.refused: _Refused = {}
 
-    def run(self) -> None:
-        """Open them all, or as many as can be."""
-        while self._running or self._active():
-            next_s = self._start_due()
-            left_s = min(next_s - self._clock(), _POLL_S)
-            self._net.poll(timeout_ms=max(0.0, 1000.0 * left_s))
-            self._settle()
+    def __enter__(self) -> Opening:
+        try:
+            self._opener = _Opener(self._net, self._connector, self._rng, self._aim)
+        except BaseException:
+            self._net.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._net.close()
+
+    def add(self, wanted: Iterable[Key]) -> None:
+        """Add connections to open."""
+        for key in wanted:
+            pacer = self._pacers.setdefault(
+                key[1], ConnectPacer(self._rng, is_endless=self._aim is Aim.LOST)
+            )
+            pacer.add([key])
+
+    @property
+    def is_running(self) -> bool:
+        """Whether connections are still to be opened."""
+        return bool(self._running or self._active())
+
+    def step(self) -> None:
+        """Start what is due, wait for a moment, and take note of what has ended."""
+        left_s = min(self._start_due() - time.monotonic(), _POLL_S)
+        self._net.poll(timeout_ms=max(0.0, 1000.0 * left_s))
+        self._settle()
 
     def _active(self) -> list[tuple[int, ConnectPacer]]:
         """The brokers to which connections are still to be opened."""
-        if self.refused and self._needs_all:
+        if self.refused and self._aim is Aim.ALL:
             return []
         over = {broker for _, broker in self.refused}
         return [(b, pacer) for b, pacer in self._pacers.items() if pacer.left and b not in over]
 
     def _start_due(self) -> float:
         """Start what is due, and return when to look again [s]."""
-        now_s, next_s = self._clock(), math.inf
+        now_s, next_s = time.monotonic(), math.inf
         for broker, pacer in self._active():
             running = {attempt.key[1] for attempt in self._running.values()}
             if now_s >= self._end_s and broker not in running:
-                place = broker_words(broker, self._brokers[broker])
+                place = broker_words(broker, self._connector.brokers[broker])
                 passed_s = now_s - self._began_s
                 text = f"{place}: no connection was opened within {passed_s:.0f} s"
                 self._give_up(broker, pacer, TooSlowError(text))
                 continue
             for attempt in pacer.due(now_s, _AT_ONCE - len(self._running)):
-                self._start(attempt, broker, now_s)
+                self._start(attempt, now_s)
             next_s = min(next_s, pacer.next_s())
         return next_s
 
-    def _start(self, attempt: Attempt, broker: int, now_s: float) -> None:
-        deadline_s = min(now_s + self._timeout_s, self._end_s)
-        future = self._net.call_soon_with_future(
-            self._opener.open, *attempt.key, self._brokers[broker], deadline_s
-        )
+    def _start(self, attempt: Attempt, now_s: float) -> None:
+        deadline_s = min(now_s + self._connector.timeout_s, self._end_s)
+        future = self._net.call_soon_with_future(self._opener.open, *attempt.key, deadline_s)
         self._running[future] = attempt
         future.add_both(lambda _: self._ended.append(future))
 
     def _settle(self) -> None:
         """Take note of the attempts that have ended."""
         ended, self._ended = self._ended, []
-        now_s = self._clock()
+        now_s = time.monotonic()
         for future in ended:
             attempt = self._running.pop(future)
             pacer = self._pacers[attempt.key[1]]
@@ -367,15 +398,20 @@ class _Opening:
             if error is None:
                 self.opened[attempt.key] = future.value
                 pacer.opened(attempt, now_s)
-            elif not isinstance(error, RedlineError):
+            elif not isinstance(error, RedlineError | OSError):
                 raise error
             else:
                 # The frames of the traceback hold the future, which holds the error.
                 self._take_refusal(attempt, pacer, error.with_traceback(None), now_s)
 
     def _take_refusal(
-        self, attempt: Attempt, pacer: ConnectPacer, error: RedlineError, now_s: float
+        self, attempt: Attempt, pacer: ConnectPacer, error: Exception, now_s: float
     ) -> None:
+        if self._aim is Aim.LOST:
+            pacer.refused(attempt, now_s)  # the waiting batches show the effect
+            return
+        if not isinstance(error, RedlineError):
+            raise error
         cause = error.__cause__
         waited = is_timeout(cause) and pacer.progress_s > attempt.began_s
         if waited or is_closed_early(cause):
@@ -392,60 +428,55 @@ class _Opening:
         """Refuse one of the connections that the broker does not take, with what is known of it."""
         if any(refused == broker for _, refused in self.refused):
             return
-        place = broker_words(broker, self._brokers[broker])
+        address = self._connector.brokers[broker]
         found = Refused(
             took=pacer.took,
             left=pacer.left,
-            open_from_here=self._opener.count_open_to(self._brokers[broker]),
-            passed_s=self._clock() - self._began_s,
+            open_from_here=self._opener.count_open_to(address),
+            passed_s=time.monotonic() - self._began_s,
         )
         text = found.explain(error.__cause__ or error)
         self.refused["", broker] = BrokerConnectError(
-            f"{error}{found.hint}" if text is None else f"{place} {text}"
+            f"{error}{found.hint}" if text is None else f"{broker_words(broker, address)} {text}"
         )
 
 
 class _Opener:
-    """An opener of connections with the same options.
+    """An opener of connections with the same options."""
 
-    Args:
-        probes: whether it also sends a request, to check that the listener serves it. Otherwise a
-            producer's schedule decides when the first request is sent.
-    """
-
-    def __init__(
-        self,
-        net: Any,
-        resolved: Mapping[Address, Resolved],
-        options: Mapping[str, Any],
-        rng: random.Random,
-        buffers: SocketBuffers,
-        apis: Collection[Api],
-        *,
-        probes: bool,
-    ) -> None:
+    def __init__(self, net: Any, connector: Connector, rng: random.Random, aim: Aim) -> None:
         self._net = net
-        self._probes = probes
-        self._apis = apis
+        self._connector = connector
+        self._options = connector.options
         self._rng = rng
-        self._resolved = resolved
+        self._aim = aim
+        self._look_ups: dict[Address, Any] = {}
+        self._resolved: dict[Address, Resolved] = {}
         # They are set before the connection is made, as the TCP window depends on them.
-        sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), buffers, strict=True)
+        sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), connector.buffers, strict=True)
         sized = [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
         self._socket_options = [*_SOCKET_OPTIONS, *sized]
-        self._options = options
         # One context for all, as reading the system's certificates takes long.
-        self._tls = tls_context(options)
+        self._tls = tls_context(connector.options)
 
     def count_open_to(self, address: Address) -> int | None:
         """Connections that are open from this host to a broker; None where that is not known."""
-        places = {found[4][:2] for found in self._resolved[address].found}
-        return count_open_to(places)
+        resolved = self._resolved.get(address, Resolved())
+        return count_open_to({found[4][:2] for found in resolved.found})
 
-    async def open(
-        self, name: str, broker_id: int, address: Address, deadline_s: float
-    ) -> Transport:
+    async def _look_up(self, address: Address, deadline_s: float) -> Resolved:
+        """The addresses of a host; one answer serves all connections until one of them fails."""
+        asked = self._look_ups.get(address)
+        if asked is None:
+            asked = self._net.call_soon_with_future(look_up, self._net, address, deadline_s)
+            self._look_ups[address] = asked
+        found: Resolved = await asked
+        self._resolved[address] = found
+        return found
+
+    async def open(self, name: str, broker_id: int, deadline_s: float) -> Transport:
         """Open a connection until a time on the monotonic clock [s]."""
+        address = self._connector.brokers[broker_id]
         where = broker_words(broker_id, address)
         own = {**self._options, "client_id": client_id_of(name, self._options)}
         connection = KafkaConnection(self._net, node_id=broker_id, **own)
@@ -454,9 +485,8 @@ class _Opener:
             # loads, which run without Python's collector of such cycles.
             ending.callback(vars(connection).clear)
             try:
-                sock = await dial(
-                    self._net, self._resolved[address], self._socket_options, deadline_s
-                )
+                resolved = await self._look_up(address, deadline_s)
+                sock = await dial(self._net, resolved, self._socket_options, deadline_s)
                 closing.callback(sock.close)
                 kind: Callable[..., TcpLink | TlsLink] = TcpLink
                 if self._tls is not None:
@@ -468,19 +498,24 @@ class _Opener:
                 connection.connection_made(transport)
                 await connection.initialize(timeout_at=deadline_s)
                 await connection
-                if self._probes and not connection.sasl_enabled:
+                if self._aim is Aim.PROBES and not connection.sasl_enabled:
                     await _probe(connection)
             except Exception as error:
+                self._look_ups.pop(address, None)
                 text = f"{where}: {explain_refusal(error, self._options)}"
                 for each in (error, *error.args):  # kafka-python's errors wrap those of sockets
                     if isinstance(each, BaseException):
                         each.__traceback__ = None  # its frames hold the error
                 raise BrokerConnectError(text) from error
-            mismatch = explain_mismatch(self._apis, connection.broker_version_data.api_versions)
-            if mismatch is not None:
-                raise ConfigError(f"{where} {mismatch}")
+            try:
+                versions = negotiated(
+                    self._connector.apis, connection.broker_version_data.api_versions
+                )
+            except ConfigError as error:
+                raise ConfigError(f"{where} {error}") from None
             closing.pop_all()
-            return _take_over(self._net, connection, transport, self._rng.uniform(*_RETIRE_SHARES))
+            retire_share = self._rng.uniform(*_RETIRE_SHARES)
+            return _take_over(self._net, connection, transport, retire_share, versions)
 
     async def _shake_hands(self, sock: ssl.SSLSocket, deadline_s: float) -> None:
         """Do the TLS handshake as kafka-python does, but with a deadline for a silent peer."""
@@ -509,7 +544,9 @@ async def _probe(connection: Any) -> None:
         raise LoginRequiredError from error
 
 
-def _take_over(net: Any, connection: Any, transport: Any, retire_share: float) -> Transport:
+def _take_over(
+    net: Any, connection: Any, transport: Any, retire_share: float, versions: Mapping[Api, int]
+) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
     A broker ends the session of a login (KIP-368): it closes the connection at the first request
@@ -527,4 +564,4 @@ def _take_over(net: Any, connection: Any, transport: Any, retire_share: float) -
     sock = transport._sock
     transport._sock = None
     kind = TlsTransport if isinstance(sock, ssl.SSLSocket) else PlainTransport
-    return kind(sock, retire_s)
+    return kind(sock, retire_s, {api.key: version for api, version in versions.items()})

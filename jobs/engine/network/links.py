@@ -19,7 +19,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from textwrap import shorten
@@ -49,36 +49,34 @@ class Resolved:
     why: str = ""
 
 
-def look_up(addresses: Collection[Address], deadline_s: float) -> dict[Address, Resolved]:
-    """Look up all addresses at the same time.
+_LOOK_S = 0.002
+"""Interval in which an answer of the resolver is looked for [s]."""
+
+
+async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
+    """Look up a host.
 
     Args:
-        deadline_s: time on the monotonic clock by which answers count [s].
+        net: kafka-python's event loop.
+        deadline_s: time on the monotonic clock by which an answer counts [s].
     """
     began_s = time.monotonic()
-    answers: queue.SimpleQueue[tuple[Address, Resolved]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Resolved] = queue.SimpleQueue()
 
-    def ask(address: Address) -> None:
+    def ask() -> None:
         try:
             found = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
-            answers.put((address, Resolved(tuple(found))))
+            answers.put(Resolved(tuple(found)))
         except (OSError, UnicodeError) as error:  # a label of more than 63 characters
-            answers.put((address, Resolved(why=str(error))))
+            answers.put(Resolved(why=str(error)))
 
-    wanted = set(addresses)
-    for address in wanted:
-        name = f"redline-look-up-{address[0]}"
-        threading.Thread(target=ask, args=(address,), name=name, daemon=True).start()
-    resolved: dict[Address, Resolved] = {}
-    while wanted - resolved.keys() and (left_s := deadline_s - time.monotonic()) > 0:
-        try:
-            address, answer = answers.get(timeout=left_s)
-        except queue.Empty:
-            break
-        resolved[address] = answer
-    waited_s = time.monotonic() - began_s
-    silent = Resolved(why=f"no answer from the name service within {waited_s:.1f} s")
-    return {address: resolved.get(address, silent) for address in wanted}
+    threading.Thread(target=ask, name=f"redline-look-up-{address[0]}", daemon=True).start()
+    while answers.empty():
+        if time.monotonic() >= deadline_s:
+            waited_s = time.monotonic() - began_s
+            return Resolved(why=f"no answer from the name service within {waited_s:.1f} s")
+        await net.sleep(_LOOK_S)
+    return answers.get()
 
 
 class _KeepsLastBytes:

@@ -31,6 +31,9 @@ PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 2.0
 """Shortest and longest pause after a refusal; each is twice the last one, and each connection that
 opens shortens it by `PAUSE_DECAY` [s]."""
 
+RECONNECT_PAUSE_MAX_S = 1.0
+"""Longest pause before a lost connection is tried again: reconnect.backoff.max.ms [s]."""
+
 PAUSE_DECAY = 0.7
 
 SETBACKS_MAX, SETBACKS_MAX_UNOPENED = 8, 3
@@ -54,6 +57,7 @@ class ConnectPacer:
 
     Attributes:
         rng: the source of the jitter.
+        is_endless: whether refusals never are an answer, as for lost connections.
         took: connections that were opened.
         setbacks: refusals in a row, those of connections that were started together counted once.
         window: connections that may be opened at the same time.
@@ -62,6 +66,7 @@ class ConnectPacer:
     """
 
     rng: random.Random
+    is_endless: bool = False
     took: int = 0
     setbacks: int = 0
     window: float = WINDOW_START
@@ -86,7 +91,8 @@ class ConnectPacer:
     @property
     def has_given_up(self) -> bool:
         """Whether refusals have become an answer."""
-        return self.setbacks >= (SETBACKS_MAX if self.took else SETBACKS_MAX_UNOPENED)
+        most = SETBACKS_MAX if self.took else SETBACKS_MAX_UNOPENED
+        return self.setbacks >= most and not self.is_endless
 
     def due(self, now_s: float, most: int) -> list[Attempt]:
         """The connections to start now.
@@ -129,7 +135,8 @@ class ConnectPacer:
                 self.window = 1.0
             self.setbacks += 1
             self._pause_until_s = now_s + self._pause_s * self.rng.uniform(0.5, 1.5)
-            self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+            most_s = RECONNECT_PAUSE_MAX_S if self.is_endless else PAUSE_MAX_S
+            self._pause_s = min(2 * self._pause_s, most_s)
 
     def _decrease(self, attempt: Attempt, now_s: float) -> bool:
         """Halve the window, once for all that was started before; returns whether it did."""

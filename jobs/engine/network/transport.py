@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import selectors
 import socket
 import ssl
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import sleep, time
 from typing import Protocol
 
@@ -145,13 +146,20 @@ class Transport:
         sock: the socket, for the kernel's figures of it.
         retire_s: when a successor has to replace it, as the broker ends its session soon
             afterwards; infinite for a session without an end, on the monotonic clock [s].
+        versions: API key → version of its requests.
     """
 
-    __slots__ = ("retire_s", "sock")
+    __slots__ = ("retire_s", "sock", "versions")
 
-    def __init__(self, sock: socket.socket, retire_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        retire_s: float = math.inf,
+        versions: Mapping[int, int] | None = None,
+    ) -> None:
         self.sock = sock
         self.retire_s = retire_s
+        self.versions = versions or {}
 
     def fileno(self) -> int:
         """The socket's file descriptor."""
@@ -361,6 +369,39 @@ batch [B]."""
 _NOTHING = memoryview(b"")
 
 
+class Waker:
+    """A pipe that a selector listens to; `wake` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)
+        self._closed = False
+
+    def fileno(self) -> int:
+        """The descriptor that the selector listens to."""
+        return self._out
+
+    def wake(self) -> None:
+        """Make the selector return."""
+        if not self._closed:
+            with suppress(BlockingIOError):  # full of wake-ups already
+                os.write(self._in, b"x")
+
+    def clear(self) -> None:
+        """Read all wake-ups."""
+        with suppress(BlockingIOError):
+            while os.read(self._out, 65_536):
+                continue
+
+    def close(self) -> None:
+        """Close both ends; later wake-ups do nothing."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._out)
+            os.close(self._in)
+
+
 class Channel:
     """A connection that a `Sockets` drives.
 
@@ -421,6 +462,10 @@ class Owner(Protocol):
         """Handle a lost connection; the channel has no transport any more."""
         ...
 
+    def handle_woken(self) -> None:
+        """Handle that another thread has woken the selector."""
+        ...
+
 
 class Sockets:
     """A selector with the channels of one owner.
@@ -430,6 +475,7 @@ class Sockets:
         receive_bytes: size of the buffer for one read from a socket [B].
 
     Attributes:
+        wake: makes the selector return; may be called from any thread.
         waited_s: total time spent waiting [s].
         are_stamped: whether the kernel notes the time of arrival for all channels that are parsed
             whole.
@@ -441,6 +487,9 @@ class Sockets:
         self._selector = selectors.DefaultSelector()
         self._buffer = memoryview(bytearray(receive_bytes))
         self._looked_s = clock()
+        self._waker = Waker()
+        self._selector.register(self._waker, _READ)
+        self.wake = self._waker.wake
         self.waited_s = 0.0
         self.are_stamped = True
 
@@ -463,13 +512,10 @@ class Sockets:
         channel.successor = None
         self.add(channel, successor)
 
-    def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Call this whenever the file descriptor has bytes to read."""
-        self._selector.register(descriptor, _READ, call)
-
     def close(self) -> None:
         """Stop listening; the transports stay open."""
         self._selector.close()
+        self._waker.close()
 
     def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
         """Send the buffers after the unwritten ones; False if the connection is lost."""
@@ -521,8 +567,9 @@ class Sockets:
         before_s, self._looked_s = self._looked_s, self._clock()
         for key, mask in events:
             channel = key.data
-            if not isinstance(channel, Channel):
-                channel()
+            if channel is None:
+                self._waker.clear()
+                self._owner.handle_woken()
                 continue
             if mask & _WRITE and self.send(channel, []) and not channel.unwritten:
                 self._owner.handle_flushed(channel, self._clock())

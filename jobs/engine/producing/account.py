@@ -10,7 +10,7 @@ import math
 import socket
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from jobs.engine.producing.producer import Producer
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.trial.adding import HIGHEST, Histogram, ProducerShares, SlicedTimes, slice_length_s
-from metrics.trial.client import ConsumerReport, Counts, ProducerReport, TaskReport
+from metrics.trial.client import BrokerAccount, ConsumerReport, Counts, ProducerReport, TaskReport
 from metrics.trial.sockets import SocketCounts
 
 _CHUNK = 4_096
@@ -122,17 +122,28 @@ class Account:
         acked_in_window: producer → records acknowledged inside the measured window.
         last_acked_s: when the latest batch was acknowledged; None before the first.
         sockets: broker id → counts of the sockets to it, once the window is over.
+        log_bytes: size of the batches that were acknowledged in this window [B].
         slice_s: length of the window's slices, which have latencies of their own [s].
         refused: answers to produce requests that were errors, one for each partition, in this
             window and all before it.
+        answered_s: broker id → time of its last answer, or with acks=0 of the last request that its
+            socket took.
     """
 
-    def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        window: Window,
+        interval_s: float,
+        producers: Iterable[int] = (),
+        brokers: Iterable[int] = (),
+    ) -> None:
         self._interval_s = interval_s
         self._before: Counter[int] = Counter()
         self._acked_before = 0
         self.refused = 0
+        self.answered_s: dict[int, float] = {}
         self._producers = tuple(producers)
+        self._brokers = tuple(brokers)
         self._begin(window)
 
     def _begin(self, window: Window) -> None:
@@ -141,8 +152,10 @@ class Account:
         hosted = dict.fromkeys(self._producers, 0)
         self.counts.by_producer.sent.update(hosted)
         self.counts.by_producer.acked.update(hosted)
+        self.counts.by_broker.update((broker, BrokerAccount()) for broker in self._brokers)
         self.acked_in_window: Counter[int] = Counter()
         self.last_acked_s: float | None = None
+        self.log_bytes = 0
         self.sockets: dict[int, SocketCounts] = {}
         # Shortcuts to the counts that every batch changes.
         self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
@@ -187,6 +200,11 @@ class Account:
         """Number of records acknowledged in this window and all before it."""
         return self._acked_before + self.counts.acked_total
 
+    def count_request(self, broker: int, now: float) -> None:
+        """Count a produce request that a socket took."""
+        if self.window.holds(now):
+            self.counts.by_broker[broker].requests += 1
+
     def count_sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """Count a batch that a socket took for the first time."""
         self._sent_to[partition] += records
@@ -227,14 +245,26 @@ class Account:
         self._slice_end_s = self.window.start_s + (number + 1) * self.slice_s
 
     def count_failed(
-        self, producer: int, partition: int, error: str, records: int, now: float
+        self,
+        producer: int,
+        partition: int,
+        error: str,
+        records: int,
+        now: float,
+        broker: int | None = None,
     ) -> None:
-        """Count records of this partition that failed with the error of this name."""
+        """Count records of this partition that failed with the error of this name.
+
+        Args:
+            broker: the leader of the partition, where it is known.
+        """
         counts = self.counts
         counts.errors_by_partition[partition][error] += records
         counts.by_producer.failed[producer][error] += records
         if self.window.holds(now):
             counts.failed_records += records
+            if broker is not None:
+                counts.by_broker[broker].missing_records += records
 
     def count_retried(self, producer: int, partition: int, error: str, records: int) -> None:
         """Count a batch that is sent again to this partition because of the error of this name."""
@@ -261,9 +291,53 @@ class Account:
         self.counts.transactions_aborted += 1
         self.counts.aborted_records += records
 
+    def update_silence(
+        self, producers: Iterable[Producer], leaders: Sequence[int], now: float
+    ) -> None:
+        """Update how long each broker that owes an answer has been silent."""
+        awaited: set[int] = set()
+        for producer in producers:
+            awaited.update(leaders[partition] for partition in producer.queues)
+            for broker, connection in producer.connections.items():
+                if broker not in awaited and (connection.in_flight or connection.has_successor):
+                    awaited.add(broker)
+        at_s = min(now, self.window.end_s)
+        for broker, account in self.counts.by_broker.items():
+            if broker not in awaited:
+                self.answered_s[broker] = at_s  # it owes no answer
+            since_s = max(self.answered_s.get(broker, 0.0), self.window.start_s)
+            account.silent_s = max(account.silent_s, at_s - since_s)
+
+    def end_window(self, producers: Sequence[Producer], leaders: Sequence[int], now: float) -> None:
+        """End the window: count the records that are missing by now."""
+        self.update_silence(producers, leaders, now)
+        end_s, by_broker = self.window.end_s, self.counts.by_broker
+        for producer in producers:
+            waiting = _records_waiting(producer, leaders)
+            for broker in waiting:
+                by_broker[broker].waiting_connections += 1
+            # The broker with most of a blocked producer's waiting records blocks it.
+            at = max(waiting, key=waiting.__getitem__) if producer.blocked and waiting else None
+            due = producer.records_due_between(producer.due_s(producer.opened), end_s)
+            leader = leaders[producer.partition]
+            waiting[leader if at is None else at] += due
+            for broker, records in waiting.items():
+                by_broker[broker].missing_records += records
+            self.counts.unsent_own_records += producer.own_backlog(leader, end_s)
+
     def _count_control_records(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             self.counts.control_records_by_partition[partition] += 1
+
+
+def _records_waiting(producer: Producer, leaders: Sequence[int]) -> Counter[int]:
+    """Broker id → records of sealed batches that it has not acknowledged, above 0 only."""
+    found = Counter[int]()
+    for broker, connection in producer.connections.items():
+        found[broker] += sum(batch.records for batch in connection.batches_in_flight)
+    for partition, queue in producer.queues.items():
+        found[leaders[partition]] += sum(batch.records for batch in queue.batches)
+    return +found
 
 
 def window_report(
@@ -305,6 +379,8 @@ def producer_report(
         counts.by_producer.offered[each.index] = whole
     counts.offered_records = sum(due.values())
     counts.offered_bytes = round(counts.offered_records * pool.mean_payload_bytes)
+    if counts.by_broker:
+        counts.log_bytes = account.log_bytes
     counts.compression_ratio = pool.compression_ratio
     if account.last_acked_s is not None:
         counts.last_acked_s = account.last_acked_s - window.start_s

@@ -12,6 +12,7 @@ The engine's own producer client, which sends batches that were encoded in advan
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,25 +20,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from jobs.engine.batches.pool import BatchPool, pool_of
-from jobs.engine.network.connections import REGISTRATION, apis_of_producers
+from jobs.engine.network.connections import Connector, apis_of_producers
 from jobs.engine.network.pacing import Key
-from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account, producer_report
-from jobs.engine.producing.control_requests import (
-    Registered,
-    TransactionalId,
-    register_transactional,
-    request_producer_ids,
-)
+from jobs.engine.producing.batch import ProducerIdState
 from jobs.engine.producing.delivery import Delivery
 from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.protocol import ProduceEncoder, ProducerIdState
-from jobs.engine.producing.retries import Metadata
+from jobs.engine.producing.protocol import ProduceEncoder
+from jobs.engine.producing.registration import Registration
 from jobs.engine.producing.schedule import Schedule, schedule_for
 from jobs.engine.producing.transactions import Transactions
-from jobs.engine.task.client import AcknowledgedOffsets, opener_of
+from jobs.engine.task.client import AcknowledgedOffsets, connector_of
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -139,16 +134,14 @@ def _undisturbed() -> Iterator[None]:
 
 
 class WireLoop:
-    """The producers of one task, from their first record to the last acknowledgement.
+    """The producers of one task, from their first request to the last acknowledgement.
 
     Args:
-        driver: channel to the driver, which may end the window early; None without a driver.
-        producer_ids: client id → producer id of idempotent producers; with transactions, what
-            their coordinators registered.
-        opener: opens lost connections again; may block, as a thread of its own calls it.
+        connector: opens lost connections again.
 
     Attributes:
         account: counts of what became of every record.
+        producers: the producers with their schedules.
     """
 
     def __init__(
@@ -158,99 +151,112 @@ class WireLoop:
         transports: Mapping[Key, Transport],
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
-        driver: DriverChannel | None = None,
-        producer_ids: Mapping[str, int | Registered] | None = None,
-        opener: Opener | None = None,
+        connector: Connector | None = None,
     ) -> None:
-        self._producer_ids = producer_ids or {}
-        self._opener = opener or opener_of_producers(plan)
         self._plan = plan
-        self._driver = driver
         self._task = task
-        self._transports = transports
-        self._pool = pool
         self._clock = clock
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-
-    @property
-    def producers(self) -> list[Producer]:
-        """The producers with their schedules."""
-        return self._delivery.producers
-
-    def run(self, start_s: float, wall_offset_s: float) -> WireLoop:
-        """Send from `start_s` on, through warm-up and windows, then drain.
-
-        Args:
-            start_s: when the schedule begins, on this loop's clock [s].
-            wall_offset_s: what to add to this clock for seconds since the epoch.
-
-        Raises:
-            OrphanedError: the parent process or the driver is gone; nothing more is sent.
-            EndMissedError: the driver's end of the window came too late.
-        """
-        plan, pattern = self._plan, self._plan.pattern.producer
-        window = Window.of(plan.pattern.phases, start_s, self._driver, plan.windows)
-        self._wall_offset_s = wall_offset_s
-        hosted = plan.producers_of(self._task)
-        self.account = Account(window, pattern.record_interval_s, hosted)
-        metadata = Metadata(plan.leaders, plan.brokers, pattern.options)
-        self._delivery = Delivery(pattern, self.account, metadata)
         self._network = NetworkClient(
-            self._delivery,
-            self._pool,
+            pool,
             plan.partitions,
-            Reopener(self._opener),
-            self._clock,
-            wall_offset_s,
-            pattern.options,
+            connector or connector_of_producers(plan),
+            clock,
+            plan.pattern.producer.options,
         )
-        for index in hosted:
-            self._add_producer(index, start_s)
-        self._growth_end = GrowthEnd(self._driver, plan, start_s)
-        self._watch = self._network.watch()
-        with _undisturbed():
-            try:
-                self._run_phases()
-            finally:
-                self._network.close()
-        return self
+        self.producers: list[Producer] = []
+        for index in plan.producers_of(task):
+            self._add_producer(index, pool, transports)
 
-    def _add_producer(self, index: int, start_s: float) -> None:
+    def _add_producer(
+        self, index: int, pool: BatchPool, transports: Mapping[Key, Transport]
+    ) -> None:
         plan, pattern = self._plan, self._plan.pattern.producer
-        name = plan.producer_name(index)
-        id_state, transactions = self._identity_of(name)
+        name, options = plan.producer_name(index), pattern.options
+        duration_ms = options.transaction_duration_ms
         topic, partitions = plan.partitions.topic_of(index)
         producer = Producer(
             index,
             pattern,
-            self._pool.section_of(index),
+            pool.section_of(index),
             partitions,
-            growing_schedule(plan, index, start_s),
+            growing_schedule(plan, index, math.inf),  # until the load has a start
             name,
-            id_state,
-            transactions,
+            ProducerIdState() if options.enable_idempotence else None,
+            None if duration_ms is None else Transactions(duration_ms / 1000.0),
         )
-        options = pattern.options
+        producer.connect(plan.brokers, options.max_in_flight)
         encoder = ProduceEncoder(
             topic,
             plan.client_id(name),
             options.acks_code,
             options.request_timeout_ms,
             partitions.start,
-            None if transactions is None else name,
+            None if duration_ms is None else name,
         )
-        self._delivery.add(producer, plan.brokers)
-        self._network.add(producer.connections, encoder, self._transports)
+        self._network.add(producer.connections, encoder, transports)
+        self.producers.append(producer)
 
-    def _identity_of(self, name: str) -> tuple[ProducerIdState | None, Transactions | None]:
-        """The producer id that brokers gave this producer, and its transactions."""
-        duration_ms = self._plan.pattern.producer.options.transaction_duration_ms
-        known = self._producer_ids.get(name)
-        if isinstance(known, Registered):
-            assert duration_ms is not None, "only transactions have a coordinator"
-            transactions = Transactions(known.coordinator, duration_ms / 1000.0)
-            return ProducerIdState(known.producer_id, known.epoch), transactions
-        return None if known is None else ProducerIdState(known), None
+    def register(self) -> None:
+        """Get producer ids from the brokers, and with transactions from their coordinators.
+
+        Raises:
+            ProducerIdError: a broker refused, or did not answer in time.
+        """
+        now = self._clock()
+        registration = Registration(self.producers, now, now + self._plan.connect_timeout_s)
+        self._network.follow(registration)
+        while not registration.is_over:
+            now = self._clock()
+            while (action := registration.next(now)) is not None:
+                self._network.perform(action)
+            wait_s = min(registration.next_s - now, _CHECK_INTERVAL_S)
+            self._network.sockets.wait(max(0.0, wait_s))
+
+    def run(
+        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None = None
+    ) -> WireLoop:
+        """Send from `start_s` on, through warm-up and windows, then drain.
+
+        A commit is answered before its markers are in the logs, and end offsets count them. So
+        producers with transactions register once more at the end: coordinators answer when the ends
+        of all transactions are in the logs, and abort open ones.
+
+        Args:
+            start_s: when the schedule begins, on this loop's clock [s].
+            wall_offset_s: what to add to this clock for seconds since the epoch.
+            driver: channel to the driver, which may end the window early; None without a driver.
+
+        Raises:
+            OrphanedError: the parent process or the driver is gone; nothing more is sent.
+            EndMissedError: the driver's end of the window came too late.
+            ProducerIdError: coordinators do not end the transactions in time.
+        """
+        plan, pattern = self._plan, self._plan.pattern.producer
+        self._driver = driver
+        window = Window.of(plan.pattern.phases, start_s, driver, plan.windows)
+        self._wall_offset_s = self._network.wall_offset_s = wall_offset_s
+        hosted = plan.producers_of(self._task)
+        self.account = Account(window, pattern.record_interval_s, hosted, plan.brokers)
+        self._delivery = Delivery(pattern, self.account, plan.leaders, plan.brokers)
+        for producer in self.producers:
+            producer.hold(growing_schedule(plan, producer.index, start_s))
+            self._delivery.add(producer)
+        self._network.follow(self._delivery)
+        self._growth_end = GrowthEnd(driver, plan, start_s)
+        self._watch = self._network.watch()
+        try:
+            with _undisturbed():
+                self._run_phases()
+            if pattern.options.has_transactions:
+                self.register()
+        finally:
+            self.close()
+        return self
+
+    def close(self) -> None:
+        """Close all connections; does nothing when they are closed."""
+        self._network.close()
 
     def _run_phases(self) -> None:
         account, delivery = self.account, self._delivery
@@ -268,7 +274,6 @@ class WireLoop:
         drain_s = self._plan.pattern.phases.drain_timeout_s
         self._turn_until(lambda: account.window.end_s + drain_s)
         delivery.end(self._clock())
-        account.counts.log_bytes = delivery.log_bytes
         account.close()
 
     def _measure(self) -> None:
@@ -308,18 +313,18 @@ class WireLoop:
         account.window.check_in(now, acked, written, account.refused)
         self._growth_end.apply(self.producers)
         for connection in self._delivery.overdue_connections(now):
-            self._network.lose(connection, "RequestTimedOutError")
+            self._network.sockets.lose(connection, "RequestTimedOutError")
         self._network.renew_sessions(now)
         self._delivery.expire(now)
         self._delivery.update_silence(now)
         self._watch.look()
 
 
-def opener_of_producers(plan: TrialPlan) -> Opener:
-    """An opener of connections for the engine's producers of this plan."""
+def connector_of_producers(plan: TrialPlan) -> Connector:
+    """The connector of the engine's producers of this plan."""
     options = plan.pattern.producer.options
     apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
-    return opener_of(plan, options, apis)
+    return connector_of(plan, options, apis)
 
 
 class WireProducers:
@@ -328,28 +333,20 @@ class WireProducers:
     def __init__(self, plan: TrialPlan, task: int) -> None:
         self._plan = plan
         self._task = task
-        self._transports: dict[tuple[str, int], Transport] = {}
-        self._producer_ids: Mapping[str, int | Registered] = {}
+        self._transports: Mapping[Key, Transport] = {}
+        self._loop: WireLoop | None = None
 
     def open(self) -> None:
-        """Connect, and encode the pool."""
-        plan = self._plan
-        hosted = plan.producers_of(self._task)
-        wanted = [
-            (plan.producer_name(index), broker) for index in hosted for broker in plan.brokers
-        ]
-        self._transports = dict(opener_of_producers(plan)(wanted))
-        if plan.pattern.producer.options.has_transactions:
-            self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
-        elif plan.pattern.producer.options.enable_idempotence:
-            brokers = sorted(plan.brokers)  # in turn, to spread the requests evenly
-            names = {index: plan.producer_name(index) for index in hosted}
-            ways = {
-                name: self._transports[name, brokers[index % len(brokers)]]
-                for index, name in names.items()
-            }
-            self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s, plan.client_id)
-        self._pool = pool_of(plan.pattern.producer)
+        """Connect, encode the pool, and register the producers."""
+        plan, task = self._plan, self._task
+        names = [plan.producer_name(index) for index in plan.producers_of(task)]
+        wanted = [(name, broker) for name in names for broker in plan.brokers]
+        connector = connector_of_producers(plan)
+        self._transports = connector.open(wanted)
+        pool = pool_of(plan.pattern.producer)
+        self._loop = WireLoop(plan, task, self._transports, pool, connector=connector)
+        if plan.pattern.producer.options.enable_idempotence:
+            self._loop.register()
 
     def run(
         self,
@@ -359,47 +356,14 @@ class WireProducers:
         acknowledged: AcknowledgedOffsets,
     ) -> TaskReport:
         """Send the load; see `TaskClient.run`."""
-        plan, task, ids = self._plan, self._task, self._producer_ids
-        loop = WireLoop(plan, task, self._transports, self._pool, driver=driver, producer_ids=ids)
-        loop.run(start_s, wall_offset_s)
-        if plan.pattern.producer.options.has_transactions:
-            await_markers(plan, task)
+        assert self._loop is not None, "the client is open"
+        loop = self._loop.run(start_s, wall_offset_s, driver)
         acknowledged.own_offsets = loop.account.offsets_total
-        return producer_report(plan, task, loop.account, loop.producers, wall_offset_s)
+        return producer_report(self._plan, self._task, loop.account, loop.producers, wall_offset_s)
 
     def close(self) -> None:
         """Close the connections."""
         for transport in self._transports.values():
             transport.close()
-
-
-def registered_at_brokers(
-    plan: TrialPlan, task: int, transports: Mapping[tuple[str, int], Transport]
-) -> Mapping[str, Registered]:
-    """Register each producer's transactional id, which is its name, at its coordinator.
-
-    Raises:
-        ProducerIdError: see `register_transactional`.
-    """
-    timeout_ms = plan.pattern.producer.options.transaction_timeout_ms
-    names = [plan.producer_name(index) for index in plan.producers_of(task)]
-    transactional = [TransactionalId(name, timeout_ms, plan.client_id(name)) for name in names]
-    return register_transactional(transports, transactional, plan.connect_timeout_s)
-
-
-def await_markers(plan: TrialPlan, task: int) -> None:
-    """Wait until the ends of all transactions are in the logs; open transactions are aborted.
-
-    A commit is answered before its markers are written, and end offsets count them.
-
-    Raises:
-        RedlineError: the brokers can no longer be reached, or do not answer.
-    """
-    names = [plan.producer_name(index) for index in plan.producers_of(task)]
-    wanted = [(name, broker) for name in names for broker in plan.brokers]
-    transports = opener_of(plan, plan.pattern.producer.options, REGISTRATION)(wanted)
-    try:
-        registered_at_brokers(plan, task, transports)
-    finally:
-        for transport in transports.values():
-            transport.close()
+        if self._loop is not None:
+            self._loop.close()

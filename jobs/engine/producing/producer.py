@@ -1,150 +1,150 @@
-"""State of one producer, of its connections, and of its muted partitions.
-
-Full batches that wait for room on a connection.
-"""
+"""State of one producer: its open batch, the queues of its partitions, and its connections."""
 
 from __future__ import annotations
 
 import itertools
 import random
 from bisect import insort
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from jobs.engine.batches.sections import Section
-from jobs.engine.producing.protocol import Batch, KeySpread, ProducerIdState
+from jobs.engine.network.transport import Channel, FrameReader
+from jobs.engine.producing.batch import Batch, ProducerIdState
+from jobs.engine.producing.protocol import ControlRequest, ProduceEncoder
 from jobs.engine.producing.schedule import EndingSchedule, Schedule, due_between
 from jobs.engine.producing.transactions import Transactions
 from metrics.traffic.clients import ProducerPattern, zipf_weights
 
-
-class PendingBatches:
-    """Full batches by partition, in the order of their records.
-
-    A request holds at most one batch of each partition, and partitions take turns, as they do when
-    Kafka's producer drains its accumulator. So two batches in a row for one partition, as the
-    sticky partitioner makes them, do not keep requests half full.
-
-    Attributes:
-        queues: partition → its waiting batches, which are one at least; the next one in turn comes
-            first. Each batch asks whether any wait, and does so here, without a call.
-    """
-
-    __slots__ = ("queues",)
-
-    def __init__(self) -> None:
-        self.queues: OrderedDict[int, deque[Batch]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self.queues)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.queues.values()))
-
-    @property
-    def records(self) -> int:
-        """Number of records in all waiting batches."""
-        return sum(batch.records for queue in self.queues.values() for batch in queue)
-
-    def append(self, batch: Batch) -> None:
-        """Append a batch behind those of its partition."""
-        queue = self.queues.get(batch.partition)
-        if queue is None:
-            queue = self.queues[batch.partition] = deque()
-        queue.append(batch)
-
-    def extend(self, batches: Iterable[Batch]) -> None:
-        """Append batches in this order."""
-        for batch in batches:
-            self.append(batch)
-
-    def take(self, count: int, size_bytes: int) -> list[Batch]:
-        """Take batches for one request, one per partition.
-
-        Args:
-            count: number of batches at most.
-            size_bytes: their total size at most, which a single batch may exceed.
-        """
-        queues, taken, size = self.queues, list[Batch](), 0
-        for _ in range(min(count, len(queues))):
-            partition, queue = queues.popitem(last=False)
-            size += queue[0].size
-            if taken and size > size_bytes:
-                queues[partition] = queue
-                queues.move_to_end(partition, last=False)
-                break
-            taken.append(queue.popleft())
-            if queue:
-                queues[partition] = queue
-        return taken
-
-    def take_overdue(self, due_before_s: float) -> list[Batch]:
-        """Take the batches whose first record was due before this time."""
-        overdue = []
-        for partition, queue in list(self.queues.items()):
-            while queue and queue[0].due_s < due_before_s:
-                overdue.append(queue.popleft())
-            if not queue:
-                del self.queues[partition]
-        return overdue
-
+NEVER = float("inf")
+"""The time of something that is not scheduled."""
 
 _CHOSEN_AT_ONCE = 64
 """Partitions that are drawn at once, which costs less than one by one."""
 
 
-class Connection:
-    """One producer's connection to one broker, as the delivery sees it.
+class PartitionQueue:
+    """Batches of one producer that wait to be sent to one partition, in the order of their records.
+
+    A queue exists only while something waits. It takes turns with others at the connection to its
+    leader, or it is muted: because a batch failed, the connection is lost, or the partition has to
+    be added to a transaction first. A muted queue sends failed batches before all later ones, one
+    at a time. So the order of a partition's records changes no more than `max_in_flight` allows,
+    and the sequences of an idempotent producer stay in order.
+
+    Attributes:
+        batches: those to send again, and then full ones that were never sent; after them, the
+            producer's open batch may wait.
+        connection: the connection where it last waited for a turn.
+        is_muted: whether it takes no turns but to send one batch again.
+        under_way: the batch that was sent again and has no answer yet.
+        not_before_s: earliest time of the next retry.
+        scheduled_s: when the delivery looks at this queue next.
+        turns: number of looks in a row without an open connection to the leader.
+    """
+
+    __slots__ = (
+        "batches",
+        "connection",
+        "is_muted",
+        "not_before_s",
+        "partition",
+        "producer",
+        "scheduled_s",
+        "turns",
+        "under_way",
+    )
+
+    def __init__(self, producer: Producer, partition: int, connection: Connection) -> None:
+        self.producer = producer
+        self.partition = partition
+        self.connection = connection
+        self.batches: deque[Batch] = deque()
+        self.is_muted = False
+        self.under_way: Batch | None = None
+        self.not_before_s = 0.0
+        self.scheduled_s = NEVER
+        self.turns = 0
+
+    def put_back(self, batch: Batch) -> None:
+        """Put back a failed batch, to be sent again."""
+        if self.under_way is batch:
+            self.under_way = None
+        insort(self.batches, batch, key=lambda each: each.first)
+
+    @property
+    def again(self) -> list[Batch]:
+        """The batches to send again."""
+        return [batch for batch in self.batches if batch.trouble is not None]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither a batch nor the open batch waits here."""
+        return not self.batches and not self.producer.waits_for(self.partition)
+
+
+class Connection(Channel):
+    """One producer's connection to one broker.
+
+    The delivery decides by the first attributes; the network client uses the others.
 
     Attributes:
         broker: broker id.
-        in_flight: unanswered requests, oldest first: time of sending, and batches; a metadata or
-            coordinator request has no batches.
-        pending: full batches that wait for room.
-        waiting: muted partitions that wait for room to send a batch again.
+        in_flight: unanswered requests, oldest first: time of sending, and the batches of a produce
+            request or another request.
+        queues: partition → queue that waits for its turn; first those with batches to send again.
+            Each batch asks whether any wait, and does so here, without a call.
         is_open: False while the connection is lost.
         is_congested: whether its socket has not taken all of the newest request yet.
         is_wanted: whether it is being opened again.
         has_successor: whether an open connection waits to replace it, as it was lost or its session
             ends soon; nothing more is sent over it.
+        encoder: encodes its produce requests.
+        reader: cuts what arrives into answers.
+        sent, answered: correlation id of the last request that is answered, and of the last answer.
     """
 
     __slots__ = (
+        "answered",
         "broker",
+        "encoder",
         "has_successor",
         "in_flight",
         "is_congested",
         "is_open",
         "is_wanted",
         "max_in_flight",
-        "pending",
         "producer",
-        "waiting",
+        "queues",
+        "reader",
+        "sent",
     )
+    is_parsed_whole = True
+    encoder: ProduceEncoder
 
     def __init__(self, broker: int, producer: Producer, max_in_flight: int) -> None:
+        super().__init__()
         self.broker = broker
         self.producer = producer
         self.max_in_flight = max_in_flight
-        self.in_flight: deque[tuple[float, list[Batch]]] = deque()
-        self.pending = PendingBatches()
-        self.waiting: list[MutedPartition] = []
+        self.in_flight: deque[tuple[float, list[Batch] | ControlRequest]] = deque()
+        self.queues: OrderedDict[int, PartitionQueue] = OrderedDict()
         self.is_open = True
         self.is_congested = False
         self.is_wanted = False
         self.has_successor = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin on a fresh transport."""
+        self.reader = FrameReader()
+        self.sent = self.answered = 0
 
     @property
     def has_room(self) -> bool:
         """True when another request may be sent now."""
         is_usable = self.is_open and not self.is_congested and not self.has_successor
         return is_usable and len(self.in_flight) < self.max_in_flight
-
-    @property
-    def waiting_partitions(self) -> list[int]:
-        """Partitions with batches that were never sent and wait for room here."""
-        open_batch = [self.producer.partition] if self.producer.waits_at is self else []
-        return [*self.pending.queues, *open_batch]
 
     @property
     def awaits_answers(self) -> bool:
@@ -155,12 +155,41 @@ class Connection:
     @property
     def has_waiting(self) -> bool:
         """True when batches or a successor wait for room here."""
-        return (
-            self.producer.waits_at is self
-            or bool(self.waiting)
-            or bool(self.pending.queues)
-            or self.has_successor
-        )
+        return bool(self.queues) or self.has_successor
+
+    @property
+    def batches_in_flight(self) -> Iterator[Batch]:
+        """The batches of all unanswered requests."""
+        return (b for _, sent in self.in_flight if isinstance(sent, list) for b in sent)
+
+    def drain(self, count: int, size_bytes: int) -> list[Batch]:
+        """Take full batches for one request, one per partition.
+
+        Partitions take turns, as they do when Kafka's producer drains its accumulator. So two
+        batches in a row for one partition, as the sticky partitioner makes them, do not keep
+        requests half full.
+
+        Args:
+            count: number of batches at most.
+            size_bytes: their total size at most, which a single batch may exceed.
+        """
+        queues, producer, taken, size = self.queues, self.producer, list[Batch](), 0
+        for _ in range(len(queues)):
+            partition, queue = queues.popitem(last=False)
+            if queue.batches:
+                size += queue.batches[0].size
+                if len(taken) == count or (taken and size > size_bytes):
+                    queues[partition] = queue
+                    queues.move_to_end(partition, last=False)
+                    break
+                batch = queue.batches.popleft()
+                producer.buffered_bytes -= batch.size
+                taken.append(batch)
+            if queue.is_empty:
+                del producer.queues[partition]
+            else:
+                queues[partition] = queue
+        return taken
 
 
 class Producer:
@@ -171,11 +200,17 @@ class Producer:
     partition changes, at random as in Kafka's default partitioner (KIP-794), or in turn, each
     producer beginning with another one.
 
+    Kafka's producer puts a record with a key into the open batch of the key's partition. When the
+    first of a broker's batches has waited for `linger.ms`, all of its open batches go into one
+    request. Here the records that a linger gathered are divided over the partitions of one broker
+    at random, as keys divide them.
+
     Attributes:
         opened: index of the open batch's first record, which is the number of sealed records.
         section: the section of the open batch's records; the next batch takes the next section.
-        waits_at: where the ready open batch waits: for room on a connection, with a muted
-            partition, or for the next transaction; None while it does not wait.
+        queues: partition → the batches that wait to be sent there.
+        waits: whether the ready open batch waits: in the queue of its partition, or for the next
+            transaction while one ends.
         full_records: number of records that fit into the open batch.
         full_s: when the first record that no longer fits into the open batch is due.
         ready_s: when the open batch is ready: full, or lingered long enough.
@@ -183,11 +218,9 @@ class Producer:
         buffered_bytes: size of the batches that wait to be sent, for the first time or again.
         blocked: whether `buffer_memory` is used up, so that nothing is added until brokers take
             batches.
-        muted: partitions that take no batches directly, because a batch failed or the connection
-            to the leader is lost.
         id_state: state of an idempotent producer; None for others.
         transactions: state of transactions; None without them.
-        spread: choice of a partition for each record; None where batches choose theirs.
+        has_keys: whether each record chooses its partition; otherwise batches choose theirs.
         closed_loop: whether records are there whenever there is room, so that their times count
             from the sealing, and none is late.
     """
@@ -195,28 +228,31 @@ class Producer:
     __slots__ = (
         "_batch_size",
         "_first_due_s",
+        "_keys",
         "_linger_s",
         "_next_partition",
         "_partition_bytes",
+        "_partitions",
         "_schedule",
+        "_weights",
         "blocked",
         "buffered_bytes",
         "closed_loop",
         "connections",
         "full_records",
         "full_s",
+        "has_keys",
         "id_state",
         "index",
-        "muted",
         "name",
         "opened",
         "partition",
+        "queues",
         "ready_s",
         "scheduled_s",
         "section",
-        "spread",
         "transactions",
-        "waits_at",
+        "waits",
     )
 
     def __init__(
@@ -233,27 +269,32 @@ class Producer:
         self.index = index
         self.section = section
         self.connections: dict[int, Connection] = {}
+        self.queues: dict[int, PartitionQueue] = {}
         self.opened = 0
         self.buffered_bytes = 0
-        self.blocked = False
-        self.waits_at: WaitingPlace | None = None
+        self.blocked = self.waits = False
         self.name = name
         self.id_state = id_state
         self.transactions = transactions
         self.closed_loop = pattern.closed_loop
-        self.muted: dict[int, MutedPartition] = {}
+        self.scheduled_s = NEVER
         self._schedule = schedule
         self._linger_s = pattern.options.linger_ms / 1000.0
         self._batch_size = pattern.options.batch_size
+        self._partitions = partitions
         self._next_partition = _sticky_partitions(pattern, partitions, index)
         self._partition_bytes = 0
         self.partition = next(self._next_partition)
-        self.spread: KeySpread | None = None
-        if pattern.options.sticky_partition == "keys":
-            self.spread = KeySpread(pattern, partitions, index)
+        self.has_keys = pattern.options.sticky_partition == "keys"
+        if self.has_keys:
+            self._keys = random.Random(f"{pattern.seed}/keys/{index}")
+            self._weights = zipf_weights(len(partitions), pattern.options.partition_skew)
             self._batch_size = 0  # no batch is followed by another one for its partition
         self._open()
-        self.scheduled_s = self.ready_s
+
+    def connect(self, brokers: Iterable[int], max_in_flight: int) -> None:
+        """Add a connection to each broker."""
+        self.connections = {each: Connection(each, self, max_in_flight) for each in brokers}
 
     def due_s(self, record: int) -> float:
         """Time when this record is due."""
@@ -290,25 +331,29 @@ class Producer:
     ) -> list[Batch]:
         """Seal the records of the open batch as one batch for each partition that gets some.
 
-        The partitions are those that this broker leads, which always includes that of the open
-        batch. Only for producers with a `spread`.
+        The partitions are those that this broker leads and that have no queue, which always
+        includes that of the open batch. Only for producers with keys.
 
         Args:
             leaders: broker id that leads partition 0, 1, 2, …
             taken: partitions that have a batch in the request already.
         """
-        spread = self.spread
-        assert spread is not None, "batches choose their partitions"
         led = [
             each
-            for each in spread.partitions
-            if leaders[each] == broker and each not in self.muted and each not in taken
+            for each in self._partitions
+            if leaders[each] == broker and each not in self.queues and each not in taken
         ]
+        weights = [self._weights[each - self._partitions.start] for each in led]
         batches = []
-        for partition, share in spread.shares(records, led).items():
+        for partition, share in Counter(self._keys.choices(led, weights, k=records)).items():
             self.partition = partition
             batches.append(self.seal(self.section.fitting(share), now))
         return batches
+
+    def waits_for(self, partition: int) -> bool:
+        """Whether the ready open batch waits for this partition, and not for a transaction."""
+        is_held = self.transactions is not None and self.transactions.is_ending
+        return self.waits and self.partition == partition and not is_held
 
     def own_backlog(self, leader: int, end_s: float) -> int:
         """Number of records that were due and not sent, with no cause other than the generator.
@@ -316,11 +361,12 @@ class Producer:
         Args:
             leader: broker id that leads the open batch's partition.
         """
-        connection = self.connections[leader]
+        connection, queue = self.connections[leader], self.queues.get(self.partition)
         is_held = self.transactions is not None and self.transactions.is_ending
-        if self.blocked or self.partition in self.muted or is_held:
+        if self.blocked or is_held or (queue is not None and queue.is_muted):
             return 0
-        if connection.pending or not connection.has_room or self.ready_s > end_s:
+        has_batches = any(each.batches for each in connection.queues.values())
+        if has_batches or not connection.has_room or self.ready_s > end_s:
             return 0
         return self.records_due_between(self.due_s(self.opened), end_s)
 
@@ -337,14 +383,6 @@ class Producer:
         """
         self._schedule = schedule
         self._open()
-
-    def buffer(self, batch: Batch) -> None:
-        """Add a batch to those that wait to be sent."""
-        self.buffered_bytes += batch.size
-
-    def unbuffer(self, batch: Batch) -> None:
-        """Remove a batch that is sent or given up from those that wait."""
-        self.buffered_bytes -= batch.size
 
     def _open(self) -> None:
         due_s = self._schedule.due_s
@@ -366,65 +404,3 @@ def _sticky_partitions(pattern: ProducerPattern, partitions: range, index: int) 
             yield from rng.choices(partitions, weights, k=_CHOSEN_AT_ONCE)
     while True:
         yield rng.randrange(partitions.start, partitions.stop)
-
-
-class MutedPartition:
-    """One partition of one producer that takes no batches directly.
-
-    Failed batches are sent again before all later ones, one at a time. So the order of a
-    partition's records changes no more than `max_in_flight` allows, and the sequences of an
-    idempotent producer stay in order.
-
-    Attributes:
-        pending: batches to send, in the order of their records: first those to send again, and
-            then full ones that were never sent.
-        under_way: the batch that was sent again and has no answer yet.
-        not_before_s: earliest time of the next retry.
-        scheduled_s: when the delivery looks at this partition next.
-        turns: number of looks in a row without an open connection to the leader.
-    """
-
-    __slots__ = (
-        "not_before_s",
-        "partition",
-        "pending",
-        "producer",
-        "scheduled_s",
-        "turns",
-        "under_way",
-    )
-
-    def __init__(self, producer: Producer, partition: int) -> None:
-        self.producer = producer
-        self.partition = partition
-        self.pending: deque[Batch] = deque()
-        self.under_way: Batch | None = None
-        self.not_before_s = 0.0
-        self.scheduled_s = 0.0
-        self.turns = 0
-        for connection in producer.connections.values():
-            self.pending.extend(connection.pending.queues.pop(partition, ()))
-            if producer.waits_at is connection and producer.partition == partition:
-                producer.waits_at = self
-
-    def put_back(self, batch: Batch) -> None:
-        """Put back a failed batch, to be sent again."""
-        if self.under_way is batch:
-            self.under_way = None
-        insort(self.pending, batch, key=lambda each: each.first)
-
-    @property
-    def again(self) -> list[Batch]:
-        """The batches to send again."""
-        return [batch for batch in self.pending if batch.trouble is not None]
-
-    def take_overdue(self, due_before_s: float) -> list[Batch]:
-        """Take out the batches whose first record was due before this time."""
-        overdue = [b for b in self.pending if b.due_s < due_before_s]
-        if overdue:
-            self.pending = deque(b for b in self.pending if b.due_s >= due_before_s)
-        return overdue
-
-
-WaitingPlace = Connection | MutedPartition | Transactions
-"""A place where batches wait: they have an attribute `pending`."""

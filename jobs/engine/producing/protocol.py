@@ -1,119 +1,52 @@
-"""Sealed batches, their producer ids and partitions, and produce requests without a payload's copy.
+"""Requests of producers and their answers in the encoding of Kafka's protocol.
 
-kafka-python's own encoder makes the head of the request, once per connection; each send patches and
-appends fixed-width fields only. Version 7 is used because all its fields have a fixed width, and
-every broker from Kafka 2.1 to 4.x accepts it. A broker does the same work for it as for later
-versions, which only changed the framing.
+A produce request holds its payload without a copy: kafka-python's own encoder makes the head of the
+request, once per connection; each send patches and appends fixed-width fields only. Version 7 is
+used because all its fields have a fixed width, and every broker from Kafka 2.1 to 4.x accepts it. A
+broker does the same work for it as for later versions, which only changed the framing.
 
-Every batch of an idempotent producer carries the producer id, an epoch and the sequence of its
-first record; a broker takes a partition's batches only in sequence. Where a batch failed for good
-and breaks the sequence, the partition starts again at 0 in the next epoch. A producer without
-transactions raises its own epoch (KIP-360); with transactions the coordinator does it for all
-partitions, once the transaction of that batch is aborted.
-
-Kafka's producer puts a record with a key into the open batch of the key's partition. When the first
-of a broker's batches has waited for `linger.ms`, all of its open batches go into one request. Here
-the records that a linger gathered are divided over the partitions of one broker at random, as keys
-divide them.
+The other requests are rare, so kafka-python's own codecs encode and decode them: for leaders, for
+producer ids, and to the coordinators of transactions.
 """
 
 from __future__ import annotations
 
-import random
 import struct
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.metadata import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+)
 
-from jobs.engine.batches.sections import Section
-from jobs.engine.network.connections import PRODUCE
-from jobs.engine.network.transport import Buffer, unreadable
-from metrics.common.errors import RedlineError
-from metrics.traffic.clients import ProducerPattern, zipf_weights
+from jobs.engine.network.connections import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    METADATA,
+    PRODUCE,
+    Api,
+)
+from jobs.engine.network.transport import Buffer, answer_of, unreadable
+from jobs.engine.task.plan import Partitions
+from metrics.traffic.clients import TRANSACTION_TIMEOUT_MS
 
-EXPIRED = "KafkaTimeoutError"
-"""Error name of records that were never sent within `delivery_timeout_ms`."""
-
-UNACKNOWLEDGED = "Unacknowledged"
-"""Error name of records that were sent and had no answer by the end of the drain."""
-
-
-@dataclass
-class Trouble:
-    """History of a batch that was not acknowledged at once.
-
-    Attributes:
-        failures: number of its failed sends.
-        error: the name of the last error.
-        is_unsure: whether a broker may hold it, and would recognize it by its sequence.
-        copies: number of copies that a broker may hold without recognizing the batch.
-    """
-
-    failures: int = 0
-    error: str = ""
-    is_unsure: bool = False
-    copies: int = 0
-
-
-class Batch:
-    """Records of one producer for one partition.
-
-    Attributes:
-        first: index of its first record in the producer's schedule.
-        records: number of its records.
-        due_s: when its first record was due, on the engine's clock [s].
-        section: the section with its encoded records.
-        size: its size, header included [B].
-        stamp: epoch and sequence of an idempotent producer, once it was sent.
-        trouble: history of its failures; None for almost every batch.
-    """
-
-    __slots__ = ("due_s", "first", "partition", "records", "section", "size", "stamp", "trouble")
-
-    def __init__(
-        self, partition: int, first: int, records: int, section: Section, due_s: float
-    ) -> None:
-        self.partition = partition
-        self.first = first
-        self.records = records
-        self.section = section
-        self.due_s = due_s
-        self.size = section.size_of(records)
-        self.stamp: tuple[int, int] | None = None
-        self.trouble: Trouble | None = None
-
-    @property
-    def last_error(self) -> str:
-        """Name of the error with which it fails if it is given up now."""
-        return EXPIRED if self.trouble is None else self.trouble.error
-
-
-class KeySpread:
-    """The choice of a partition for each record of one producer.
-
-    Args:
-        partitions: the partitions of the producer's topic.
-        index: index of the producer.
-
-    Attributes:
-        partitions: the partitions of the producer's topic.
-    """
-
-    __slots__ = ("_rng", "_weights", "partitions")
-
-    def __init__(self, pattern: ProducerPattern, partitions: range, index: int) -> None:
-        self.partitions = partitions
-        self._rng = random.Random(f"{pattern.seed}/keys/{index}")
-        weights = zipf_weights(len(partitions), pattern.options.partition_skew)
-        self._weights = dict(zip(partitions, weights, strict=True))
-
-    def shares(self, records: int, among: Sequence[int]) -> Mapping[int, int]:
-        """Partition → number of records, of those among these partitions that get some."""
-        weights = [self._weights[each] for each in among]
-        return Counter(self._rng.choices(among, weights, k=records))
-
+_NOT_ATTEMPTED = 55
 
 _FRAME_AND_CORRELATION = struct.Struct(">ihhi")
 _COUNT_AND_HEAD = struct.Struct(">iii")
@@ -149,7 +82,7 @@ class ProduceEncoder:
             acks=acks,
             timeout_ms=timeout_ms,
             topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[])],
-            version=PRODUCE.version,
+            version=PRODUCE.most,
         )
         request.with_header(correlation_id=0, client_id=client_id)
         head = bytes(request.encode(framed=True, header=True))
@@ -172,7 +105,7 @@ class ProduceEncoder:
             head = _FRAME_AND_CORRELATION.pack(
                 size + _PARTITION_HEAD.size + batch_bytes,
                 PRODUCE.key,
-                PRODUCE.version,
+                PRODUCE.most,
                 correlation_id,
             )
             middle = _COUNT_AND_HEAD.pack(1, partition - first, batch_bytes)
@@ -184,7 +117,7 @@ class ProduceEncoder:
             buffers.append(_PARTITION_HEAD.pack(partition - first, batch_bytes) + header)
             buffers.append(records)
         buffers[0] = (
-            _FRAME_AND_CORRELATION.pack(size, PRODUCE.key, PRODUCE.version, correlation_id)
+            _FRAME_AND_CORRELATION.pack(size, PRODUCE.key, PRODUCE.most, correlation_id)
             + self._middle
             + _COUNT.pack(len(batches))
         )
@@ -233,94 +166,156 @@ def _results(frame: Buffer, topics: int, first: int) -> tuple[dict[int, int], in
     return errors, throttle_ms
 
 
-SEQUENCES = 2**31
-"""Number of sequences, which are counted modulo this."""
-
-_EPOCH_MAX = 2**15 - 1
-
-
-class EpochExhaustedError(RedlineError):
-    """A partition whose sequence was broken more often than there are epochs."""
+@dataclass(frozen=True)
+class FindLeaders:
+    """The request for the leaders of the topics' partitions."""
 
 
-class ProducerIdState:
-    """The producer id of one producer, and its epochs and sequences by partition.
+@dataclass(frozen=True)
+class FindCoordinator:
+    """The request for the coordinator of this producer's transactions."""
+
+
+@dataclass(frozen=True)
+class AddPartitions:
+    """The request to add these partitions to the transaction."""
+
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EndTransaction:
+    """The request to commit or abort the transaction."""
+
+    is_commit: bool
+
+
+@dataclass(frozen=True)
+class RenewEpoch:
+    """The request for a producer id, or for the next epoch of one with transactions."""
+
+
+CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
+ControlRequest = FindLeaders | CoordinatorRequest
+"""A request that is not for records."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A producer as brokers know it.
 
     Attributes:
-        producer_id, epoch: the id and the epoch that a broker gave.
+        client_id: its `client.id`.
+        transactional_id: its `transactional.id`; None without transactions.
+        timeout_ms: age at which brokers abort a transaction [ms].
+        producer_id, epoch: as brokers gave them; -1 without.
     """
 
-    __slots__ = ("_acknowledged", "_epochs", "_next", "epoch", "producer_id")
+    client_id: str
+    transactional_id: str | None = None
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    producer_id: int = -1
+    epoch: int = -1
 
-    def __init__(self, producer_id: int, epoch: int = 0) -> None:
-        self.renew_all(producer_id, epoch)
 
-    def renew_all(self, producer_id: int, epoch: int) -> None:
-        """Begin anew in all partitions with the coordinator's epoch; no batch is in flight."""
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self._epochs: dict[int, int] = {}
-        self._next: dict[int, int] = {}
-        self._acknowledged: dict[int, int] = {}
+_CODECS: Mapping[type[ControlRequest], tuple[Api, Any, Any, str]] = {
+    FindLeaders: (METADATA, MetadataRequest, MetadataResponse, "leaders"),
+    FindCoordinator: (
+        FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse, "a coordinator"
+    ),
+    RenewEpoch: (INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, "a producer id"),
+    AddPartitions: (
+        ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+        "a transaction",
+    ),
+    EndTransaction: (END_TXN, EndTxnRequest, EndTxnResponse, "a transaction"),
+}  # fmt: skip
 
-    def epoch_of(self, partition: int) -> int:
-        """The epoch in which the partition's batches are sent."""
-        return self._epochs.get(partition, self.epoch)
 
-    def stamp(self, batch: Batch) -> tuple[int, int]:
-        """Epoch and sequence of a batch: those of its first sending, or else the next ones."""
-        if batch.stamp is None:
-            partition = batch.partition
-            sequence = self._next.get(partition, 0)
-            self._next[partition] = (sequence + batch.records) % SEQUENCES
-            batch.stamp = (self.epoch_of(partition), sequence)
-        return batch.stamp
+def encode_request(
+    request: ControlRequest,
+    sender: Sender,
+    partitions: Partitions,
+    correlation_id: int,
+    versions: Mapping[int, int],
+) -> bytes:
+    """Encode a request that is not for records.
 
-    def acknowledge(self, batch: Batch) -> None:
-        """Note that the broker has this batch."""
-        if batch.stamp is not None and batch.stamp[0] == self.epoch_of(batch.partition):
-            self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
+    Args:
+        partitions: the partitions of all topics, for their names.
+        versions: API key → version of its requests; by default the lowest.
+    """
+    api, kind, _answer, _what = _CODECS[type(request)]
+    fields = _fields_of(request, sender, partitions)
+    encoded = kind(version=versions.get(api.key, api.least), **fields)
+    encoded.with_header(correlation_id=correlation_id, client_id=sender.client_id)
+    return bytes(encoded.encode(framed=True, header=True))
 
-    def is_next(self, batch: Batch) -> bool:
-        """True when the broker expects this batch next, as it has all batches before it."""
-        partition = batch.partition
-        expected = (self.epoch_of(partition), self._acknowledged.get(partition, 0))
-        return batch.stamp == expected
 
-    def is_current(self, batch: Batch) -> bool:
-        """False for a batch that was stamped before its partition started again."""
-        return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
+def _fields_of(request: ControlRequest, sender: Sender, partitions: Partitions) -> dict[str, Any]:
+    if isinstance(request, FindLeaders):
+        topics = [MetadataRequest.MetadataRequestTopic(name=each) for each in partitions.topics]
+        return {"topics": topics, "allow_auto_topic_creation": False}
+    name, producer_id, epoch = sender.transactional_id, sender.producer_id, sender.epoch
+    if isinstance(request, FindCoordinator):
+        return {"key": name, "key_type": CoordinatorType.TRANSACTION.value}
+    if isinstance(request, RenewEpoch):
+        return {"transactional_id": name, "transaction_timeout_ms": sender.timeout_ms}
+    if isinstance(request, EndTransaction):
+        return {
+            "transactional_id": name,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "committed": request.is_commit,
+        }
+    by_topic: dict[str, list[int]] = {}
+    for number in request.partitions:
+        topic, partition = partitions.of(number)
+        by_topic.setdefault(topic, []).append(partition)
+    added = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    return {
+        "v3_and_below_transactional_id": name,
+        "v3_and_below_producer_id": producer_id,
+        "v3_and_below_producer_epoch": epoch,
+        "v3_and_below_topics": [added(name=t, partitions=each) for t, each in by_topic.items()],
+    }
 
-    def renew(self, batch: Batch) -> None:
-        """Forget a stamp of an older epoch, by which a broker would not recognize the batch."""
-        if self.is_current(batch) or batch.trouble is None:
-            return
-        batch.stamp = None
-        batch.trouble.copies += 1 if batch.trouble.is_unsure else 0
-        batch.trouble.is_unsure = False
 
-    def withdraw(self, batch: Batch) -> bool:
-        """Withdraw the sequence of a batch that no broker has; False if other batches follow it."""
-        if batch.stamp is None:
-            return True
-        sequence = batch.stamp[1]
-        if (sequence + batch.records) % SEQUENCES != self._next[batch.partition]:
-            return False
-        self._next[batch.partition] = sequence
-        return True
+def decode_answer(
+    frame: Buffer, request: ControlRequest, partitions: Partitions, versions: Mapping[int, int]
+) -> tuple[int, Any]:
+    """Error code and content of an answer to this request.
 
-    def start_again(self, partition: int) -> None:
-        """Begin again at sequence 0 in the next epoch.
+    Returns:
+        As the content, partition → broker id of its leader for the partitions that have one; or
+        broker id and address of a coordinator; or producer id and epoch.
 
-        Raises:
-            EpochExhaustedError: there is no further epoch.
-        """
-        epoch = self.epoch_of(partition) + 1
-        if epoch > _EPOCH_MAX:
-            raise EpochExhaustedError(
-                f"partition {partition} lost its sequence {epoch} times; expected a cluster that "
-                "takes most batches: look at the errors of shorter trials"
-            )
-        self._epochs[partition] = epoch
-        self._next[partition] = 0
-        self._acknowledged[partition] = 0
+    Raises:
+        AnswerFormatError: the frame is not such an answer.
+    """
+    api, _request, kind, what = _CODECS[type(request)]
+    with answer_of(what, frame):
+        found = kind.decode(bytes(frame), version=versions.get(api.key, api.least), header=True)
+        if isinstance(request, FindLeaders):
+            numbered = {
+                partitions.number(topic.name, each.partition_index): each.leader_id
+                for topic in found.topics
+                for each in topic.partitions
+                if each.error_code == 0 and each.leader_id >= 0
+            }
+            numbered.pop(None, None)
+            return 0, numbered
+        if isinstance(request, FindCoordinator):
+            return found.error_code, (found.node_id, (found.host, found.port))
+        if isinstance(request, RenewEpoch):
+            return found.error_code, (found.producer_id, found.producer_epoch)
+        if isinstance(request, EndTransaction):
+            return found.error_code, None
+        codes = [
+            each.partition_error_code
+            for topic in found.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        ]
+    # The code "not attempted" does not state the cause, so any other code goes before it.
+    wrong = sorted(filter(None, codes), key=lambda code: code == _NOT_ATTEMPTED)
+    return wrong[0] if wrong else 0, None

@@ -13,11 +13,17 @@ and the producer asks for its next epoch, in which sequences begin anew.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from kafka.errors import for_code
 
-from jobs.engine.producing.protocol import Batch
+from jobs.engine.producing.batch import Batch
+from jobs.engine.producing.protocol import (
+    AddPartitions,
+    CoordinatorRequest,
+    EndTransaction,
+    FindCoordinator,
+    RenewEpoch,
+)
 from metrics.common.errors import RedlineError
 
 ABORTED = "TransactionAbortedError"
@@ -29,51 +35,22 @@ FIRST_ADD_BACKOFF_S = 0.02
 LOG_RECORDS_OF_AN_END = 2
 """Records that the coordinator writes for the end of a transaction: prepared, and complete."""
 
-COORDINATOR_NOT_AVAILABLE = 15
 _CONCURRENT_TRANSACTIONS = 51
-_NOT_HERE = frozenset({COORDINATOR_NOT_AVAILABLE, 16})  # 16: NOT_COORDINATOR
+_NOT_HERE = frozenset({15, 16})  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 
 class TransactionError(RedlineError):
     """A coordinator refused a request of a producer with transactions."""
 
 
-@dataclass(frozen=True)
-class FindCoordinator:
-    """The request for the coordinator of this producer's transactions."""
-
-
-@dataclass(frozen=True)
-class AddPartitions:
-    """The request to add these partitions to the transaction."""
-
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class EndTransaction:
-    """The request to commit or abort the transaction."""
-
-    is_commit: bool
-
-
-@dataclass(frozen=True)
-class RenewEpoch:
-    """The request for the producer's next epoch."""
-
-
-CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
-
-
 class Transactions:
     """State of one producer's transactions. Times are of the engine's clock [s].
 
     Args:
-        coordinator: broker id of the coordinator.
         duration_s: age at which a transaction is committed.
 
     Attributes:
-        coordinator: broker id; None while the coordinator has to be found again.
+        coordinator: broker id of the coordinator; None while it has to be found.
         partitions: partitions that the coordinator has added to the open transaction.
         wanted: partitions that batches wait for, added or not.
         began_s: when its first partition was wanted; None without an open transaction.
@@ -83,7 +60,6 @@ class Transactions:
         ending_since_s: when it began to end.
         is_failed: whether it is aborted, and the next epoch requested.
         request_in_flight: request that the coordinator has not answered yet; None without one.
-        requested_broker: broker id of the connection over which the request in flight was sent.
         failures: number of failed requests in a row.
         not_before_s: earliest time of the next request.
         scheduled_s: when the delivery looks at it next.
@@ -103,18 +79,16 @@ class Transactions:
         "partitions",
         "pending",
         "request_in_flight",
-        "requested_broker",
         "scheduled_s",
         "unsettled",
         "wanted",
     )
 
-    def __init__(self, coordinator: int, duration_s: float) -> None:
-        self.coordinator: int | None = coordinator
+    def __init__(self, duration_s: float, coordinator: int | None = None) -> None:
+        self.coordinator = coordinator
         self._duration_s = duration_s
         self.pending: deque[Batch] = deque()
         self.request_in_flight: CoordinatorRequest | None = None
-        self.requested_broker = coordinator
         self.failures = 0
         self.not_before_s = self.scheduled_s = 0.0
         self._begin()
@@ -136,10 +110,6 @@ class Transactions:
     def ends_s(self) -> float | None:
         """Time of the open transaction's commit; None without an open transaction."""
         return None if self.began_s is None else self.began_s + self._duration_s
-
-    def awaits(self, broker: int) -> bool:
-        """True while a request over the connection to this broker is unanswered."""
-        return self.request_in_flight is not None and self.requested_broker == broker
 
     def admits(self, partition: int) -> bool:
         """True when batches for this partition may be sent now."""

@@ -10,13 +10,10 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from jobs.engine.network.connections import Api, open_connections
-from jobs.engine.network.pacing import Key
-from jobs.engine.network.reopening import Opener
-from jobs.engine.network.transport import Transport
+from jobs.engine.network.connections import Api, Connector
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions
@@ -121,23 +118,13 @@ class AcknowledgedOffsets:
         }
 
 
-def opener_of(
+def connector_of(
     plan: TrialPlan, options: ProducerOptions | ConsumerOptions, apis: Collection[Api]
-) -> Opener:
-    """An opener of connections to the plan's brokers for clients with these options.
+) -> Connector:
+    """The connector to the plan's brokers for clients with these options.
 
     Args:
         apis: the requests that will be sent.
     """
-
-    def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        return open_connections(
-            wanted,
-            plan.brokers,
-            dict(plan.client_options),
-            plan.connect_timeout_s,
-            (options.send_buffer_bytes, options.receive_buffer_bytes),
-            apis=apis,
-        )
-
-    return opener
+    buffers = options.send_buffer_bytes, options.receive_buffer_bytes
+    return Connector(plan.brokers, plan.client_options, plan.connect_timeout_s, buffers, apis)

@@ -1,0 +1,173 @@
+"""Accumulator of one task's producers: the batches that wait, and all that waits for a time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Sequence
+
+from jobs.engine.producing.account import Account
+from jobs.engine.producing.batch import Batch
+from jobs.engine.producing.producer import NEVER, Connection, PartitionQueue, Producer
+from jobs.engine.producing.transactions import Transactions
+from metrics.traffic.clients import ProducerOptions
+
+Timed = Producer | PartitionQueue | Transactions
+
+
+class Accumulator:
+    """The queues of all producers, and one heap of times.
+
+    Producers wait there for their open batch, muted queues for their next try, and transactions for
+    their end or their next request. Times are of the engine's clock [s].
+
+    Attributes:
+        account: counts what becomes of every record; its window is the measured one.
+        leaders: broker id that leads partition 0, 1, 2, … as the producers know it.
+        timers: (time, tie breaker, what waits, its producer); an entry counts only while what waits
+            has this time as `scheduled_s`.
+        filling: connections whose queues may have their turn.
+        muted: the muted queues of all producers.
+        to_send_again: number of failed batches in the queues.
+        is_open: False once nothing may be sent for the first time.
+        is_over: True once nothing may be sent.
+    """
+
+    def __init__(self, options: ProducerOptions, account: Account, leaders: Sequence[int]) -> None:
+        self._memory = options.buffer_memory
+        self._timeout_s = options.delivery_timeout_ms / 1000.0
+        self._ties = itertools.count()  # as producers have no order
+        self.account = account
+        self.leaders = list(leaders)
+        self.timers: list[tuple[float, int, Timed, Producer]] = []
+        self.filling: deque[Connection] = deque()
+        self.muted: dict[PartitionQueue, None] = {}
+        self.to_send_again = 0
+        self.is_open = True
+        self.is_over = False
+
+    # --- times --------------------------------------------------------------
+
+    def schedule(self, timed: Timed, producer: Producer, at_s: float) -> None:
+        """Look at a queue, at transactions or at a producer at this time."""
+        if timed.scheduled_s != at_s:
+            timed.scheduled_s = at_s
+            heapq.heappush(self.timers, (at_s, next(self._ties), timed, producer))
+
+    def schedule_again(self, producer: Producer, now: float) -> None:
+        """Put the producer, whose time was the earliest, at its next time."""
+        if producer.scheduled_s >= self.account.window.load_end_s:
+            heapq.heappop(self.timers)
+            return
+        if producer.scheduled_s < now:  # behind all that has waited until now
+            producer.scheduled_s = now
+        again = (producer.scheduled_s, next(self._ties), producer, producer)
+        heapq.heapreplace(self.timers, again)
+
+    def await_open_batch(self, producer: Producer, now: float) -> None:
+        """Look at the producer when its open batch is ready."""
+        is_due = producer.ready_s < self.account.window.load_end_s
+        if self.is_open and is_due and not producer.blocked:
+            producer.scheduled_s = NEVER
+            self.schedule(producer, producer, max(producer.ready_s, now))
+
+    def unblock(self, producer: Producer, now: float) -> None:
+        """Resume a blocked producer whose memory has room again."""
+        if producer.blocked and producer.buffered_bytes < self._memory:
+            producer.blocked = False
+            self.await_open_batch(producer, now)
+
+    # --- queues -------------------------------------------------------------
+
+    def queue_of(self, producer: Producer, partition: int, now: float) -> PartitionQueue:
+        """The queue of a partition, which is muted unless its batches may be sent."""
+        connection = producer.connections[self.leaders[partition]]
+        queue = producer.queues.get(partition)
+        if queue is None:
+            queue = producer.queues[partition] = PartitionQueue(producer, partition, connection)
+        if not queue.is_muted:
+            transactions = producer.transactions
+            if connection.is_open and (transactions is None or transactions.admits(partition)):
+                connection.queues.setdefault(partition, queue)
+            else:
+                self.mute(queue, now)
+        return queue
+
+    def mute(self, queue: PartitionQueue, now: float) -> PartitionQueue:
+        """Hold the queue back until its leader can take its batches."""
+        queue.connection.queues.pop(queue.partition, None)
+        if not queue.is_muted:
+            queue.is_muted = True
+            self.muted[queue] = None
+            self.schedule(queue, queue.producer, now)
+        return queue
+
+    def unmute(self, queue: PartitionQueue) -> None:
+        """Let the queue take turns with others at its connection."""
+        queue.is_muted, queue.scheduled_s = False, NEVER
+        self.muted.pop(queue, None)
+        queue.connection.queues[queue.partition] = queue
+        self.filling.append(queue.connection)
+
+    def drop(self, queue: PartitionQueue) -> None:
+        """Forget a queue in which nothing waits."""
+        queue.scheduled_s = NEVER
+        self.muted.pop(queue, None)
+        queue.connection.queues.pop(queue.partition, None)
+        del queue.producer.queues[queue.partition]
+
+    def retry_soon(self, queue: PartitionQueue, now: float) -> None:
+        """Look at a muted queue as soon as its back-off allows."""
+        queue.turns = 0
+        self.schedule(queue, queue.producer, max(now, queue.not_before_s))
+
+    def take(self, queue: PartitionQueue, batches: Sequence[Batch]) -> None:
+        """Take note that these batches have left the queue."""
+        for batch in batches:
+            queue.producer.buffered_bytes -= batch.size
+            self.to_send_again -= 1 if batch.trouble else 0
+
+    def take_overdue(self, queue: PartitionQueue, now: float) -> list[Batch]:
+        """Take the batches of a queue that have waited too long."""
+        since_s = now - self._timeout_s
+        overdue = [batch for batch in queue.batches if batch.due_s < since_s]
+        if overdue:
+            queue.batches = deque(batch for batch in queue.batches if batch.due_s >= since_s)
+            self.take(queue, overdue)
+        return overdue
+
+    def take_all(self, queue: PartitionQueue) -> list[Batch]:
+        """Take all batches of a queue."""
+        batches = list(queue.batches)
+        queue.batches.clear()
+        self.take(queue, batches)
+        return batches
+
+    def put_back(self, queue: PartitionQueue, batch: Batch, not_before_s: float) -> None:
+        """Put back a failed batch, to be sent again from this time on."""
+        queue.put_back(batch)
+        queue.producer.buffered_bytes += batch.size
+        self.to_send_again += 1
+        queue.not_before_s = not_before_s
+        self.schedule(queue, queue.producer, not_before_s)
+
+    def close(self, producer: Producer, now: float) -> int:
+        """Drop what was never sent; returns the number of those batches."""
+        dropped, producer.waits, producer.scheduled_s = 0, False, NEVER
+        for queue in list(producer.queues.values()):
+            again = queue.again
+            dropped += len(queue.batches) - len(again)
+            queue.batches = deque(again)
+            if queue.is_muted:
+                self.schedule(queue, producer, max(now, queue.not_before_s))
+            else:
+                self.drop(queue)
+        return dropped
+
+    def count_failed(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
+        """Count the records of a batch that is given up."""
+        partition = batch.partition
+        self.account.count_failed(
+            producer.index, partition, error, batch.records, now, self.leaders[partition]
+        )

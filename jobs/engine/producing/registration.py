@@ -1,0 +1,185 @@
+"""Registration of producers: their producer ids, and with transactions their coordinators."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.errors import for_code
+
+from jobs.engine.network.connections import broker_words
+from jobs.engine.network.links import Address
+from jobs.engine.producing.delivery import Reopen, Replace, SendControlRequest
+from jobs.engine.producing.producer import NEVER, Connection, Producer
+from jobs.engine.producing.protocol import CoordinatorRequest, FindCoordinator, RenewEpoch
+from metrics.common.errors import RedlineError
+
+_RETRY_S = 0.05
+"""Wait before a request is sent again [s]."""
+
+
+class ProducerIdError(RedlineError):
+    """A producer got no producer id from a broker."""
+
+
+class Registration:
+    """Producers without an id, each of which asks for one until it has it.
+
+    It decides and does no I/O, as the delivery does. Any broker gives ids, from blocks that it gets
+    from the controller; it answers "loading" while it waits for the next one. With transactions
+    the coordinator gives an id and a new epoch, and aborts an open transaction of the producer. It
+    answers when no transaction is ending any more, so all of their markers are in the logs by then.
+    A coordinator on a broker without a connection, as it joined later, is searched again. Times are
+    of the engine's clock [s].
+
+    Args:
+        deadline_s: time by which all producers need their ids.
+    """
+
+    def __init__(self, producers: Sequence[Producer], now: float, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._due = deque((now, producer) for producer in producers)  # in the order of their times
+        self._turns = {producer: turn for turn, producer in enumerate(producers)}
+        self._coordinators: dict[Producer, int] = {}
+        self._elsewhere: tuple[int, Address] | None = None
+        self._is_lost = False
+        self._replacing: deque[Connection] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all producers have their ids."""
+        return not self._turns
+
+    @property
+    def next_s(self) -> float:
+        """Time of the next action, unless an event comes before it."""
+        return 0.0 if self._replacing else self._due[0][0] if self._due else NEVER
+
+    def next(self, now: float) -> SendControlRequest | Reopen | Replace | None:
+        """The action to carry out now, or None; `next_s` says when to call again.
+
+        Raises:
+            ProducerIdError: the deadline has passed.
+        """
+        if now > self._deadline_s and not self.is_over:
+            raise ProducerIdError(self._describe_delay())
+        if self._replacing:
+            return Replace(self._replacing.popleft())
+        while self._due and self._due[0][0] <= now:
+            _, producer = self._due.popleft()
+            request, connection = self._request_of(producer)
+            if connection.is_open:
+                connection.in_flight.append((now, request))
+                return SendControlRequest(connection, request)
+            self._due.append((now + _RETRY_S, producer))
+            if not connection.is_wanted:
+                connection.is_wanted = True
+                return Reopen(connection)
+        return None
+
+    def _request_of(self, producer: Producer) -> tuple[CoordinatorRequest, Connection]:
+        """The producer's next request, and the connection for it."""
+        if producer in self._coordinators:
+            return RenewEpoch(), producer.connections[self._coordinators[producer]]
+        ways = [producer.connections[broker] for broker in sorted(producer.connections)]
+        first = self._turns[producer] % len(ways)  # in turn, to spread the requests evenly
+        ways = ways[first:] + ways[:first]
+        connection = next((each for each in ways if each.is_open), ways[0])
+        return RenewEpoch() if producer.transactions is None else FindCoordinator(), connection
+
+    def handle_coordinator_response(
+        self, connection: Connection, code: int, answer: Any, now: float
+    ) -> None:
+        """Handle the answer to the oldest request; see `Delivery`.
+
+        Raises:
+            ProducerIdError: the broker refused, and a retry cannot succeed.
+        """
+        _sent_s, request = connection.in_flight.popleft()
+        producer, self._is_lost = connection.producer, False
+        if code and not for_code(code).retriable:
+            right = "the right to Write (IdempotentWrite before Kafka 2.8); grant it to the user"
+            if producer.transactions is not None:
+                right = (
+                    "the rights to Describe and Write on transactional ids, and a transaction "
+                    "timeout up to the brokers' transaction.max.timeout.ms"
+                )
+            name = for_code(code).__name__
+            raise ProducerIdError(f"a broker refused a {self._thing} with {name}; expected {right}")
+        if code:
+            self._retry(producer, now)
+        elif isinstance(request, FindCoordinator):
+            if answer[0] in producer.connections:
+                self._coordinators[producer] = answer[0]
+                self._due.appendleft((now, producer))
+            else:
+                self._elsewhere = answer
+                self._retry(producer, now)
+        else:
+            assert producer.id_state is not None, "only idempotent producers have ids"
+            producer.id_state.renew_all(*answer)
+            if producer.transactions is not None:
+                producer.transactions.coordinator = self._coordinators[producer]
+            del self._turns[producer]
+
+    def _retry(self, producer: Producer, now: float) -> None:
+        self._coordinators.pop(producer, None)
+        self._due.append((now + _RETRY_S, producer))
+
+    def handle_lost(self, connection: Connection, error: str, now: float) -> None:
+        """Handle a lost connection, which is opened again; see `Delivery`."""
+        connection.is_open = connection.is_congested = False
+        self._is_lost = True
+        for _ in range(len(connection.in_flight)):
+            connection.in_flight.popleft()
+            self._retry(connection.producer, now)
+
+    def mark_congested(self, connection: Connection) -> None:
+        """Mark that the socket did not take all of the request."""
+        connection.is_congested = True
+
+    def mark_flushed(self, connection: Connection) -> None:
+        """Mark that the socket has taken the rest."""
+        connection.is_congested = False
+
+    def handle_reopened(self, connection: Connection) -> None:
+        """Handle that a lost connection has a successor."""
+        if not connection.is_open:
+            self._replacing.append(connection)
+
+    def handle_replaced(self, connection: Connection, now: float) -> None:
+        """Handle that the successor has replaced a connection."""
+        connection.is_open = True
+        connection.is_wanted = connection.has_successor = False
+
+    @property
+    def _thing(self) -> str:
+        has_transactions = any(each.transactions is not None for each in self._turns)
+        return "coordinator for their transactions" if has_transactions else "producer id"
+
+    def _describe_delay(self) -> str:
+        missing, thing = len(self._turns), self._thing
+        brokers = sorted({broker for each in self._turns for broker in each.connections})
+        if self._is_lost:
+            return (
+                f"a broker closed the connection instead of sending a {thing}; expected an answer; "
+                "see the brokers' logs"
+            )
+        if self._elsewhere is not None:
+            remedy = (
+                f"it on one of the brokers {brokers}, with which the load began, and "
+                f"{broker_words(*self._elsewhere)} has it; repeat the load, which then begins with "
+                "that broker"
+            )
+        elif thing == "producer id":
+            remedy = (
+                "brokers that hand them out; check the controller, or set "
+                "producer.enable_idempotence to false to do without"
+            )
+        else:
+            remedy = (
+                "the topic __transaction_state to have leaders "
+                "(transaction.state.log.replication.factor up to the number of brokers)"
+            )
+        return f"{missing} producers got no {thing} in time; expected {remedy}"

@@ -1,0 +1,194 @@
+"""Transactions of all producers of one task: their next requests, and what their answers change.
+
+The rules of one producer's transactions are in `transactions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobs.engine.producing.accumulator import Accumulator
+from jobs.engine.producing.producer import Connection, Producer
+from jobs.engine.producing.protocol import (
+    AddPartitions,
+    ControlRequest,
+    EndTransaction,
+    RenewEpoch,
+)
+from jobs.engine.producing.transactions import (
+    ABORTED,
+    LOG_RECORDS_OF_AN_END,
+    Transactions,
+)
+
+
+class TransactionManager:
+    """The transactions of producers that have some; the others may be sent at any time.
+
+    Args:
+        send: sends a request over one of these connections, if one is open; otherwise it opens them
+            again, and returns False.
+        backoff_s: wait before a retry after so many failures [s].
+
+    Attributes:
+        open: producers with an open transaction.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        send: Callable[[list[Connection], ControlRequest, float], bool],
+        backoff_s: Callable[[int], float],
+    ) -> None:
+        self._accumulator = accumulator
+        self._send = send
+        self._backoff_s = backoff_s
+        self.open: set[Producer] = set()
+
+    def admits(self, producer: Producer, partition: int, now: float) -> bool:
+        """True when the partition's batches may be sent; otherwise ask to add the partition."""
+        transactions = producer.transactions
+        if transactions is None or transactions.admits(partition):
+            return True
+        if not transactions.is_failed:
+            transactions.add_wanted(partition, now)
+            self.open.add(producer)
+            self.advance(producer, transactions, now)
+        return False
+
+    def advance(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """Send the transaction's next request, or set when to look at it again."""
+        if transactions.request_in_flight is not None or self._accumulator.is_over:
+            return
+        ends_s, schedule = transactions.ends_s, self._accumulator.schedule
+        if ends_s is not None and now >= ends_s and not transactions.is_ending:
+            self._flush(producer, transactions, now)
+        if transactions.is_over:
+            self._begin(producer, transactions, now)
+            return
+        request = transactions.next_request()
+        if request is None:
+            if ends_s is not None and not transactions.is_ending:
+                schedule(transactions, producer, ends_s)
+        elif now < transactions.not_before_s:
+            schedule(transactions, producer, transactions.not_before_s)
+        else:
+            at, ways = transactions.coordinator, producer.connections.values()
+            transactions.request_in_flight = request
+            if not self._send([each for each in ways if at in (None, each.broker)], request, now):
+                self.lose(producer, request, now)
+
+    def lose(self, producer: Producer, request: ControlRequest, now: float) -> None:
+        """Retry a request later that no connection can take, or that a lost one had taken."""
+        transactions = producer.transactions
+        if transactions is not None and request is transactions.request_in_flight:
+            transactions.lose_request(self._backoff_s(transactions.failures + 1), now)
+            self._accumulator.schedule(transactions, producer, transactions.not_before_s)
+
+    def handle_response(
+        self, producer: Producer, request: ControlRequest, code: int, answer: Any, now: float
+    ) -> None:
+        """Handle the coordinator's answer to a request; see `Delivery`.
+
+        Raises:
+            TransactionError: the coordinator refused, and a retry cannot succeed.
+        """
+        transactions, counts = producer.transactions, self._accumulator.account.counts
+        assert transactions is not None, "a producer with transactions sent the request"
+        assert transactions.request_in_flight is request, "one at a time"
+        if code:
+            wait_s = self._backoff_s(transactions.failures + 1)
+            transactions.fail_request(code, wait_s, now)
+        elif isinstance(request, AddPartitions):
+            counts.transaction_log_records += 1
+            for partition in transactions.take_added():
+                if (queue := producer.queues.get(partition)) is not None:
+                    self._accumulator.schedule(queue, producer, now)
+        elif isinstance(request, EndTransaction):
+            counts.transaction_log_records += LOG_RECORDS_OF_AN_END
+            partitions, account = transactions.partitions, self._accumulator.account
+            if request.is_commit:
+                account.count_commit(partitions, now - transactions.ending_since_s, now)
+            else:
+                account.count_abort(partitions, transactions.acked_records)
+            transactions.finish()
+        elif isinstance(request, RenewEpoch):
+            assert producer.id_state is not None, "a producer with transactions is idempotent"
+            producer.id_state.renew_all(*answer)
+            transactions.renew()
+        else:
+            transactions.set_coordinator(answer[0])  # if it joined later, there is no way to it
+        self.advance(producer, transactions, now)
+
+    def settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """Take note that a batch of the transaction is acknowledged or has failed."""
+        transactions.unsettled -= 1
+        if transactions.is_ending and not transactions.unsettled:
+            self.advance(producer, transactions, now)
+
+    def abort(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """Abort the transaction of a batch that failed for good; its other batches are not sent."""
+        accumulator, is_first = self._accumulator, not transactions.is_failed
+        transactions.is_failed = True
+        transactions.end(now)
+        if is_first and not accumulator.is_over:
+            transactions.wanted.intersection_update(transactions.partitions)
+            for queue in producer.queues.values():
+                for batch in accumulator.take_all(queue):
+                    accumulator.count_failed(producer, batch, ABORTED, now)
+                    transactions.unsettled -= 1
+                accumulator.schedule(accumulator.mute(queue, now), producer, now)
+            producer.waits = True
+            accumulator.await_open_batch(producer, now)
+            accumulator.unblock(producer, now)
+        self.settle(producer, transactions, now)
+
+    def close(self, producer: Producer, dropped: int, now: float) -> None:
+        """Commit what was sent, without the dropped batches."""
+        transactions = producer.transactions
+        if transactions is not None:
+            transactions.unsettled -= dropped
+            transactions.wanted.intersection_update(transactions.partitions)
+            if transactions.is_open:
+                transactions.end(now)
+                self.advance(producer, transactions, now)
+
+    def end(self) -> None:
+        """End all transactions, whose end is not known."""
+        account = self._accumulator.account
+        for producer in self.open:
+            transactions = producer.transactions
+            assert transactions is not None, "only producers with transactions are in one"
+            account.counts.transactions_aborted += 1 if transactions.partitions else 0
+            for partition in transactions.partitions:
+                account.count_duplicates(producer.index, partition, 1)
+        self.open.clear()
+
+    def _flush(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """End the transaction with what is due by now, in a full batch or not."""
+        accumulator, partition = self._accumulator, producer.partition
+        transactions.end(now)
+        if producer.closed_loop or producer.blocked or producer.due_s(producer.opened) > now:
+            producer.waits = producer.ready_s <= now
+        else:
+            queue = accumulator.queue_of(producer, partition, now)
+            batch = producer.seal(producer.records_by(now), now)
+            queue.batches.append(batch)
+            producer.waits = False
+            transactions.unsettled += 1
+            producer.buffered_bytes += batch.size
+            accumulator.await_open_batch(producer, now)
+        accumulator.filling.append(producer.connections[accumulator.leaders[partition]])
+
+    def _begin(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """Begin the next transaction with the batches that waited for it."""
+        accumulator = self._accumulator
+        self.open.discard(producer)
+        waited, producer.waits = producer.waits, False
+        for batch in transactions.begin():
+            if accumulator.is_open:
+                transactions.unsettled += 1
+                accumulator.queue_of(producer, batch.partition, now).batches.append(batch)
+        if waited:
+            accumulator.await_open_batch(producer, now)
