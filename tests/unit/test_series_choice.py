@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,6 @@ def chosen(*texts: str, seconds: float = 1.0) -> Choices:
 def by_rules(rules: str, release: int = 1, version: str = "4.1") -> Choices:
     states = (REST, REST.later())
     return choose([Poll(s.at_s, page(rules, s, release=release, version=version)) for s in states])
-
-
-def lines(numbers: Mapping[str, object]) -> str:
-    return "".join(f"{name} {number}\n" for name, number in numbers.items())
-
-
-def shown(numbers: Mapping[str, object]) -> Choices:
-    """The choices on two equal pages."""
-    return chosen(*[lines(numbers)] * 2)
 
 
 def recorded(name: str) -> Choices:
@@ -101,6 +91,19 @@ def test_the_table_of_the_docs_is_what_is_read(release: int) -> None:
     assert seen == stated.keys()
 
 
+def test_the_choices_on_two_polls_of_a_few_series(snapshot: SnapshotAssertion) -> None:
+    cases = (DATA / "exporter/choices.txt").read_text().split("\n## ")[1:]
+    found = {}
+    for case in cases:
+        title, _, pages = case.partition("\n")
+        first, _, second = pages.partition("\n# then\n")
+        choices = chosen(first, second or first)
+        read = [f"{name}: {series}" for name, series in choices.texts.items()]
+        unproven = [f"{name} is unproven" for name in choices.unproven]
+        found[title] = [*read, *unproven, *choices.preferred, *(e.text for e in choices.refused)]
+    assert found == snapshot
+
+
 def test_of_a_count_and_a_rate_that_differ_in_total_the_numbers_tell() -> None:
     assert choose([Poll(0.0, page("confluent", REST))]).needs_poll, "names leave a doubt"
     assert not choose([Poll(0.0, page("none", REST))]).needs_poll
@@ -111,8 +114,6 @@ def test_of_a_count_and_a_rate_that_differ_in_total_the_numbers_tell() -> None:
     assert found.texts["isr_shrinks"] == "kafka_server_replicamanager_isrshrinkspersec"
     (sentence,) = found.preferred
     assert f"{POOL} and not {POOL}_total" in sentence
-    swapped = chosen(*(lines({POOL: 0.98, f"{POOL}_total": idle}) for idle in (5e11, 5.01e11)))
-    assert swapped.texts[IDLE] == f"{POOL}_total"
 
 
 def test_of_a_count_and_a_rate_with_one_name_the_exporter_tells() -> None:
@@ -121,67 +122,14 @@ def test_of_a_count_and_a_rate_with_one_name_the_exporter_tells() -> None:
     bean = "kafka.server<type=KafkaRequestHandlerPool, name=RequestHandlerAvgIdlePercent><>"
     assert found.texts[IDLE] == f'{POOL}{{_objectname="{bean}Count"}}'
     assert not found.refused
-    rate = chosen(f'{POOL}{{_objectname="{bean}OneMinuteRate"}} 5e11\n')
-    assert IDLE not in rate.selectors
 
 
-def test_a_series_that_the_page_shows_twice_is_refused() -> None:
-    (refusal,) = chosen(lines({POOL: 5e11}) + lines({POOL: 0.98})).refused
-    assert (refusal.reading, refusal.series) == (IDLE, (POOL,))
-    assert "twice" in refusal.why
-    same = chosen(f"{BYTES}_total 7\n{BYTES}_total 7\n")
-    assert same.texts["bytes_in"] == f"{BYTES}_total"
-    series = {f"{BYTES}_total": 70, f"{BYTES}persec_total": 7}
-    (refusal,) = shown(series).refused
-    assert refusal.reading == "bytes_in"
-    assert all(name in refusal.text for name in series)
-    assert "bytes_in" in shown(dict.fromkeys(series, 7)).selectors
-    # A page of one topic is not the broker, and a constant label does not hide a series.
-    of_topic = f'{BYTES}_total{{topic="orders"}} 12\n{POOL}_count{{topic="orders"}} 5e11\n'
-    assert not chosen(of_topic, of_topic).selectors
-    labeled = {f'{BYTES}_total{{env="prod"}}': 12, f'{POOL}_count{{env="prod"}}': 5e11}
-    assert shown(labeled).texts == dict(zip(("bytes_in", IDLE), labeled, strict=True))
-
-
-def test_a_rate_alone_is_refused_by_name_and_by_its_numbers() -> None:
-    by_name = chosen(lines({f"{POOL}_meanrate": 0.98, f"{POOL}_fiveminuterate": 0.97}))
-    assert IDLE not in by_name.selectors
-    assert by_name.refused[0].series == (f"{POOL}_fiveminuterate", f"{POOL}_meanrate")
+def test_a_rate_alone_is_refused_by_its_numbers() -> None:
     by_numbers = by_rules("one-minute rates")
     assert {each.reading for each in by_numbers.refused} >= {IDLE, "bytes_in", "isr_shrinks"}
     (sentence,) = by_numbers.refusals
     assert sentence.endswith(f"(and {len(by_numbers.refused) - 1} more readings)")
     assert "not a count" in by_numbers.refused[0].why
-
-
-def test_the_idle_time_is_never_taken_from_a_number_that_is_no_count() -> None:
-    wrong: list[dict[str, object]] = [{POOL: 1.0}]
-    wrong += [{f"{POOL}_count": number} for number in (0.97, -3, "NaN", "text")]
-    for numbers in wrong:
-        found = shown(numbers)
-        assert IDLE not in found.selectors
-        assert [each.reading for each in found.refused] == [IDLE]
-    # Of what one series of a rule shows follows what the others are.
-    shrinks = "kafka_server_replicamanager_isrshrinks_total"
-    resting = {shrinks: 0.0, f"{BYTES}_total": 0.0}
-    assert shown(resting).unproven == ("isr_shrinks", "bytes_in")
-    found = shown(resting | {f"{BYTES}_total": 1234.0})
-    assert (found.unproven, found.texts["isr_shrinks"]) == ((), shrinks)
-    assert "isr_shrinks" not in shown(resting | {f"{BYTES}_total": 12.5}).selectors
-
-
-def test_the_longest_time_of_a_request_is_not_taken_for_its_count() -> None:
-    name = 'kafka_network_requestmetrics_{}timems{}{{request="Produce"}}'
-    both = {"produce_total_ms_count", "produce_local_ms_count"}
-    for total, local, is_count in (
-        (900, 900, True), (900, 880, True), (900, 300, False), (12, 0, False), (0, 0, True),
-    ):  # fmt: skip
-        numbers = {name.format("total", ""): total, name.format("local", ""): local}
-        assert both & set(shown(numbers).selectors) == (both if is_count else set())
-        alone = shown({name.format("total", ""): total}).selectors
-        assert ("produce_total_ms_count" in alone) is (total == 0)
-        named = {name.format("total", "_count"): total, name.format("local", "_count"): local}
-        assert "produce_total_ms_count" in shown(named).selectors, "a name that says it"
 
 
 def test_the_process_of_a_standalone_exporter_is_not_the_broker() -> None:
@@ -196,15 +144,6 @@ def test_the_process_of_a_standalone_exporter_is_not_the_broker() -> None:
         found = chosen(page("strimzi", REST) + build).selectors
         assert ("uptime_ms" in found, "heap_used_bytes" in found) == (is_read, is_read)
         assert "uptime_ms" in chosen(page("none", REST) + build).selectors  # of the broker's beans
-
-
-def test_a_sum_is_read_where_no_mean_is_shown() -> None:
-    local = "kafka_network_requestmetrics_localtimems"
-    series = {f'{local}_{end}{{request="Produce"}}': 8 for end in ("count", "sum")}
-    read = {"produce_local_ms_count", "produce_local_ms_sum"}
-    assert read <= set(chosen(lines(series)).selectors)
-    both = series | {f'{local}_mean{{request="Produce"}}': 1.5}
-    assert "produce_local_ms_sum" not in chosen(lines(both)).selectors
 
 
 def test_a_bean_of_the_first_use_is_expected_under_the_name_of_its_like() -> None:
