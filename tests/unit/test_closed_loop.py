@@ -104,10 +104,6 @@ def test_a_closed_loop_is_one_of_three_ways_to_give_a_rate() -> None:
     workload = load_workload("1kB", UNLIMITED)
     assert workload.pattern(1_000).producer.closed_loop
     assert not load_workload("1kB").pattern(1_000).producer.closed_loop
-    with pytest.raises(ConfigError, match="rate_bytes_per_s and rate are given; expected exactly"):
-        load_workload("1kB", ["workload.producer.rate=unlimited"])
-    with pytest.raises(ConfigError, match="unlimited"):
-        load_workload("1kB", ["workload.producer.rate=fast"])
     assert ProducerOptions(rate="unlimited").records_per_s(1_000) == math.inf
     assert describe_producer(workload).startswith("closed loop, ")
 

@@ -16,10 +16,12 @@ from jobs.config.client_properties import secret
 from jobs.config.files import load_rate_profile
 from jobs.config.goal import parse_bounds
 from jobs.config.metrics_registry import load_rules
+from jobs.config.security import read_secret
 from jobs.features.nightly.suite import load_suite
 from jobs.features.sweep.cases import CASES_MAX, load_sweep
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
+from metrics.sources.http_access import bearer
 from tests.support.commands import ROOT
 from tests.support.mixes import MIX
 
@@ -108,6 +110,8 @@ LOADERS: dict[str, Callable[[str, Path], object]] = {
     "testbed mix default": lambda row, _: load("testbed", MIX, "default", [row]),
     "testbed profile": by_file("wrong.yaml", load_profile),
     "testbed option": lambda row, _: adapt(load_profile("disk-bound"), **adaptations(row)),
+    "secret": lambda row, _: read_secret(row, "security.password_from"),
+    "token": lambda row, _: bearer(row, "metrics.prometheus"),
     "OMB file": by_file("workload.yaml", lambda file: load_workload(f"omb:{file}")),
 }  # fmt: skip
 
@@ -124,7 +128,8 @@ def refusal(read: Callable[[], object]) -> str:
 def test_each_mistake_is_refused_in_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, snapshot: SnapshotAssertion
 ) -> None:
-    monkeypatch.delenv("TEST_NOWHERE", raising=False)
+    for name in ("TEST_NOWHERE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
     messages: dict[str, str] = {}
     rows = (*REFUSED[kind], *LONG.get(kind, ()))
     for row in rows:

@@ -92,25 +92,7 @@ def test_references_become_the_options_of_kafka_python(
     }
 
 
-def test_a_secret_that_is_missing_or_no_reference_is_refused_with_its_place(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("TEST_KAFKA_NOWHERE", raising=False)
-    empty = tmp_path / "empty"
-    empty.write_text("\n", encoding="utf-8")
-    no_reference = r"is neither env:NAME nor file:PATH; .* name that"
-    for reference, part in (
-        ("env:TEST_KAFKA_NOWHERE", "TEST_KAFKA_NOWHERE is not set or empty"),
-        (f"file:{tmp_path / 'missing'}", "cannot be read"),
-        (f"file:{empty}", "is empty"),
-        (SECRET, no_reference),
-        (f"https://hooks.example.com/{SECRET}", no_reference),
-        ("file:", no_reference),
-        ("env: ", no_reference),
-    ):
-        with pytest.raises(ConfigError, match=part) as caught:
-            read_secret(reference, "security.password_from")
-        assert SECRET not in str(caught.value)
+def test_an_authority_that_is_missing_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"security\.cafile is /nowhere/ca\.pem"):
         options_of({"protocol": "SSL", "cafile": "/nowhere/ca.pem"})
 

@@ -182,6 +182,3 @@ def test_a_group_begins_at_the_first_record_at_the_end_or_its_backlog_before_it(
     ):
         trial = patterns.plan(consumers=group, end_offsets={0: 100, 1: 7})
         assert [trial.start_offset(partition, first=5) for partition in range(4)] == offsets
-    for override in ("start=backlog", "backlog_records=5"):
-        with pytest.raises(ConfigError, match="backlog_records above 0 with start: backlog"):
-            load_workload("demo", [f"workload.consumers.{override}"])

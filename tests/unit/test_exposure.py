@@ -5,24 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.exposure import CHECK, exposure_findings
 from jobs.checks.finding import Severity
 from jobs.config import load_cluster
+from tests.support.commands import ROOT
 
+EXPOSURES: dict[str, list[str]] = YAML(typ="safe", pure=True).load(
+    (ROOT / "tests/data/exposures.yaml").read_text(encoding="utf-8")
+)
 LOGIN = [
     "cluster.security.sasl_mechanism=PLAIN",
     "cluster.security.username_from=env:U",
     "cluster.security.password_from=env:P",
 ]
-CLEAR = ["cluster.security.protocol=SASL_PLAINTEXT", *LOGIN]
 SAFE = ["cluster.security.protocol=SASL_SSL", *LOGIN]
-JMX = ["cluster.jmx.username_from=env:U", "cluster.jmx.password_from=env:P"]
-NO_JMX = "cluster.jmx=null"
-EXPORTERS = [
-    NO_JMX,
-    "cluster.metrics.prometheus={port: 1, rules: msk, username_from: env:U, password_from: env:P}",
-]
 HOSTS = ["cluster.metrics.host.prometheus={port: 9100, token_from: env:T}"]
 AUTHENTICATE = "spark.authenticate"
 CRYPTO = {"spark.network.crypto.enabled": "true", AUTHENTICATE: "true"}
@@ -41,41 +40,14 @@ def warnings(
     return [each.sentence for each in found]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "tls", "words"),
-    [
-        (CLEAR, "security.protocol=SASL_SSL", "SASL_PLAINTEXT, so the login and all data cross"),
-        (JMX, "jmx.tls=true", "jmx has a password and no TLS"),
-        (EXPORTERS, "metrics.prometheus.tls=true", "prometheus has a password and no TLS, so"),
-        (HOSTS, "metrics.host.prometheus.tls=true", "host.prometheus has a token and no TLS"),
-        ([], "", ""),
-    ],
-)
-def test_secrets_that_cross_a_network_in_the_clear_are_one_warning(
-    overrides: list[str], tls: str, words: str
+@pytest.mark.parametrize("name", EXPOSURES)
+def test_secrets_and_names_that_cross_a_network_unprotected_are_warnings(
+    name: str, snapshot: SnapshotAssertion
 ) -> None:
-    found = warnings(overrides)
-    assert len(found) == bool(words) and all(words in sentence for sentence in found)
-    for here in ("127.0.0.1", "::1", "localhost"):
-        assert warnings(overrides, here) == []
-    assert warnings([*overrides, f"cluster.{tls}"] if tls else []) == []
-
-
-def test_a_prometheus_server_counts_by_its_url() -> None:
-    for url, is_clear in (("http://p", True), ("https://p", False), ("http://localhost", False)):
-        keys = f"{{server: '{url}', selector: 'job=\"k\"', token_from: env:T}}"
-        found = warnings([NO_JMX, f"cluster.metrics.prometheus={keys}"], "127.0.0.1")
-        assert len(found) == is_clear
-        assert all("https:// in metrics.prometheus.server for other" in each for each in found)
-
-
-def test_endpoints_count_by_their_own_hosts() -> None:
-    port = "cluster.jmx.port=null"
-    tunnelled = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[::1]:9999'}"]
-    assert warnings(tunnelled) == []
-    away = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[2001:db8::1]:9999'}"]
-    (sentence,) = warnings(away, "127.0.0.1")
-    assert "jmx has a password and no TLS" in sentence
+    hosts = ("broker-1.example.com", "127.0.0.1", "::1", "localhost")
+    away, *here = (warnings(EXPOSURES[name], host) for host in hosts)
+    assert {"elsewhere": away, "on this machine": here[0]} == snapshot
+    assert here[1:] == here[:1] * 2
 
 
 def test_secrets_that_go_to_executors_require_sparks_encryption() -> None:
@@ -138,14 +110,6 @@ def test_a_file_of_secrets_that_everybody_can_read_is_a_warning(tmp_path: Path) 
     assert f"everybody can read the file of client_properties, {properties}" in named
     assert f"everybody can read the file of security.certfile, {store}" in kept
     assert f"chmod o-rwx {store}" in kept
-
-
-def test_a_certificate_of_any_name_is_a_warning() -> None:
-    for key, tls in (("security", "protocol=SSL"), ("jmx", "tls=true")):
-        overrides = [f"cluster.{key}.{tls}", f"cluster.{key}.check_hostname=false"]
-        (sentence,) = warnings(overrides)
-        assert f"{key}.check_hostname is false" in sentence
-        assert warnings(overrides, "127.0.0.1") == []
 
 
 def test_a_session_without_authentication_is_a_warning() -> None:

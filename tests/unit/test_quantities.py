@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from jobs.config import load_workload
 from metrics.common.bounds import EXAMPLES, amount
-from metrics.common.errors import ConfigError
 
 
 def test_a_value_with_another_unit_is_converted() -> None:
@@ -51,9 +48,3 @@ def test_keys_of_a_configuration_take_units() -> None:
     assert workload.topic.config["retention.bytes"] == str(1024**3)
     assert workload.topic.config["retention.ms"] == "86400000"
     assert workload.topic.config["cleanup.policy"] == "delete"
-    for key, words in (
-        ("trial.measure_s=30 kB", r'is "30 kB", a text; .* to 86400, or .* such as 30s'),
-        ("message_bytes=[0.5 B]", "a whole number of bytes"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            load_workload("demo", [f"workload.{key}"])
