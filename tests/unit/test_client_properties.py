@@ -283,19 +283,7 @@ def test_a_store_that_does_not_open_is_refused_with_the_remedy(tmp_path: Path) -
 
 # --- clusters that they describe --------------------------------------------------
 
-SASL = r"""
-bootstrap.servers=a.example.com:9092, b.example.com:9092
-security.protocol=SASL_SSL
-sasl.mechanism=SCRAM-SHA-512
-sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
-    username="alice" \
-    password="hun\\"ter2";
-ssl.truststore.type=PEM
-ssl.truststore.location=/etc/kafka/ca.pem
-ssl.endpoint.identification.algorithm=
-acks=all
-client.dns.lookup=use_all_dns_ips
-"""
+SASL = (DATA / "scram-client.properties").read_text()
 
 
 def test_a_properties_file_supplies_addresses_and_security_besides_the_clusters_own_keys(

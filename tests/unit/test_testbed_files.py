@@ -11,6 +11,7 @@ from pathlib import Path
 
 import javaproperties
 import pytest
+from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup.releases import installed_spark
@@ -56,32 +57,12 @@ def controller(folder: Path) -> Node:
     return Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, str(folder / "controller"))
 
 
-AGENT = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
-ZOOKEEPER = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
 VARIANTS: dict[str, Spec] = {
-    "ZooKeeper": ZOOKEEPER,
-    "an upgrade with ZooKeeper": replace(ZOOKEEPER, kafka_versions={1: "3.9.2"}),
-    "an upgrade": replace(
-        SPEC, kafka_versions={2: "3.9.2"}, broker_jars={2: ("/old.jar",)},
-        class_archive="classes.jsa",
-    ),
-    "combined brokers": replace(SPEC, metadata="combined"),
-    "two racks": replace(SPEC, brokers=3, racks=2),
-    "a property of the launcher": replace(
-        SPEC, broker_properties={**SPEC.broker_properties, "listeners": "PLAINTEXT://0.0.0.0:9092"}
-    ),
-    "planted handler times": replace(SPEC, produce_handler_ms={1: 5.0, 2: 0.0}),
-    "one planted handler time, with the default handlers": replace(
-        SPEC, broker_properties={}, produce_handler_ms={1: 8.0}
-    ),
-    "Java options": replace(
-        SPEC, jvm_options=("-XX:TieredStopAtLevel=1", "-Xss512k"), node_jvm_options={2: (AGENT,)}
-    ),
-    "several log dirs": replace(SPEC, log_dirs=2),
-    "SASL and TLS": replace(SPEC, security=("SASL_SSL", "SSL"), jmx_secured=True),
-    "TLS alone": replace(SPEC, security=("SSL",)),
-    "Spark workers": replace(SPEC, spark_workers=2, spark_home="/spark"),
-}  # fmt: skip
+    name: restored(Spec, asdict(SPEC) | more)
+    for name, more in YAML(typ="safe", pure=True)
+    .load((ROOT / "tests/data/testbed-variants.yaml").read_text(encoding="utf-8"))
+    .items()
+}
 """What a specification adds to the plain one."""
 CHECKOUTS_OWN = {
     "PATH": "/bin", "PYTHONPATH": "/checkout", "SPARK_CONF_DIR": "/x", "PYSPARK_PYTHON": "x",
