@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.topic_plan import largest_batch_bytes
 from jobs.config import Workload, available, describe, load_cluster, load_goal, load_workload
@@ -55,20 +56,17 @@ def test_a_path_names_the_goal_after_the_file_unless_it_states_a_name(tmp_path: 
     assert (goal.name, goal.search.load_cap) == ("tolerant", 20_000)
 
 
-def test_overrides_replace_single_keys_and_the_last_one_takes_effect() -> None:
-    overrides = [
-        "workload.producer.linger_ms=20",
-        "workload.producer.linger_ms=0",
-        "workload.message_bytes=[10, 20]",
-        "workload.producer.rate_bytes_per_s=null",
-        "workload.producer.rate_records_per_s=1e3",
-        "goal.search.load_cap=200",
-    ]
-    workload = load_workload("demo", overrides)
-    assert (workload.producer.linger_ms, workload.message_bytes) == (0.0, (10, 20))
-    assert workload.producer.records_per_s(500) == 1_000.0
-    assert load_goal("default", overrides).search.load_cap == 200
-    # A rate in bytes gives fewer records of larger messages.
+def test_options_replace_single_keys(snapshot: SnapshotAssertion) -> None:
+    """By option, or by several: the keys of the workload demo that have another value then."""
+    plain, changes = describe(load_workload("demo")), {}
+    for row in (ROOT / "tests/data/options.txt").read_text(encoding="utf-8").splitlines():
+        changed = describe(workload_with(*row.split("  "))).items()
+        changes[row] = {key: value for key, value in changed if plain.get(key) != value}
+    assert changes == snapshot
+
+
+def test_a_rate_in_bytes_gives_fewer_records_of_larger_messages() -> None:
+    assert ProducerOptions(rate_records_per_s=1_000.0).records_per_s(500) == 1_000.0
     producer = ProducerOptions(rate_bytes_per_s=1_000.0)
     assert (producer.records_per_s(10), producer.records_per_s(500)) == (100.0, 2.0)
     workload = workload_with("producer.rate_bytes_per_s=125000")
@@ -78,18 +76,11 @@ def test_overrides_replace_single_keys_and_the_last_one_takes_effect() -> None:
 
 
 def test_kafka_properties_keep_their_dots_and_become_text() -> None:
-    config = workload_with("topic.config.min.insync.replicas=1", "topic.config.preallocate=true")
-    given = config.topic.config
-    assert (given["min.insync.replicas"], given["preallocate"]) == ("1", "true")
-    assert "retention.bytes" in given
     testbed = load_cluster("testbed", ["cluster.testbed.properties.num.io.threads=1"]).testbed
     assert testbed is not None
     assert testbed.properties["num.io.threads"] == "1"
-    # The option acks has one spelling.
-    codes = {"0": 0, "1": 1, "all": -1}
-    for spelling, kept in (("0", "0"), ("1", "1"), ('"1"', "1"), ("-1", "all"), ("all", "all")):
-        producer = workload_with(f"producer.acks={spelling}").producer
-        assert (producer.acks, producer.acks_code) == (kept, codes[kept]), spelling
+    codes = [workload_with(f"producer.acks={acks}").producer.acks_code for acks in (0, 1, "all")]
+    assert codes == [0, 1, -1]
 
 
 def test_a_histogram_is_read_from_lines_of_size_and_weight(tmp_path: Path) -> None:
@@ -118,25 +109,6 @@ def test_the_model_of_a_section_has_its_fields_and_is_made_once() -> None:
         assert section_model(kind) is model
     config = section_model(TopicOptions).model_fields["config"]
     assert config.default_factory is dict, "a mutable default is created for each section"
-
-
-def test_an_option_takes_kafkas_name() -> None:
-    for name, own, value in (
-        ("linger.ms", "linger_ms", 7),
-        ("batch.size", "batch_size", 4_096),
-        ("compression.type", "compression", "lz4"),
-        ("max.in.flight.requests.per.connection", "max_in_flight", 3),
-        ("max_in_flight_requests_per_connection", "max_in_flight", 3),
-        ("enable.idempotence", "enable_idempotence", False),
-        ("compression.zstd.level", "compression_zstd_level", 5),
-        ("acks", "acks", "all"),
-    ):
-        read, same = (
-            load_workload("1kB", [f"workload.producer.{key}={str(value).lower()}"])
-            for key in (name, own)
-        )
-        assert getattr(read.producer, own) == value, name
-        assert describe(read) == describe(same)
 
 
 def test_a_file_takes_kafkas_names_and_refuses_both_names_of_a_key(tmp_path: Path) -> None:

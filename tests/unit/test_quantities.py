@@ -1,8 +1,7 @@
-"""Sizes and times with units of their own, as text and as keys of a configuration."""
+"""Sizes and times with units of their own."""
 
 from __future__ import annotations
 
-from jobs.config import load_workload
 from metrics.common.bounds import EXAMPLES, amount
 
 
@@ -26,25 +25,3 @@ def test_a_value_with_another_unit_is_converted() -> None:
         ("1 2k", "bytes"), ("1s", "x"),
     ):  # fmt: skip
         assert amount(text, unit) is None, text
-
-
-def test_keys_of_a_configuration_take_units() -> None:
-    given = [
-        "message_bytes=[1 kB, 64 KiB]",
-        "producer.rate_bytes_per_s=2 MB/s",
-        "producer.linger.ms=0.02s",
-        "producer.buffer_memory=64 MiB",
-        "trial.measure_s=2m",
-        "topic.config.retention.bytes=1 GiB",
-        "topic.config.retention.ms=24h",
-        "topic.config.cleanup.policy=delete",
-    ]
-    workload = load_workload("demo", [f"workload.{each}" for each in given])
-    assert workload.message_bytes == (1000, 65_536)
-    assert workload.producer.rate_bytes_per_s == 2e6
-    assert workload.producer.linger_ms == 20.0
-    assert workload.producer.buffer_memory == 64 * 1024**2
-    assert workload.trial.measure_s == 120.0
-    assert workload.topic.config["retention.bytes"] == str(1024**3)
-    assert workload.topic.config["retention.ms"] == "86400000"
-    assert workload.topic.config["cleanup.policy"] == "delete"
