@@ -160,17 +160,15 @@ def default_text(default: Any) -> str:
 def client_properties() -> str:
     """Every known property of Kafka's clients and of librdkafka, with its effect."""
     why = {key: reason for reason, keys in WITHOUT_EFFECT.items() for key in keys}
-
-    def row(key: str) -> tuple[str, str, str]:
-        if key in REFUSED:
-            return f"`{key}`", "refused", f"expected {REFUSED[key]}"
-        if key in LIBRDKAFKA:
-            return f"`{key}`", "used", f"as `{LIBRDKAFKA[key]}`"
-        return f"`{key}`", "without effect" if key in why else "used", why.get(key, "")
-
+    found: dict[tuple[str, str], list[str]] = {}
+    for key in KNOWN:
+        kind = "refused" if key in REFUSED else "without effect" if key in why else "used"
+        means = f"expected {REFUSED[key]}" if key in REFUSED else why.get(key, "")
+        means = f"as `{LIBRDKAFKA[key]}`" if key in LIBRDKAFKA else means
+        found.setdefault((kind, means), []).append(f"`{key}`")
     head = "[client.properties](../client-properties.md) describes the properties that are used."
-    rows = table(("property", "effect", "why"), map(row, KNOWN))
-    return page("Properties of clients", head, rows)
+    rows = sorted((kind, means, ", ".join(keys)) for (kind, means), keys in found.items())
+    return page("Properties of clients", head, table(("effect", "why", "properties"), rows))
 
 
 def metrics() -> str:
