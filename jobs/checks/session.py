@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs.checks.executors import clocks_within, executor_findings
 from jobs.checks.exposure import exposure_findings
 from jobs.checks.finding import Finding, ok, problem, problems_of
-from jobs.checks.survey import Needs, driver_facts, probe_order, survey
+from jobs.checks.survey import (
+    Needs,
+    clocks_within,
+    driver_facts,
+    executor_findings,
+    probe_order,
+    survey,
+)
 from jobs.config import Cluster, Workload
 from jobs.spark.session import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer

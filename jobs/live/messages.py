@@ -14,7 +14,7 @@ import requests
 
 from jobs.config.security import read_secret
 from jobs.console.events import Event, PointFinished, RunStarted
-from jobs.console.text import plan_rows, point_words
+from jobs.console.printing import plan_rows, point_words
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,

@@ -25,8 +25,7 @@ from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, hold_until_v
 from metrics.common.bounds import OfferedRate
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
 from metrics.judging.disk_proof import proof_of
-from metrics.reporting.limit_answer import LoadAnswer, answer_of_load
-from metrics.reporting.limit_words import proof_words
+from metrics.reporting.limit_answer import LoadAnswer, answer_of_load, proof_words
 from metrics.reporting.report_page import ceilings_of
 from metrics.traffic.axes import NP
 from metrics.traffic.profile import RateProfile

@@ -45,7 +45,7 @@ from metrics.judging.attribution import (
 )
 from metrics.reporting.files import write_atomic
 from metrics.reporting.impact import impact_of
-from metrics.reporting.limit_words import doubt_words, open_words
+from metrics.reporting.limit_answer import doubt_words, open_words
 from metrics.reporting.report_page import Command, Panels, build_report, is_held, panels_of_run
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary

@@ -20,7 +20,7 @@ from metrics.planning.planted import (
     planted_scale,
     stated_handler_times,
 )
-from metrics.reporting.limit_words import estimate_words, span_words
+from metrics.reporting.limit_answer import estimate_words, span_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.mix import SCALE_UNITS

@@ -12,7 +12,7 @@ import altair as alt
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import NEUTRAL, PAGE, RESOURCE_COLORS, RESOURCE_SHAPES, beside
 from metrics.reporting.files import write_atomic
-from metrics.reporting.limit_words import estimate_words, latency_words, span_words
+from metrics.reporting.limit_answer import estimate_words, latency_words, span_words
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from metrics.reporting.chart_style import COLORS, NEUTRAL
-from metrics.reporting.limit_words import latency_words, payload_span_words
+from metrics.reporting.limit_answer import latency_words, payload_span_words
 from metrics.units import AT_LEVEL, UNKNOWN, format_size
 
 Rows = Sequence[Mapping[str, Any]]

@@ -23,8 +23,14 @@ from datetime import datetime
 from typing import Any
 
 from metrics.reporting.impact import impact_of
-from metrics.reporting.limit_answer import SizeAnswer, answer_of, headline
-from metrics.reporting.limit_words import first_reasons, load_words, reason_texts
+from metrics.reporting.limit_answer import (
+    SizeAnswer,
+    answer_of,
+    first_reasons,
+    headline,
+    load_words,
+    reason_texts,
+)
 from metrics.reporting.summary import LIMIT, RunSummary, by_goal, inferred_measurement
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary

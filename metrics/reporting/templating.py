@@ -12,7 +12,7 @@ import jinja2
 
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
-from metrics.reporting.limit_words import estimate_words, first_reasons, reading_words, span_words
+from metrics.reporting.limit_answer import estimate_words, first_reasons, reading_words, span_words
 from metrics.traffic.axes import axis_named
 from metrics.units import (
     UNKNOWN,

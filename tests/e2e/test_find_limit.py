@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from jobs.config.loading import load_goal
 from metrics.comparing.cause import release_of
-from metrics.reporting.limit_words import latency_words
+from metrics.reporting.limit_answer import latency_words
 from metrics.tables.store import TableStore
 from metrics.units import format_mb_per_s
 from tests.support.commands import SUBMITTED_FIND_LIMIT, RunningCommand, await_ends, listening_ports

@@ -21,7 +21,7 @@ from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.planted_devices import planted_disk_problem
 from metrics.common.errors import NoConclusionError
 from metrics.judging.disk_proof import proof_of
-from metrics.reporting.limit_words import proof_words
+from metrics.reporting.limit_answer import proof_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

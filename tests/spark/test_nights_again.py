@@ -67,6 +67,8 @@ class Cluster:
             history=TrialHistory(),
             session=SimpleNamespace(spark=self.spark),
             sweep_case=SweepCase(),
+            canaries=None,
+            guards=SimpleNamespace(loaded_until_s=None),
         )
         return SimpleNamespace(open=lambda stack: bench)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from metrics.comparing.axis_effects import SIZE
 from metrics.comparing.effects import (
     CAPACITY,
     STEADY,
@@ -19,7 +18,7 @@ from metrics.comparing.effects import (
     conclude,
     paired_effect,
 )
-from metrics.comparing.figures import Result
+from metrics.comparing.figures import SIZE, Result
 from metrics.features.sweep.answer import Claim, Verdict, judge_claim
 from metrics.trial.client import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow

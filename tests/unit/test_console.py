@@ -29,9 +29,11 @@ from jobs.console.printing import (
     PlainReporter,
     TerminalReporter,
     activity_lines,
+    limit_title,
     make_reporter,
+    point_words,
+    table_lines,
 )
-from jobs.console.text import limit_title, point_words, table_lines
 from metrics.reporting.limit_answer import answer_of
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Judgement, Reason

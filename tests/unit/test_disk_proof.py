@@ -18,8 +18,7 @@ from metrics.judging.disk_proof import (
     full_after_s,
     proof_of,
 )
-from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.limit_words import proven_words, steady_words
+from metrics.reporting.limit_answer import answer_of, proven_words, steady_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.pattern import TopicOptions
 from metrics.trial.trial import Trial

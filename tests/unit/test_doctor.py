@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.checks import executors, survey
+from jobs.checks import survey
 from jobs.checks.cluster import broker_findings, metrics_rules, permission_rules
 from jobs.checks.finding import Finding, Severity, ok, problem, problems_of, warning
 from jobs.cluster.admin import Broker, ClusterInfo
@@ -211,7 +211,7 @@ PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
 
 def test_the_page_has_the_numbers_of_the_code() -> None:
     assert f"within {OFFSET_MAX_S:g} s of the driver's" in PAGE
-    steps = ", ".join(f"{each:g}" for each in executors.BOUNDS_S)
+    steps = ", ".join(f"{each:g}" for each in survey.BOUNDS_S)
     assert f"({steps} s)" in PAGE
     assert f"up to {slots.DEADLINE_S:g} s" in PAGE
     assert f"come for {slots.SETTLED_S:g} s" in PAGE

@@ -25,9 +25,16 @@ from jobs.features.learn.reading import (
 from jobs.features.learn.survey import Bounds, Survey, Surveyor
 from metrics.common.errors import ConfigError
 from metrics.features.learn.curve import Curve
-from metrics.features.learn.fit import batches_per_request
 from metrics.features.learn.keys import learned_part
-from metrics.features.learn.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
+from metrics.features.learn.parts import (
+    MEAN,
+    NOW,
+    PEAK,
+    Part,
+    TopicPart,
+    batches_per_request,
+    parts_of,
+)
 from metrics.features.learn.tally import BatchTally, TopicSeen
 from metrics.traffic.batch_headers import BatchHeader
 from tests.support.scripted_admin import FakeTime

@@ -13,7 +13,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load, load_workload
-from jobs.console.text import point_words, trial_header
+from jobs.console.printing import point_words, trial_header
 from jobs.runs.estimate import mean_replicas, payload_rate, plan_of
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext

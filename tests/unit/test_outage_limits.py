@@ -17,7 +17,7 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import PhaseStarted, RecordingReporter
-from jobs.console.text import limit_title, point_words
+from jobs.console.printing import limit_title, point_words
 from jobs.features.plan.planning import limits_of
 from jobs.runs.outage_limits import caught_up
 from jobs.trials.context import RunContext

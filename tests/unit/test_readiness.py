@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.checks.executors import clocks_within, executor_findings
 from jobs.checks.finding import (
     Finding,
     Severity,
@@ -22,7 +21,7 @@ from jobs.checks.finding import (
     warning,
 )
 from jobs.checks.session import driver_address, promised_slots, setting_findings, slot_findings
-from jobs.checks.survey import ExecutorFacts
+from jobs.checks.survey import ExecutorFacts, clocks_within, executor_findings
 from jobs.spark.session import SETTLED_S, await_slots, cause_in
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.trial.client import OFFSET_MAX_S

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_workload
 from jobs.console.events import Notice, RecordingReporter
-from jobs.console.text import plan_rows
+from jobs.console.printing import plan_rows
 from jobs.options import Duration, duration_s
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
@@ -38,8 +38,7 @@ from metrics.common.errors import (
     TerminatedError,
 )
 from metrics.planning.planted import environment_of_handlers
-from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.limit_words import open_words
+from metrics.reporting.limit_answer import answer_of, open_words
 from metrics.tables.boundary import Boundary
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial

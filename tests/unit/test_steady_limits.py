@@ -25,8 +25,7 @@ from jobs.runs.steady import (
     with_proof,
 )
 from metrics.common.errors import ConfigError
-from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.limit_words import proven_words, steady_words
+from metrics.reporting.limit_answer import answer_of, proven_words, steady_words
 from metrics.trial.adding import LatencySlice
 from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial

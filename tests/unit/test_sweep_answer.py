@@ -17,9 +17,8 @@ from jobs.campaigns.campaign import measurement_named, own_names
 from jobs.features.sweep.body import axes_of, in_order
 from jobs.features.sweep.cases import load_sweep
 from jobs.features.sweep.from_tables import answer_from, results_of
-from metrics.comparing.axis_effects import effects_of, sentence
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
-from metrics.comparing.figures import CASE, LIMIT, TIME, FigureKind, Result
+from metrics.comparing.figures import CASE, LIMIT, TIME, FigureKind, Result, effects_of, sentence
 from metrics.features.sweep.answer import SweepAnswer, recommendations
 from metrics.features.sweep.charts import sweep_page, sweep_specs, write_sweep_chart
 from metrics.reporting.summary import RunSummary, trial_document

@@ -28,10 +28,18 @@ from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed import facade
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
-from metrics.comparing.axis_effects import AxisEffect, concluded, effects_of, sentence
 from metrics.comparing.cause import changed_release, release_of
 from metrics.comparing.effects import BETWEEN_NIGHTS_SD, Conclusion, Side
-from metrics.comparing.figures import PROPERTIES_PREFIX, Result, figure, limit_result
+from metrics.comparing.figures import (
+    PROPERTIES_PREFIX,
+    AxisEffect,
+    Result,
+    concluded,
+    effects_of,
+    figure,
+    limit_result,
+    sentence,
+)
 from metrics.reporting.files import write_json_file
 from metrics.reporting.summary import RunSummary, load_summary
 from metrics.tables.boundary import Boundary

@@ -38,9 +38,8 @@ from metrics.features.learn.document import (
     span_words,
     table_row,
 )
-from metrics.features.learn.fit import Figure
 from metrics.features.learn.keys import LearnedPart, is_slow, learned_part
-from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart, parts_of
+from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, Figure, TopicPart, parts_of
 from metrics.reporting.files import require_new, write_file, write_json_file
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import History, KeepsHistory

@@ -33,7 +33,7 @@ from metrics.planning.provisioning import (
     provision_rows,
 )
 from metrics.reporting.files import write_json_file
-from metrics.reporting.limit_words import doubt_words
+from metrics.reporting.limit_answer import doubt_words
 from metrics.reporting.summary import RunSummary, chosen_goal, load_summary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from metrics.features.learn.curve import DAY_S, WEEK_S, Curve, sum_of
-from metrics.features.learn.fit import ASSUMED
 from metrics.features.learn.keys import WARMUP_S, LearnedPart
-from metrics.features.learn.parts import Part, TopicPart
+from metrics.features.learn.parts import ASSUMED, Part, TopicPart
 from metrics.units import format_count, format_estimate, format_mb_per_s, format_size, iso_utc
 
 COLUMNS = (

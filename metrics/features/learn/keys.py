@@ -10,8 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from metrics.features.learn.fit import ASSUMED, DEFAULT_BATCH_SIZE, FITTED, SEEN, Figure
-from metrics.features.learn.parts import Part, TopicPart
+from metrics.features.learn.parts import (
+    ASSUMED,
+    DEFAULT_BATCH_SIZE,
+    FITTED,
+    SEEN,
+    Figure,
+    Part,
+    TopicPart,
+)
 from metrics.traffic.clients import BATCH_SIZE_MAX, LINGER_MS_MAX, exponent_of
 from metrics.traffic.payload import BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX, Payload, record_bytes
 

@@ -1,15 +1,279 @@
-"""Parts of a mix: topics that look alike become one part, with sums that stay exact."""
+"""Parts of a mix: topics that look alike become one part, with sums that stay exact.
+
+Producers and linger that give the batches of a topic at its rate.
+
+Headers of batches state neither. With producer ids their number is counted. Without, the time
+between the first and the last record of a batch shows how fast one producer fills it, as a
+producer's records go to one batch at a time, until it is full or `linger.ms` is over.
+
+The batches that producers send in one request, as the times of batches show them.
+
+Headers state no requests. A producer that keeps to one partition sends a batch in each. One whose
+keys choose partitions has an open batch in several of them; when the first of a broker's batches
+has waited for `linger.ms`, all open batches for this broker go into one request. So batches of one
+producer that were opened within a linger at one broker, each in another partition, are a request.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from metrics.features.learn.fit import ASSUMED, FITTED, SEEN, Figure, Fit, fit
-from metrics.features.learn.tally import TopicSeen
+from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, all_seen, quantile_of
+
+_BATCHES_LEAST = 20
+"""Number of batches of a broker below which no requests are counted."""
+
+
+def batches_per_request(
+    batches: BatchTally, leaders: Mapping[int, int], linger_ms: float
+) -> float | None:
+    """Mean number of batches of a request; None where producer ids or times do not show it.
+
+    Args:
+        leaders: partition → broker that leads it.
+        linger_ms: longest time for which batches were open [ms].
+    """
+    led: dict[int, list[Opened]] = defaultdict(list)
+    for each in batches.opened:
+        led[leaders.get(each.partition, -1)].append(each)
+    count = requests = 0
+    for opened in led.values():
+        seen = _in_all_partitions(opened)
+        if len(seen) >= _BATCHES_LEAST:
+            count += len(seen)
+            requests += _requests(seen, linger_ms)
+    return count / requests if requests else None
+
+
+def _in_all_partitions(opened: list[Opened]) -> list[Opened]:
+    """The batches from the time at which all partitions were read until one was not any more."""
+    times: dict[int, list[int]] = defaultdict(list)
+    for each in opened:
+        times[each.partition].append(each.first_ms)
+    from_ms = max(map(min, times.values()))
+    to_ms = min(map(max, times.values()))
+    return [each for each in opened if from_ms <= each.first_ms <= to_ms]
+
+
+def _requests(opened: list[Opened], linger_ms: float) -> int:
+    by_producer: dict[int, list[Opened]] = defaultdict(list)
+    for each in opened:
+        by_producer[each.producer_id].append(each)
+    requests = 0
+    for own in by_producer.values():
+        until_ms, taken = float("-inf"), set[int]()
+        for each in sorted(own, key=lambda one: one.first_ms):
+            if each.first_ms >= until_ms or each.partition in taken:
+                requests += 1
+                until_ms, taken = each.first_ms + linger_ms, set()
+            taken.add(each.partition)
+    return requests
+
+
+SEEN, FITTED, ASSUMED = "seen", "fitted", "assumed"
+
+IDEMPOTENT_SHARE = 0.5
+"""Share of batches from which on a topic counts as written with producer ids [ratio]."""
+
+KEYED_BATCHES = 1.1
+"""Mean number of batches of a request above which keys choose partitions."""
+
+DEFAULT_BATCH_SIZE = 16_384
+"""Kafka's default of `batch.size` [B]."""
+_FULL_BAND, _FULL_BAND_COMPRESSED = 0.9, 0.85
+_FULL_SHARE = 0.5
+_TOP = 0.99
+_LINGER_QUANTILE = 0.98
+_EVEN_DISPERSION = 0.5
+_WHOLE = 0.03
+_RANGE = 1.25
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its source.
+
+    Attributes:
+        value: the figure.
+        source: "seen" where the brokers show it, "fitted" where it follows from what they show,
+            and "assumed" otherwise.
+        evidence: what it follows from, as a clause.
+        low, high: the range in which it lies; None where it has none.
+    """
+
+    value: Any
+    source: str
+    evidence: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a topic is written.
+
+    Attributes:
+        producers: number of producers, at least 1.
+        linger_ms: longest time for which batches were open [ms].
+        is_full: whether most batches are sent because they are full.
+        full_bytes: size of a full batch [B]; 0 where batches are not full.
+        is_even: whether batches have nearly the same number of records.
+        kind: "plain", "idempotent" or "transactional".
+        transaction_ms: mean length of a transaction [ms]; None without transactions.
+        request_batches: mean number of batches of a request, 1 where it is not known.
+    """
+
+    producers: Figure
+    linger_ms: float
+    is_full: bool
+    full_bytes: float
+    is_even: bool
+    kind: str
+    transaction_ms: float | None = None
+    request_batches: float = 1.0
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the keys of records choose their partitions, so that requests hold several
+        batches.
+        """
+        return self.request_batches > KEYED_BATCHES and not self.is_full
+
+
+def fit(seen: TopicSeen) -> Fit:
+    """How a topic with at least one batch is written."""
+    batches = seen.batches
+    is_full, full_bytes = _fullness(batches)
+    linger_ms = float(quantile_of(batches.spans, _LINGER_QUANTILE))
+    is_even = _is_even(batches)
+    filling = _filling_per_s(batches, is_full or is_even)
+    kind = "plain"
+    if batches.transactional >= IDEMPOTENT_SHARE * batches.batches:
+        kind = "transactional"
+    elif batches.idempotent >= IDEMPOTENT_SHARE * batches.batches:
+        kind = "idempotent"
+    return Fit(
+        _counted(batches) if kind != "plain" else _fitted(seen, filling),
+        linger_ms,
+        is_full,
+        full_bytes,
+        is_even,
+        kind,
+        _transaction_ms(batches) if kind == "transactional" else None,
+        _request_batches(seen, linger_ms) if kind == "idempotent" else 1.0,
+    )
+
+
+def _request_batches(seen: TopicSeen, open_ms: float) -> float:
+    """Mean number of batches of a request, 1 where it is not known.
+
+    Args:
+        open_ms: longest time between the first and the last record of a batch [ms].
+    """
+    if seen.now_per_s <= 0:
+        return 1.0
+    # A batch is open for up to a record's interval longer than its records show.
+    interval_ms = 1e3 * len(seen.batches.writers) / seen.now_per_s
+    linger_ms = open_ms + interval_ms / 2 if open_ms else 0.0
+    return batches_per_request(seen.batches, seen.facts.leaders, linger_ms) or 1.0
+
+
+def _fullness(batches: BatchTally) -> tuple[bool, float]:
+    """Whether most batches are full, and the mean size of these [B]."""
+    is_compressed = batches.codec != "none"
+    top = quantile_of(batches.batch_sizes, _TOP)
+    band = _FULL_BAND_COMPRESSED if is_compressed else _FULL_BAND
+    least = min(band * top, top - 1.5 * batches.record_bytes)
+    full = {size: count for size, count in batches.batch_sizes.items() if size >= least}
+    number = sum(full.values())
+    if top < band * DEFAULT_BATCH_SIZE or number < _FULL_SHARE * batches.batches:
+        return False, 0.0
+    if batches.records_per_batch < 2:  # a record that is larger than batch.size
+        return False, 0.0
+    return True, sum(size * count for size, count in full.items()) / number
+
+
+def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
+    """Records per second into an open batch [1/s]; 0 where no batch has several records, and inf
+    where a batch gets its records at one moment.
+
+    Args:
+        is_steady: whether the last record of a batch ends it, or comes at its regular time. Random
+            records leave a batch open for a while after its last one.
+    """
+    several = sum(batches.spans.values())
+    if not several:
+        return 0.0
+    open_ms = batches.open_ms if is_steady else batches.wide_ms / several * batches.batches
+    return 1e3 * batches.followers / open_ms if open_ms > 0 else math.inf
+
+
+def _counted(batches: BatchTally) -> Figure:
+    writers = batches.writers
+    once = sum(each.batches == 1 for each in writers.values())
+    twice = sum(each.batches == 2 for each in writers.values())
+    estimate = all_seen(len(writers), once, twice)
+    is_whole = estimate < 1.02 * len(writers) + 0.5
+    return Figure(
+        len(writers) if is_whole else round(estimate),
+        SEEN if is_whole else FITTED,
+        f"{len(writers)} producer ids in {batches.batches:,} batches",
+        len(writers),
+        math.ceil(estimate),
+    )
+
+
+def _fitted(seen: TopicSeen, filling_per_s: float) -> Figure:
+    partitions, rate = seen.facts.partitions, seen.now_per_s
+    if filling_per_s == 0:
+        return Figure(
+            max(1, min(partitions, math.floor(rate))),
+            ASSUMED,
+            "batches of one record do not show how many producers write them",
+            1,
+            max(1, math.ceil(rate)),
+        )
+    if math.isinf(filling_per_s):
+        return Figure(
+            1, FITTED, "each batch gets its records within 1 ms", 1, max(1, math.ceil(rate))
+        )
+    found = rate / filling_per_s
+    return Figure(
+        max(1, round(found)),
+        FITTED,
+        f"{rate:,.4g} records/s, and an open batch gets {filling_per_s:,.4g}/s; fewer if keys "
+        f"spread each producer's records over the {partitions} partitions",
+        max(1, math.floor(found / partitions / _RANGE)),
+        max(1, math.ceil(found * _RANGE)),
+    )
+
+
+def _is_even(batches: BatchTally) -> bool:
+    """Whether the numbers of records of batches vary less than those of random arrivals."""
+    mean = batches.records_per_batch
+    if mean - 1 < 0.05:
+        return True
+    squares = sum(n * n * count for n, count in batches.batch_records.items()) / batches.batches
+    dispersion = (squares - mean * mean) / (mean - 1)
+    return dispersion < _EVEN_DISPERSION and abs(mean - round(mean)) < _WHOLE * mean
+
+
+def _transaction_ms(batches: BatchTally) -> float | None:
+    """Mean time between two ends of transactions of a producer [ms]; None where it is unknown."""
+    spans = [
+        (each[-1] - each[0], len(each) - 1)
+        for p in batches.producers.values()
+        if len(each := p.transactions) > 1
+    ]
+    gaps = sum(gap for _, gap in spans)
+    return sum(span for span, _ in spans) / gaps if gaps else None
+
 
 PEAK, MEAN, NOW = "peak", "mean", "now"
 MOMENTS = (PEAK, MEAN, NOW)

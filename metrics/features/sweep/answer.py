@@ -17,17 +17,6 @@ from typing import Annotated, Any, Literal
 
 from metrics.columns import Column, as_document
 from metrics.common.bounds import Checked, Number
-from metrics.comparing.axis_effects import (
-    AxisEffect,
-    change_words,
-    effect_of,
-    effects_of,
-    matches,
-    mean_ratio,
-    pairs_of,
-    seen_words,
-    sentence,
-)
 from metrics.comparing.effects import (
     BETWEEN_STARTS_SD,
     CONFIDENCE,
@@ -38,11 +27,20 @@ from metrics.comparing.effects import (
     spread_of,
 )
 from metrics.comparing.figures import (
+    AxisEffect,
     Result,
     SweepRecord,
     case_words,
+    change_words,
+    effect_of,
+    effects_of,
     figure,
+    matches,
+    mean_ratio,
     middle,
+    pairs_of,
+    seen_words,
+    sentence,
     setting_text,
     short,
 )
