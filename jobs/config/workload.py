@@ -112,7 +112,7 @@ class Workload(ConfigModel):
     @property
     def parts(self) -> tuple[Workload, ...]:
         """The parts of a mix, each as a workload with its number of producers; this workload alone
-        where it is no mix.
+        if it is not a mix.
         """
         if self.mix is None:
             return (self,)

@@ -2,7 +2,7 @@
 
 The terminal, the report and messages show the same lines in the same order.
 
-The answer of a load that is held: whether the cluster carries it, and what was left.
+The answer of a load that is held: whether the cluster carries it, and the unused share.
 
 Sentences about the certainty of a limit and the latency there, for terminals and pages.
 

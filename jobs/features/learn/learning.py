@@ -51,7 +51,7 @@ _READING = "messages_in"
 
 
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
-    """The past of the cluster, for the evidence, or a sentence why it is not known.
+    """The history of the cluster, for the evidence, or a sentence why it is not known.
 
     Both are empty where its file names no Prometheus server.
     """

@@ -239,7 +239,7 @@ def configuration_of(
     given = (*suite.set, *overrides)
     is_mix = load_workload(suite.workload, given).mix is not None
     if is_mix != (not suite.sizes):
-        workload = f"workload {suite.workload} is {'a' if is_mix else 'no'} mix"
+        workload = f"workload {suite.workload} is {'a' if is_mix else 'not a'} mix"
         expected = "mix: limit or mix: load" if is_mix else "cases with a message size"
         raise ConfigError(
             f"suite {suite.name} has cases {'with a message size' if is_mix else 'of a mix'} and "
