@@ -16,7 +16,6 @@ from jobs.config import load, load_cluster, load_recorded
 from jobs.config.client_properties import keys_of, secret
 from jobs.config.client_property_names import KNOWN, LIBRDKAFKA, NO_EFFECT, REFUSED, USED
 from jobs.config.key_stores import is_store, read_store
-from jobs.config.security import Security
 from jobs.runs.resumption import config_text
 from jobs.setup.jars import kafka_jars
 from jobs.setup.releases import DEFAULT_RELEASE
@@ -190,46 +189,23 @@ def test_values_of_providers_are_resolved(tmp_path: Path, monkeypatch: pytest.Mo
 
 # --- the cluster's own keys -----------------------------------------------------
 
-IAM = (
-    "security.protocol=SASL_SSL\nsasl.mechanism=AWS_MSK_IAM\n"
-    "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n"
-)
+CLUSTERS = YAML(typ="safe").load((DATA / "clusters-with-properties.yaml").read_text("utf-8"))
 
 
-def test_keys_of_the_cluster_replace_properties_that_would_be_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_keys_of_the_cluster_replace_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, snapshot: SnapshotAssertion
 ) -> None:
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    own = "bootstrap_servers: ['a:9098']\nsecurity: {aws_region: eu-west-1}"
-    assert loaded(tmp_path, IAM, own).security.aws_region == "eu-west-1"
+    for each in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(each, raising=False)
+    security = loaded(tmp_path, *CLUSTERS[name]).security
+    keys = {key: value for key, value in security.model_dump().items() if value is not None}
+    assert {key: str(value).replace(str(tmp_path), "…") for key, value in keys.items()} == snapshot
+
+
+def test_a_file_without_addresses_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no bootstrap\.servers; expected bootstrap_servers"):
-        loaded(tmp_path, IAM)
-    stores = "bootstrap.servers=a:1\nsecurity.protocol=SSL\nssl.truststore.type=BCFKS\n"
-    text = f"{stores}ssl.truststore.location=a"
-    assert loaded(tmp_path, text, "security: {cafile: ca.pem}").security.cafile == "ca.pem"
-    plain = loaded(tmp_path, f"bootstrap.servers=a:1\n{IAM}", "security: {protocol: PLAINTEXT}")
-    assert plain.security == Security()
-
-
-LOGIN = "bootstrap.servers=a:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
-
-
-def test_a_token_that_is_made_elsewhere_is_taken(tmp_path: Path) -> None:
-    for text, place in (
-        ("sasl.oauthbearer.token.endpoint.url=file:///run/token", "file:/run/token"),
-        ("sasl.oauthbearer.token.endpoint.url=file:/run/token", "file:/run/token"),
-        ("sasl.jaas.config=x.Y required oauth.access.token=abc;", "#oauth.access.token"),
-    ):
-        assert loaded(tmp_path, LOGIN + text).security.token_from.endswith(place)
-    own = "security: {token_from: 'env:TEST_TOKEN'}"
-    for text in (
-        "sasl.login.callback.handler.class=com.google.x.GcpLoginCallbackHandler",
-        "sasl.jaas.config=x.Y required unsecuredLoginStringClaim_sub=a;",
-        "sasl.oauthbearer.assertion.file=/a",
-        "sasl.oauthbearer.token.endpoint.url=https://a/t",
-    ):  # which are refused without a token of the cluster's own
-        assert loaded(tmp_path, LOGIN + text, own).security.token_from == "env:TEST_TOKEN"
+        loaded(tmp_path, CLUSTERS["a region of the cluster's own"][0])
 
 
 def test_a_refused_property_with_a_value_without_effect_is_taken(tmp_path: Path) -> None:
@@ -314,29 +290,6 @@ def test_a_properties_file_supplies_addresses_and_security_besides_the_clusters_
     (tmp_path / "client.properties").unlink()
     with pytest.raises(ConfigError, match=r"cluster client_properties is .*cannot be read \(No su"):
         load_cluster(file)
-
-
-def test_the_region_of_clients_own_properties_is_that_of_the_brokers(tmp_path: Path) -> None:
-    text = (
-        "bootstrap.servers=b-1.demo.abc123.c2.kafka.us-east-2.amazonaws.com:9098\n"
-        "security.protocol=SASL_SSL\nsasl.mechanism=AWS_MSK_IAM\n"
-        "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n"
-        "sasl.client.callback.handler.class="
-        "software.amazon.msk.auth.iam.IAMClientCallbackHandler\n"
-    )
-    assert loaded(tmp_path, text).security.aws_region == "us-east-2"
-
-
-def test_a_file_for_kerberos_supplies_the_service(tmp_path: Path) -> None:
-    text = (
-        "bootstrap.servers=a:9092\nsecurity.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n"
-        "sasl.kerberos.kinit.cmd=/usr/bin/kinit\n{}\n"
-        "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required {};\n"
-    )
-    own = text.format("sasl.kerberos.service.name=broker", "useTicketCache=true")
-    assert loaded(tmp_path, own).security.kerberos_service_name == "broker"
-    named = text.format("", 'useTicketCache=true serviceName="other"')
-    assert loaded(tmp_path, named).security.kerberos_service_name == "other"
 
 
 # --- environment variables in a cluster's file ------------------------------------
