@@ -55,6 +55,7 @@ from tests.support.rows import trial
 from tests.support.served_jolokia import served_jolokia
 
 ACKS = "workload.producer.acks"
+CODE = YAML(typ="safe").load((ROOT / "tests/data/extensions.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -98,16 +99,6 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Packages:
 pytestmark = pytest.mark.usefixtures("no_modules_stay", "group_of_tests")
 
 
-OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    "is not there": ({}, {}),
-    "cannot be imported": ({"it": "broken:It"}, {"broken": "import of_a_package_that_is_missing"}),
-    "ends the process": ({"it": "broken:It"}, {"broken": "raise SystemExit('no')"}),
-    "has no such object": ({"it": "empty:It"}, {"empty": ""}),
-    "states no version": ({"it": "old:It"}, {"old": "class It: pass"}),
-    "is of a newer version": ({"it": "new:It"}, {"new": "class It:\n    api = 2"}),
-}
-
-
 def refusal(read: Callable[[], object]) -> str:
     """The message of a refusal."""
     with pytest.raises(ConfigError) as error:
@@ -115,11 +106,11 @@ def refusal(read: Callable[[], object]) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", OF_OTHERS)
+@pytest.mark.parametrize("name", CODE["of others"])
 def test_a_package_that_cannot_be_used_is_refused_in_a_sentence(
     name: str, packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
-    packages.add("redline.tests", *OF_OTHERS[name])
+    packages.add("redline.tests", *CODE["of others"][name])
     assert refusal(lambda: load_extension("redline.tests", "it")) == snapshot
 
 
@@ -162,15 +153,12 @@ def test_an_experiment_asks_for_the_measurement_of_a_package(
         load_sweep(written(tmp_path, f"{REST}trials: 2\n"))
 
 
-CODE = YAML(typ="safe").load((ROOT / "tests/data/extensions.yaml").read_text(encoding="utf-8"))
-NOT_MEASUREMENTS: dict[str, str] = CODE["not measurements"]
-
-
-@pytest.mark.parametrize("kind", NOT_MEASUREMENTS)
+@pytest.mark.parametrize("kind", CODE["not measurements"])
 def test_what_is_no_measurement_is_refused(
     kind: str, packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
-    packages.add(MEASUREMENTS, {"it": "of_others:it"}, {"of_others": NOT_MEASUREMENTS[kind]})
+    module = {"of_others": CODE["not measurements"][kind]}
+    packages.add(MEASUREMENTS, {"it": "of_others:it"}, module)
     assert refusal(lambda: measurement_named("it")) == snapshot
 
 
@@ -219,24 +207,13 @@ def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
         assert len(body.trials) == (failure is None), "trials before the error are kept"
 
 
-BROKEN_MEASUREMENTS = {
-    "when it is made": "    def __init__(self):\n        1 / 0\n",
-    "when a case is checked": "    def require(self, case):\n        1 / 0\n",
-    "when it is planned": "    def trials(self, case):\n        1 / 0\n",
-    "when its figure is read": "    def result(self, trials):\n        return 1 / 0\n",
-}
-
-
-@pytest.mark.parametrize("when", BROKEN_MEASUREMENTS)
+@pytest.mark.parametrize("when", CODE["broken measurements"])
 def test_a_broken_measurement_ends_in_a_sentence_at_any_time(
     when: str, tmp_path: Path, packages: Packages
 ) -> None:
-    text = (
-        "from redline_time_to_rest import TimeToRest\n"
-        f"class It(TimeToRest):\n    name = 'it'\n{BROKEN_MEASUREMENTS[when]}"
-    )
     packages.add_project("rest")
-    packages.add(MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
+    module = {"of_others": CODE["broken measurements"][when]}
+    packages.add(MEASUREMENTS, {"it": "of_others:It"}, module)
     held = replace(summary_of_sizes([]), trials=(trial_document(trial()),))
 
     def measured() -> None:
@@ -315,25 +292,17 @@ def test_wrong_keys_of_a_source_are_refused(
     assert messages == snapshot
 
 
-BROKEN_SOURCES = {
-    "while it is made": "def __init__(self, request):\n        raise KeyError('port')",
-    "without a method": "sample_all = property()",
-    "while it is opened": "def open(self): raise ValueError('no bean')",
-    "without nodes": "def open(self): self.nodes = {}",
-}
-
-
 def source_of(packages: Packages, folder: Path, own: str) -> MetricsSource:
     packages.add(SOURCES, {"it": "of_others:It"}, {"of_others": CODE["source"].format(own=own)})
     found: MetricsSource = section(folder, "{source: it}").open(target())
     return found
 
 
-@pytest.mark.parametrize("kind", BROKEN_SOURCES)
+@pytest.mark.parametrize("kind", CODE["broken sources"])
 def test_a_broken_source_ends_the_start_in_a_sentence(
     kind: str, packages: Packages, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    message = refusal(lambda: source_of(packages, tmp_path, BROKEN_SOURCES[kind]))
+    message = refusal(lambda: source_of(packages, tmp_path, CODE["broken sources"][kind]))
     assert message == snapshot
     assert "of-others 1.0" in message
 
@@ -367,10 +336,7 @@ def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
     packages.add(
         CLIENTS,
         {"mine": "my_client:Mine", "half": "half_client:Half"},
-        {
-            "my_client": CODE["client"],
-            "half_client": "class Half:\n    api = 1\n    producer = print",
-        },
+        {"my_client": CODE["client"], "half_client": CODE["half a client"]},
     )
     with pytest.raises(ConfigError, match=r"client half of of-others 1\.0 has no consumer; "):
         client_named("half")
