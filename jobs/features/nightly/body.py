@@ -46,7 +46,7 @@ from jobs.runs.results import why_no_answer
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates, open_gates
-from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, hold_until_valid
+from jobs.trials.measure import Rig, hold_until_valid
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.figures import middle
@@ -211,15 +211,9 @@ class CaseMeasurer:
         config = context.config
         spare = config.goal.search.invalid_repeats_max
         trials: list[Trial] = []
-        progress = SearchProgress()
         with Rig(context, PointTopics(context), self.gates) as rig:
             size = config.workload.message_bytes[0]
-            measurer = TrialMeasurer(rig, size, progress)
-
-            def hold(left: int) -> Trial:
-                progress.reason, progress.trials_left = f"case {case.name}", left
-                return measurer.trial(load)
-
+            hold = partial(rig.hold, size, load, f"case {case.name}")
             hold_until_valid(hold, case.repeats, spare, trials)
         invalid = [trial for trial in trials if not trial.is_valid]
         if len(trials) - len(invalid) < case.repeats:
