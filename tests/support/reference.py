@@ -37,10 +37,10 @@ def page(title: str, *parts: str) -> str:
 
 
 def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table of Markdown, with escaped vertical bars."""
+    """A table of Markdown; choices such as NAME|FILE are joined by "or", as a bar ends a cell."""
     lines = [heads, tuple("---" for _ in heads), *rows]
-    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+    cells = ([cell.replace("|", " or ") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def linked(text: str) -> str:
