@@ -7,6 +7,7 @@ import random
 from bisect import insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 
 from jobs.engine.batches.sections import Section
 from jobs.engine.network.transport import Channel, FrameReader
@@ -23,6 +24,7 @@ _CHOSEN_AT_ONCE = 64
 """Partitions that are drawn at once, which costs less than one by one."""
 
 
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """Batches of one producer that wait to be sent to one partition, in the order of their records.
 
@@ -43,28 +45,15 @@ class PartitionQueue:
         turns: number of looks in a row without an open connection to the leader.
     """
 
-    __slots__ = (
-        "batches",
-        "connection",
-        "is_muted",
-        "not_before_s",
-        "partition",
-        "producer",
-        "scheduled_s",
-        "turns",
-        "under_way",
-    )
-
-    def __init__(self, producer: Producer, partition: int, connection: Connection) -> None:
-        self.producer = producer
-        self.partition = partition
-        self.connection = connection
-        self.batches: deque[Batch] = deque()
-        self.is_muted = False
-        self.under_way: Batch | None = None
-        self.not_before_s = 0.0
-        self.scheduled_s = NEVER
-        self.turns = 0
+    producer: Producer
+    partition: int
+    connection: Connection
+    batches: deque[Batch] = field(default_factory=deque)
+    is_muted: bool = False
+    under_way: Batch | None = None
+    not_before_s: float = 0.0
+    scheduled_s: float = NEVER
+    turns: int = 0
 
     def put_back(self, batch: Batch) -> None:
         """Put back a failed batch, to be sent again."""

@@ -13,6 +13,7 @@ and the producer asks for its next epoch, in which sequences begin anew.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
 from kafka.errors import for_code
 
@@ -43,13 +44,12 @@ class TransactionError(RedlineError):
     """A coordinator refused a request of a producer with transactions."""
 
 
+@dataclass(slots=True, eq=False)
 class Transactions:
     """State of one producer's transactions. Times are of the engine's clock [s].
 
-    Args:
-        duration_s: age at which a transaction is committed.
-
     Attributes:
+        duration_s: age at which a transaction is committed.
         coordinator: broker id of the coordinator; None while it has to be found.
         partitions: partitions that the coordinator has added to the open transaction.
         wanted: partitions that batches wait for, added or not.
@@ -66,40 +66,21 @@ class Transactions:
         pending: full batches for the next transaction, in order.
     """
 
-    __slots__ = (
-        "_duration_s",
-        "acked_records",
-        "began_s",
-        "coordinator",
-        "ending_since_s",
-        "failures",
-        "is_ending",
-        "is_failed",
-        "not_before_s",
-        "partitions",
-        "pending",
-        "request_in_flight",
-        "scheduled_s",
-        "unsettled",
-        "wanted",
-    )
-
-    def __init__(self, duration_s: float, coordinator: int | None = None) -> None:
-        self.coordinator = coordinator
-        self._duration_s = duration_s
-        self.pending: deque[Batch] = deque()
-        self.request_in_flight: CoordinatorRequest | None = None
-        self.failures = 0
-        self.not_before_s = self.scheduled_s = 0.0
-        self._begin()
-
-    def _begin(self) -> None:
-        self.partitions: set[int] = set()
-        self.wanted: set[int] = set()
-        self.began_s: float | None = None
-        self.unsettled = self.acked_records = 0
-        self.is_ending = self.is_failed = False
-        self.ending_since_s = 0.0
+    duration_s: float
+    coordinator: int | None = None
+    partitions: set[int] = field(default_factory=set)
+    wanted: set[int] = field(default_factory=set)
+    began_s: float | None = None
+    unsettled: int = 0
+    acked_records: int = 0
+    is_ending: bool = False
+    ending_since_s: float = 0.0
+    is_failed: bool = False
+    request_in_flight: CoordinatorRequest | None = None
+    failures: int = 0
+    not_before_s: float = 0.0
+    scheduled_s: float = 0.0
+    pending: deque[Batch] = field(default_factory=deque)
 
     @property
     def is_open(self) -> bool:
@@ -109,7 +90,7 @@ class Transactions:
     @property
     def ends_s(self) -> float | None:
         """Time of the open transaction's commit; None without an open transaction."""
-        return None if self.began_s is None else self.began_s + self._duration_s
+        return None if self.began_s is None else self.began_s + self.duration_s
 
     def admits(self, partition: int) -> bool:
         """True when batches for this partition may be sent now."""
@@ -209,7 +190,9 @@ class Transactions:
     def begin(self) -> deque[Batch]:
         """Begin the next transaction; returns the batches that waited for it."""
         waited, self.pending = self.pending, deque()
-        self._begin()
+        self.partitions, self.wanted, self.began_s = set(), set(), None
+        self.unsettled = self.acked_records = 0
+        self.is_ending = self.is_failed = False
         return waited
 
 
