@@ -263,17 +263,16 @@ def clocks_within(executors: Iterable[ExecutorFacts]) -> str | None:
 
 def _code(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Finding]:
     check = "executors' code"
-    found = []
-    for why, hosts in _hosts_by(executors, lambda each: each.trouble).items():
-        found.append(
-            problem(
-                check,
-                f"the code of kafka-redline does not run on {_some(hosts)} ({why})",
-                "its wheel and its packages on every executor",
-                "give spark-submit the wheel of make dist with --py-files, and install the "
-                "packages of setup.py into the executors' Python",
-            )
+    found = [
+        problem(
+            check,
+            f"the code of kafka-redline does not run on {_some(hosts)} ({why})",
+            "its wheel and its packages on every executor",
+            "give spark-submit the wheel of make dist with --py-files, and install the "
+            "packages of setup.py into the executors' Python",
         )
+        for why, hosts in _hosts_by(executors, lambda each: each.trouble).items()
+    ]
     other = [
         each.host
         for each in executors
@@ -352,19 +351,18 @@ def _files(executors: Sequence[ExecutorFacts]) -> list[Finding]:
 
 def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     check = "executors' clocks"
-    found = []
-    for why, hosts in _hosts_by(executors, lambda each: each.channel_trouble).items():
-        found.append(
-            problem(
-                check,
-                f"{_some(hosts)} cannot reach the driver ({why})",
-                "a connection from every executor to the driver, for its orders and its clock",
-                "set spark.driver.host to an address that executors can reach (behind NAT the "
-                "outer one, in a pod the name of its headless service) with "
-                "spark.driver.bindAddress=0.0.0.0, and spark.redline.control.port to a port that "
-                "the firewall, the NAT or the service passes on",
-            )
+    found = [
+        problem(
+            check,
+            f"{_some(hosts)} cannot reach the driver ({why})",
+            "a connection from every executor to the driver, for its orders and its clock",
+            "set spark.driver.host to an address that executors can reach (behind NAT the "
+            "outer one, in a pod the name of its headless service) with "
+            "spark.driver.bindAddress=0.0.0.0, and spark.redline.control.port to a port that "
+            "the firewall, the NAT or the service passes on",
         )
+        for why, hosts in _hosts_by(executors, lambda each: each.channel_trouble).items()
+    ]
     worst = _worst(executors)
     if worst is None:
         return found
@@ -393,22 +391,22 @@ def _brokers(
     check = "brokers, from executors"
     if not brokers:
         return []
-    found = []
-    for each in executors:
-        if each.unreachable:
-            reasons = [
-                f"broker {broker} at {brokers[broker][0]}:{brokers[broker][1]} ({why})"
-                for broker, why in each.unreachable.items()
-            ]
-            found.append(
-                problem(
-                    check,
-                    f"{each.host} cannot reach {_some(reasons)}",
-                    "connections from every executor to every broker's advertised address",
-                    "open the network between them, or correct advertised.listeners or name "
-                    "resolution there",
-                )
-            )
+
+    def reasons(unreachable: Mapping[str, str]) -> list[str]:
+        places = {broker: f"{host}:{port}" for broker, (host, port) in brokers.items()}
+        return [f"broker {each} at {places[each]} ({why})" for each, why in unreachable.items()]
+
+    found = [
+        problem(
+            check,
+            f"{each.host} cannot reach {_some(reasons(each.unreachable))}",
+            "connections from every executor to every broker's advertised address",
+            "open the network between them, or correct advertised.listeners or name resolution "
+            "there",
+        )
+        for each in executors
+        if each.unreachable
+    ]
     return found or [
         ok(check, f"{format_counted(len(brokers), 'broker')} reached from {_count(executors)}")
     ]

@@ -49,15 +49,15 @@ _OF_TRIAL: Mapping[str, tuple[str, Sequence[str]]] = {
     "redline_isr_changed_ratio": ("Share of the last trial's samples with ISR changes", []),
     "redline_produce_latency_seconds": ("Produce latency of the last trial", ["quantile"]),
 }  # fmt: skip
-_OF_POINT: Mapping[str, tuple[str, Sequence[str]]] = {
-    name: (text, ["message_bytes", "goal"])
-    for name, text in {
-        "redline_limit_bytes_per_second": "The limit",
-        "redline_limit_low_bytes_per_second": "The lower end of the limit's 90 % interval",
-        "redline_limit_high_bytes_per_second": "The upper end of the limit's 90 % interval",
-        "redline_limit_per_broker_bytes_per_second": "The limit per broker",
-    }.items()
-}
+_OF_POINT: Mapping[str, tuple[str, str]] = {
+    "redline_limit_bytes_per_second": ("The limit", "mb_per_s"),
+    "redline_limit_low_bytes_per_second": ("The lower end of the limit's 90 % interval",
+                                           "mb_per_s_low"),
+    "redline_limit_high_bytes_per_second": ("The upper end of the limit's 90 % interval",
+                                            "mb_per_s_high"),
+    "redline_limit_per_broker_bytes_per_second": ("The limit per broker", "mb_per_s_per_broker"),
+}  # fmt: skip
+"""Value of a limit → its help, and the attribute of the boundary."""
 TRIALS = "redline_trials"
 
 
@@ -76,8 +76,11 @@ class LiveMetrics:
         self.registry = CollectorRegistry()
         self._gauges = {
             name: Gauge(name, text, labels, registry=self.registry)
-            for name, (text, labels) in {**_OF_RUN, **_OF_TRIAL, **_OF_POINT}.items()
+            for name, (text, labels) in {**_OF_RUN, **_OF_TRIAL}.items()
         }
+        for name, (text, _) in _OF_POINT.items():
+            labels = ["message_bytes", "goal"]
+            self._gauges[name] = Gauge(name, text, labels, registry=self.registry)
         self._trials = Counter(TRIALS, "Trials by verdict", ["verdict"], registry=self.registry)
         for verdict in Verdict:
             self._trials.labels(verdict.value)
@@ -153,13 +156,8 @@ class LiveMetrics:
 
     def _point(self, event: PointFinished) -> None:
         boundary = event.boundary
-        values = {
-            "redline_limit_bytes_per_second": boundary.mb_per_s,
-            "redline_limit_low_bytes_per_second": boundary.mb_per_s_low,
-            "redline_limit_high_bytes_per_second": boundary.mb_per_s_high,
-            "redline_limit_per_broker_bytes_per_second": boundary.mb_per_s_per_broker,
-        }
-        for name, mb_per_s in values.items():
+        for name, (_, attribute) in _OF_POINT.items():
+            mb_per_s = getattr(boundary, attribute)
             if mb_per_s is not None:
                 gauge = self._gauges[name].labels(str(boundary.message_bytes), boundary.goal)
                 gauge.set(mb_per_s * _MB)

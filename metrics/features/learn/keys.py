@@ -133,6 +133,7 @@ def learned_part(part: Part, brokers: int) -> LearnedPart:
     rate = part.records_per_s / count
     payload, payload_keys = _payload(part)
     message = _message_bytes(part, payload)
+    skew = skew_of(part, brokers * _partitions_per_broker(part, brokers))
     keys = {
         "message_bytes": replace(message, value=[message.value]),
         "producer.rate_records_per_s": Figure(
@@ -141,7 +142,7 @@ def learned_part(part: Part, brokers: int) -> LearnedPart:
             f"{part.records_per_s:,.4g} records/s of {count:,} producers",
         ),
         **_delivery(part, rate),
-        **_spread(part, brokers),
+        **({} if skew is None else {"producer.partition_skew": skew}),
         **_batches(part, rate, int(message.value), payload),
         **payload_keys,
         **_topic(part, brokers),
@@ -365,12 +366,6 @@ def batch_size_of(
         beyond = least + record_bytes(whole, message_bytes, rate, payload)
     usual = next((each for each in USUAL_BATCH_SIZES if least <= each < beyond), None)
     return usual or min(BATCH_SIZE_MAX, round((least + beyond) / 2))
-
-
-def _spread(part: Part, brokers: int) -> Keys:
-    """The skew of partitions, where the topics have one."""
-    figure = skew_of(part, brokers * _partitions_per_broker(part, brokers))
-    return {} if figure is None else {"producer.partition_skew": figure}
 
 
 def _partitions_per_broker(part: Part, brokers: int) -> int:

@@ -411,15 +411,13 @@ class SweepAnswer(SweepRecord):
     @property
     def caveats(self) -> tuple[str, ...]:
         """Remarks on the intervals."""
-        return tuple(self._caveats())
-
-    def _caveats(self) -> Iterator[str]:
-        if any(each.effect is not None and not each.by_repeats for each in self.effects):
-            yield (
-                f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
-                f"assume a standard deviation of {BETWEEN_STARTS_SD:.0%} between measurements of "
-                f"the same case; {PAIRS_MIN} repeats or more measure it"
-            )
+        if all(each.effect is None or each.by_repeats for each in self.effects):
+            return ()
+        return (
+            f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
+            f"assume a standard deviation of {BETWEEN_STARTS_SD:.0%} between measurements of "
+            f"the same case; {PAIRS_MIN} repeats or more measure it",
+        )
 
 
 def _interval_or_why(each: Result) -> str:
