@@ -1,6 +1,6 @@
 """The notebooks in a Jupyter kernel on Spark Connect, on the tables of a run of version 0.1.0.
 
-tests/e2e/test_notebooks.py uses the tables of a run of this version, with a Spark session each.
+tests/e2e/test_report.py uses the tables of a run of this version, with a Spark session each.
 """
 
 from __future__ import annotations

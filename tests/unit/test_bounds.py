@@ -1,4 +1,7 @@
-"""The values that an option takes, and their words in messages."""
+"""The values that an option takes, and their words in messages.
+
+Sizes and times with units of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,17 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from metrics.common.bounds import Checked, Choice, Number, Properties, Text, UnexpectedError, Whole
+from metrics.common.bounds import (
+    EXAMPLES,
+    Checked,
+    Choice,
+    Number,
+    Properties,
+    Text,
+    UnexpectedError,
+    Whole,
+    amount,
+)
 from metrics.traffic.clients import AcksText
 
 
@@ -55,3 +68,25 @@ def test_kafkas_properties_are_text_as_kafka_reads_it() -> None:
     for given in ({"a": None}, {"a": [1]}, {"a": {"b": 1}}, {1: "b"}):
         with pytest.raises(ValidationError, match="with a text, number or boolean each"):
             properties.validate_python(given)
+
+
+def test_a_value_with_another_unit_is_converted() -> None:
+    for text, unit, number in (
+        ("64 MiB", "bytes", 64 * 1024**2), ("64Mi", "bytes", 64 * 1024**2), ("1k", "bytes", 1000),
+        ("1.5 GB", "bytes", 1_500_000_000), ("7 B", "bytes", 7), ("1Ki", "bytes", 1024),
+        ("2 MB/s", "bytes per second", 2_000_000), ("2M", "bytes per second", 2_000_000),
+        ("30s", "seconds", 30), ("1.5h", "seconds", 5400), ("5 min", "seconds", 300),
+        ("5m", "seconds", 300), ("250ms", "seconds", 0.25), ("0.1s", "milliseconds", 100),
+        ("20 ms", "milliseconds", 20), ("48h", "milliseconds", 172_800_000),
+        ("10k", "records", 10_000),
+    ):  # fmt: skip
+        found = amount(text, unit)
+        assert (found, type(found)) == (number, type(number)), text
+    for unit, example in EXAMPLES.items():
+        assert amount(example, unit) is not None, example
+    for text, unit in (
+        ("30", "seconds"), ("30s", "bytes"), ("1 kB", "seconds"), ("-1s", "seconds"),
+        ("k", "bytes"), ("1MB/s", "bytes"), ("", "bytes"), ("1e3k", "bytes"),
+        ("1 2k", "bytes"), ("1s", "x"),
+    ):  # fmt: skip
+        assert amount(text, unit) is None, text

@@ -1,4 +1,7 @@
-"""The sizes of the wire model against kafka-python's own encoder, and its arithmetic."""
+"""The sizes of the wire model against kafka-python's own encoder, and its arithmetic.
+
+The cores that producers need, by the size of their batches.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,22 @@ import pytest
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from syrupy.assertion import SnapshotAssertion
 
-from jobs.config import load
+from jobs.config import load, load_workload
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.runs.estimate import plan_of
 from metrics.planning.load_needs import (
+    BYTES_PER_S,
     CONSUMER_CLIENT_ID_BYTES,
+    REQUEST_S,
     Assumptions,
+    ExecutorCpu,
     Framing,
     batch_bytes,
     describe,
+    executor_cpu,
     wire_bytes,
 )
 from metrics.traffic.clients import ConsumerOptions, ProducerPattern
@@ -180,3 +188,23 @@ def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
     small, large = text.split(": ", 1)[1].split("; ")
     assert "(8 B more per message: +5." in small
     assert "10,000 B: 8." in large and "(8 B more per message: +0.0" in large
+
+
+def test_each_request_of_the_smallest_batches_and_each_byte_takes_its_time() -> None:
+    small, large = (producer_pattern(n, 250_000 / n, linger_ms=25.0) for n in (1_000, 9_000))
+    needed = executor_cpu([large, small], 70e6)
+    assert needed is not None
+    assert needed.records == 7
+    assert needed.requests_per_s == pytest.approx(10_000)
+    assert needed.cores == pytest.approx(10_000 * REQUEST_S + 70e6 / BYTES_PER_S)
+
+
+def test_a_closed_loop_has_no_known_batches() -> None:
+    rates = ["workload.producer.rate=unlimited", "workload.producer.rate_bytes_per_s=null"]
+    pattern = load_workload("1kB", rates).pattern(1_000)
+    assert executor_cpu([pattern.producer], 1e6) is None
+
+
+def test_the_sentence_has_cores_requests_and_records(snapshot: SnapshotAssertion) -> None:
+    assert str(ExecutorCpu(6.84, 82_041.0, 7)) == snapshot
+    assert str(ExecutorCpu(0.1, 10.0, 1)).endswith("batches of 1 record")

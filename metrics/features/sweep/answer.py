@@ -413,11 +413,12 @@ class SweepAnswer(SweepRecord):
         """Remarks on the intervals."""
         if all(each.effect is None or each.by_repeats for each in self.effects):
             return ()
-        return (
+        text = (
             f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
             f"assume a standard deviation of {BETWEEN_STARTS_SD:.0%} between measurements of "
-            f"the same case; {PAIRS_MIN} repeats or more measure it",
+            f"the same case; {PAIRS_MIN} repeats or more measure it"
         )
+        return (text,)
 
 
 def _interval_or_why(each: Result) -> str:
