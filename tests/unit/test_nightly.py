@@ -327,17 +327,19 @@ def test_the_newest_night_is_accepted_once_and_a_dry_run_only_says_so(
         assert accept_night(SUITE, "testbed", RunOptions(Path("out"), **options)) == 0
         return capsys.readouterr().out
 
-    with pytest.raises(ConfigError, match=r"/t/cases has no night of suite .*--tables"):
+    with pytest.raises(ConfigError, match=r"/t/cases has no judged night of suite .*--tables"):
         accept()
-    tables.rows += [case_row(1), case_row(2), replace(case_row(2), case="late")]
+    nights = [case_row(1), case_row(2), replace(case_row(2), case="late")]
+    stopped = case_row(3)  # before it was judged
+    tables.rows += [*(replace(row, event="judged") for row in nights), stopped]
     assert "would be accepted" in accept(dry_run=True)
-    assert len(tables.rows) == 3
+    assert len(tables.rows) == 4
     text = accept()
     assert "is accepted: the next nights" in text and "(cases limit, late)" in text
-    assert [(row.case, row.night) for row in tables.rows[3:]] == [
+    assert [(row.case, row.night) for row in tables.rows[4:]] == [
         (case, case_row(2).night) for case in ("limit", "late")
     ]
     assert "accepted already" in accept()
-    assert len(tables.rows) == 5
+    assert len(tables.rows) == 6
     with pytest.raises(ConfigError, match="--accept and --night n1 are given"):
         nightly.main(["--accept", "--night", "n1"], standalone_mode=False)

@@ -625,19 +625,19 @@ class NightRun(Campaign[SuiteCase]):
 
 
 def accept_night(suite: Suite, cluster: str, options: RunOptions) -> int:
-    """Accept the newest night of a suite: the next nights are compared with it and those after it.
+    """Accept the newest judged night: the next nights are compared with it and those after it.
 
     Raises:
-        ConfigError: the tables have no night of the suite on this cluster.
+        ConfigError: the tables have no judged night of the suite on this cluster.
     """
     with make_reporter() as reporter, ExitStack() as stack:
         reporter.report(PhaseStarted("starting Spark, and reading the Delta tables"))
         store = TableStore(open_spark(stack), options.tables_or_default)
         with explaining_missing_tables(store):
-            history = store.cases(suite.name, cluster)
+            history = [row for row in store.cases(suite.name, cluster) if row.event == "judged"]
         if not history:
             raise ConfigError(
-                f"{store.address('cases')} has no night of suite {suite.name} on {cluster}; "
+                f"{store.address('cases')} has no judged night of suite {suite.name} on {cluster}; "
                 "expected one to accept; run redline nightly first, or name its --suite, --cluster "
                 "or --tables"
             )
