@@ -31,12 +31,14 @@ class Answer:
         error_code: error code of the answer, with which no batch is appended; 0 to append.
         hang_up: append the batches, and close the connection without an answer.
         silent: append the batches, and send no answer.
+        cut: append the batches, and close the connection after so many bytes of the answer.
     """
 
     error_code: int = 0
     hang_up: bool = False
     delay_s: float = 0.0
     silent: bool = False
+    cut: int | None = None
     throttle_ms: int = 0
 
 
@@ -44,15 +46,15 @@ class _Connection:
     """The broker's end of a connection, which reads a request after it has answered the last one.
 
     Args:
-        handle: gets a request, and returns the answer and its delay [s]; None to close the
-            connection.
+        handle: gets a request, and returns the answer, its delay [s], and whether the connection
+            closes after it; None to close the connection at once.
         end_s: end of the session, after which the first request closes the connection [s].
     """
 
     def __init__(
         self,
         sock: socket.socket,
-        handle: Callable[[bytes], tuple[bytes, float] | None],
+        handle: Callable[[bytes], tuple[bytes, float, bool] | None],
         end_s: float,
     ) -> None:
         self.sock = sock
@@ -61,6 +63,7 @@ class _Connection:
         self._data = b""
         self._answer = b""
         self._answer_s = -math.inf
+        self._closes = False
         self._is_over = False
 
     def act(self, now_s: float) -> float:
@@ -71,6 +74,10 @@ class _Connection:
                     return self._answer_s
                 self.sock.sendall(self._answer)
                 self._answer = b""
+                if self._closes:
+                    self.sock.shutdown(socket.SHUT_RDWR)
+                    self._is_over = True
+                    break
                 frame = self._frame()
                 if frame is None:
                     break
@@ -79,7 +86,8 @@ class _Connection:
                     self.sock.shutdown(socket.SHUT_RDWR)
                     self._is_over = True
                 else:
-                    self._answer, self._answer_s = handled[0], now_s + handled[1]
+                    self._answer, delay_s, self._closes = handled
+                    self._answer_s = now_s + delay_s
         except (ConnectionError, BrokenPipeError):  # the client closed the connection
             self._is_over = True
         return math.inf
@@ -150,18 +158,21 @@ class ScriptedBroker:
     def _act(self, now_s: float) -> float:
         return min(connection.act(now_s) for connection in tuple(self._connections))
 
-    def handle(self, frame: bytes) -> tuple[bytes, float] | None:
-        """Serve a request: the answer and its delay [s], or None to close the connection."""
+    def handle(self, frame: bytes) -> tuple[bytes, float, bool] | None:
+        """Serve a request: the answer, its delay [s] and whether it is the last; or None."""
         if int.from_bytes(frame[:2], "big") == MetadataRequest.API_KEY:
-            return self._answer_metadata(frame), 0.0
+            return self._answer_metadata(frame), 0.0, False
         if int.from_bytes(frame[:2], "big") == InitProducerIdRequest.API_KEY:
-            return producer_id(int.from_bytes(frame[4:8], "big")), 0.0
+            return producer_id(int.from_bytes(frame[4:8], "big")), 0.0, False
         answer = self.script(self.requests)
         self.requests += 1
         if answer is None:
             return None
         response = self._answer_produce(frame, answer)
-        return None if answer.hang_up else (b"" if answer.silent else response, answer.delay_s)
+        if answer.hang_up:
+            return None
+        sent = b"" if answer.silent else response[: answer.cut]
+        return sent, answer.delay_s, answer.cut is not None
 
     def _answer_metadata(self, frame: bytes) -> bytes:
         request = MetadataRequest.decode(frame, version=4, header=True)

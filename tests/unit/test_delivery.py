@@ -31,13 +31,11 @@ BATCH_BYTES = 161
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, TOO_FEW_REPLICAS = 6, 7, 10, 19
 OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER = 45, 46, 59
-LOADING, NOT_COORDINATOR, CONCURRENT, FENCED = 14, 16, 51, 90
+NOT_COORDINATOR, CONCURRENT, FENCED = 16, 51, 90
 
 ALONE: dict[str, Any] = {"rate": 0.001}
 """Only record 0 is due in the window."""
 IDEMPOTENT: dict[str, Any] = {"enable_idempotence": True, "acks": "all"}
-SHARED: dict[str, Any] = {"leaders": (1, 1), "batch_size": 1}
-"""Two partitions at one leader; each batch chooses one of them."""
 BOTH: dict[str, Any] = {"leaders": (1, 2), "batch_size": 1, "end_s": 40.0, "max_in_flight": 2}
 COMMITS: dict[str, Any] = {
     **IDEMPOTENT, "transaction_duration_ms": 2_500.0, "sticky_partition": "round_robin",
@@ -213,21 +211,12 @@ CASES: dict[str, Case] = {
         until(2.5), answer(2.5), holds(lambda d: batches_of(d.until(2.5)[0]), [(1, 2)]),
         until(7.5), answer(7.5), holds(lambda d: batches_of(d.until(7.5)[0]), [(3, 3)]),
     ]),
-    "one request takes the waiting batches of all partitions": (
-        {"leaders": (1,) * 4, "max_in_flight": 1, "batch_size": 1}, [
-        until(6.5), answer(6.5), at(6.5, [(1, 1), (3, 1), (4, 1), (5, 1)]),
-    ]),
     "answers may gather only while no batch waits for one": ({"max_in_flight": 1}, [
         until(0.5), holds(lambda d: d.delivery.may_gather(0.5)), until(1.0),
         holds(lambda d: d.delivery.may_gather(1.0), False), answer(1.05), until(1.05),
         holds(lambda d: d.delivery.may_gather(1.09), False),  # the next will probably wait, too
         holds(lambda d: d.delivery.may_gather(1.11)), answer(1.2, NOT_LEADER),
         holds(lambda d: d.delivery.may_gather(1.2), False),
-    ]),
-    "throttling and records in the log are summed": ({}, [
-        until(1.0), lambda d: d.delivery.handle_produce_response(d.one, {0: 0}, 30, 1.1),
-        lambda d: d.delivery.handle_produce_response(d.one, {0: 0}, 12, 1.2),
-        counts(throttle_ms=42), holds(lambda d: d.account.log_bytes, 2 * BATCH_BYTES),
     ]),
 
     # --- sending again ---
@@ -250,12 +239,6 @@ CASES: dict[str, Case] = {
         until(0.0), lose(0.1), until(3.0), counts(failed_total=0),
         until(4.5), counts(errors={"ConnectionClosed": 1}),  # one longest back-off later at most
         close(4.5), works(False),
-    ]),
-    "batches without a connection are checked soon after another one opened": (
-        ALONE | {"delivery_timeout_ms": 5_500, "retry_backoff_ms": 1_000.0,
-                 "retry_backoff_max_ms": 60_000.0}, [
-        until(0.0), lose(0.1, 1), lose(0.1, 2), until(5.0), reopen(5.0, 2), until(5.0),
-        counts(failed_total=0), until(6.2), counts(errors={"ConnectionClosed": 1}),
     ]),
 
     # --- lost connections ---
@@ -299,11 +282,6 @@ CASES: dict[str, Case] = {
         until(1.0), answer(1.1, TOO_LARGE), answer(1.2, TIMED_OUT),  # under the epoch before
         until(1.9), stamps((1, 0)), answer(1.9), counts(duplicates_by_partition={0: 1}),
     ]),
-    "two copies that may be in the log are the failed one and a duplicate": (
-        ALONE | IDEMPOTENT | {"retries": 2}, [
-        until(0.0), lose(0.1), reopen(0.2), until(1.0), answer(1.0, UNKNOWN_PRODUCER), until(2.0),
-        lose(2.1), counts(failed_total=1, duplicates_at_most=1),  # the second, of another epoch
-    ]),
 
     # --- sockets and memory that are full ---
     "answers are awaited when batches wait for them only": ({"max_in_flight": 2}, [
@@ -327,10 +305,6 @@ CASES: dict[str, Case] = {
     ]),
     "records that the generator did not send in time are its own": ({"end_s": 4.0}, [
         until(1.0), close(4.0), counts(unsent_own_records=2), at(9.0),  # due at 2 and at 3
-    ]),
-    "records that linger are no fault of the generator": (
-        {"end_s": 4.0, "full": 10, "linger_ms": 5_000.0}, [
-        until(4.0), close(4.0), counts(unsent_own_records=0),
     ]),
     **{f"records that a broker held up are no fault of the generator: {name}": (
         {"end_s": 8.0, "max_in_flight": 2} | options, [
@@ -364,11 +338,6 @@ CASES: dict[str, Case] = {
         holds(lambda d: batches_of(d.until(2.7)[0]), [(1, 2)]), until(3.2), answer(3.3),
         at(3.3, COMMIT), coordinate(3.4, ADD),  # for record 3
     ]),
-    "requests are repeated while the coordinator loads or completes": (COMMITS, [
-        at(0.0, ADD), coordinate(0.1, 0), answer(0.2), at(2.4, 1, 2), answer(2.4), answer(2.4),
-        at(2.5, COMMIT), coordinate(2.6, code=LOADING), at(2.99), at(3.2, COMMIT),
-        coordinate(3.2, ADD), coordinate(3.3, code=CONCURRENT), at(3.33, ADD), coordinate(3.4, 3),
-    ]),
     "a search goes on where another connection is lost": (COMMITS, [
         until(0.0), coordinate(0.1, code=NOT_COORDINATOR), at(0.8, FindCoordinator()),
         lose(0.9, 2), at(2.9, ("metadata", 1)), coordinate(2.9, ADD, given=(1, -1)),
@@ -380,11 +349,6 @@ CASES: dict[str, Case] = {
         coordinate(4.0, ADD, given=(0, 1)), coordinate(4.1, 3, 4), stamps((1, 0), (1, 1)),
         counts(transactions_committed=0, transactions_aborted=1, aborted_records=2,
                control_records_by_partition={0: 1}, errors={"MessageSizeTooLargeError": 1}),
-    ]),
-    "a batch that expires before its partition is added needs no abort": (
-        COMMITS | {"request_timeout_ms": 1_000, "delivery_timeout_ms": 1_000}, [
-        at(0.0, ADD), at(1.2), expire(1.2), until(1.2), coordinate(1.2, code=LOADING),
-        at(2.0, RenewEpoch()), counts(transactions_aborted=0, errors={"KafkaTimeoutError": 1}),
     ]),
     "a transaction that is left open may end once more in the log": (COMMITS | {"end_s": 2.0}, [
         at(0.0, ADD), coordinate(0.1, 0), close(2.0), end(3.0), works(False),

@@ -196,3 +196,14 @@ def test_a_lost_connection_is_opened_again_and_another_broker_asked_meanwhile() 
     made.registration.handle_lost(made.way(0, 1), "ConnectionClosed", 0.6)
     with pytest.raises(ProducerIdError, match="a broker closed the connection instead of sending"):
         made.asked(20.1)
+
+
+def test_successors_that_a_delivery_left_are_used_first() -> None:
+    made = DrivenDelivery(**IDEMPOTENT)
+    made.lose(made.two, 0.1)
+    made.reopen(made.one, 0.2)
+    made.reopen(made.two, 0.2)
+    registration = Registration(made.delivery.producers, 1.0, 20.0)
+    registration.handle_lost(made.one, "ConnectionClosed", 1.0)
+    actions = [registration.next(1.0) for _ in range(2)]
+    assert actions == [Replace(made.two), Replace(made.one)]

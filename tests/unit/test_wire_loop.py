@@ -185,7 +185,7 @@ def test_idempotence_survives_any_mix_of_failures(seed: int) -> None:
         if chance < 0.84:
             return None
         if chance < 0.88:
-            return Answer(hang_up=True)
+            return Answer(cut=rng.randrange(60))
         return Answer(rng.choice([NOT_LEADER, TIMED_OUT]))
 
     cluster = Cluster(script, script)

@@ -102,8 +102,8 @@ class NetworkClient:
 
     def close(self) -> None:
         """Stop listening, and close all connections."""
+        self._reopener.close()  # before the sockets, which it wakes
         self.sockets.close()
-        self._reopener.close()
         for connection in self._connections.values():
             connection.close()
 

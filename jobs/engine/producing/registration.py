@@ -44,7 +44,8 @@ class Registration:
         self._coordinators: dict[Producer, int] = {}
         self._elsewhere: tuple[int, Address] | None = None
         self._is_lost = False
-        self._replacing: deque[Connection] = deque()
+        ways = (way for each in producers for way in each.connections.values())
+        self._replacing = deque(way for way in ways if way.has_successor and not way.is_open)
 
     @property
     def is_over(self) -> bool:
@@ -131,6 +132,8 @@ class Registration:
         """Handle a lost connection, which is opened again; see `Delivery`."""
         connection.is_open = connection.is_congested = False
         self._is_lost = True
+        if connection.has_successor:
+            self._replacing.append(connection)
         for _ in range(len(connection.in_flight)):
             connection.in_flight.popleft()
             self._retry(connection.producer, now)
