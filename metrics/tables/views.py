@@ -92,21 +92,6 @@ def broker_rows(trials: DataFrame) -> DataFrame:
     return exploded.select(*_TRIAL, "window.*")
 
 
-def reading_rows(samples: DataFrame, reading: str) -> DataFrame:
-    """One reading of `samples` over time: a row per broker and sample that has it.
-
-    Args:
-        reading: its name in `metrics.sources.beans`, up to the colon; the values of several
-            collectors or network threads are added.
-    """
-    from pyspark.sql import functions as sql
-
-    pair = sql.explode("readings").alias("name", "value")
-    rows = samples.select("run_id", "trial", "broker_id", "at", pair)
-    named = rows.where(sql.split("name", ":")[0] == reading)
-    return named.groupBy("run_id", "trial", "broker_id", "at").agg(sql.sum("value").alias("value"))
-
-
 def newest_points(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` per run, goal, axis and size.
 

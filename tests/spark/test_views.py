@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from metrics.columns import row_of, utc
+from metrics.columns import row_of
 from metrics.common.errors import ConfigError
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
+from metrics.tables.schema import SCHEMAS, RunRow
 from metrics.tables.views import (
     boundary_history,
     broker_rows,
@@ -27,13 +27,12 @@ from metrics.tables.views import (
     nights_for_people,
     only_row,
     points_for_people,
-    reading_rows,
     reason_rows,
     resource_peaks,
     resource_rows,
 )
 from search.model import Verdict
-from tests.support.evidence import broker, sample
+from tests.support.evidence import broker
 from tests.support.frames import assert_rows, table
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial
@@ -106,23 +105,6 @@ def test_brokers_are_rows_with_all_columns_of_their_windows(spark: SparkSession)
         [("r", 7, 100, 1, 0.8), ("r", 7, 100, 2, 0.1)],
         "run_id string, trial bigint, bpm bigint, broker_id bigint, handler_idle double",
     )
-
-
-def test_a_reading_is_a_series_and_its_parts_are_added(spark: SparkSession) -> None:
-    taken = [
-        sample(0, {"gc_ms:Young": 5.0, "gc_ms:Old": 2.0, "gc_msx": 100.0}),
-        sample(1, {"gc_ms:Young": 9.0}),
-        sample(2, {"bytes_in": 1.0}),
-        replace(sample(1), values={}, error="no answer"),
-    ]
-    samples = table(spark, "samples", [row_of(SampleRow("r", 1, each)) for each in taken])
-    rows = [
-        ("r", 1, 1, utc(each.at_s), value)
-        for each, value in zip(taken[:2], (7.0, 9.0), strict=True)
-    ]
-    schema = "run_id string, trial bigint, broker_id bigint, at timestamp, value double"
-    assert_rows(reading_rows(samples, "gc_ms"), rows, schema)
-    assert reading_rows(samples, "gc").count() == 0
 
 
 def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
