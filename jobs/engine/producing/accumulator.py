@@ -152,6 +152,23 @@ class Accumulator:
         queue.not_before_s = not_before_s
         self.schedule(queue, queue.producer, not_before_s)
 
+    def end_retry(self, producer: Producer, batch: Batch, now: float) -> None:
+        """Look at the queue of a batch at once, if it was the one sent again."""
+        queue = producer.queues.get(batch.partition)
+        if queue is not None and queue.under_way is batch:
+            queue.under_way = None
+            queue.not_before_s = now
+            self.schedule(queue, producer, now)
+
+    def restart_sequence(self, producer: Producer, partition: int) -> None:
+        """Begin a new sequence in this partition, as the old one is broken."""
+        state, queue = producer.id_state, producer.queues.get(partition)
+        if state is None:
+            return
+        state.start_again(partition)
+        for batch in queue.again if queue is not None else ():
+            state.renew(batch)
+
     def close(self, producer: Producer, now: float) -> int:
         """Drop what was never sent; returns the number of those batches."""
         dropped, producer.waits, producer.scheduled_s = 0, False, NEVER

@@ -582,15 +582,7 @@ class Delivery:
             if batch.trouble.copies:
                 copied = batch.trouble.copies * records
                 account.count_duplicates(producer.index, batch.partition, copied)
-            self._end_retry(producer, batch, now)
-
-    def _end_retry(self, producer: Producer, batch: Batch, now: float) -> None:
-        """Look at the queue of a batch at once, if it was the one sent again."""
-        queue = producer.queues.get(batch.partition)
-        if queue is not None and queue.under_way is batch:
-            queue.under_way = None
-            queue.not_before_s = now
-            self._accumulator.schedule(queue, producer, now)
+            self._accumulator.end_retry(producer, batch, now)
 
     def _handle_error(self, producer: Producer, batch: Batch, code: int, now: float) -> bool:
         """Handle a broker's error code for a batch; True when it means that the broker has it."""
@@ -605,7 +597,7 @@ class Delivery:
                 if producer.transactions is not None:
                     self._fail(producer, batch, for_code(code).__name__, now)
                     return False
-                self._restart_sequence(producer, batch.partition)
+                self._accumulator.restart_sequence(producer, batch.partition)
         refusal = Refusal.of(code, self._options, state is not None)
         self._retry_or_fail(producer, batch, refusal.error, refusal, now)
         if refusal.leader_moved:
@@ -645,7 +637,7 @@ class Delivery:
             copied = (trouble.copies + last - 1) * batch.records  # one of them is the failed
             if copied > 0:
                 self._account.count_duplicates(producer.index, batch.partition, copied)
-            self._end_retry(producer, batch, now)
+            self._accumulator.end_retry(producer, batch, now)
         if producer.transactions is not None:
             self._transactions.abort(producer, producer.transactions, now)
             return
@@ -653,13 +645,4 @@ class Delivery:
         if state is not None and not self._accumulator.is_over and state.is_current(batch):
             is_unsure = trouble is not None and trouble.is_unsure
             if is_unsure or not state.withdraw(batch):
-                self._restart_sequence(producer, batch.partition)
-
-    def _restart_sequence(self, producer: Producer, partition: int) -> None:
-        """Begin a new sequence in this partition, as the old one is broken."""
-        state, queue = producer.id_state, producer.queues.get(partition)
-        if state is None:
-            return
-        state.start_again(partition)
-        for batch in queue.again if queue is not None else ():
-            state.renew(batch)
+                self._accumulator.restart_sequence(producer, batch.partition)
