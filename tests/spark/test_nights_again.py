@@ -57,7 +57,7 @@ class Cluster:
     loads: list[int | None] = field(default_factory=list)
     clock_s: float = 0.0
 
-    def opening(self, config: Any, reporter: Any, run_id: str, *_: Any) -> Any:
+    def opening(self, config: Any, order: Any, *, run_id: str, **_: Any) -> Any:
         bench = SimpleNamespace(
             run_id=run_id,
             tables=self.tables,
