@@ -273,7 +273,7 @@ class SteadyHold:
 
     Attributes:
         load: the load that was held.
-        is_valid: False where it was INVALID, and says nothing.
+        is_valid: False where the trial was INVALID, so that it shows nothing.
         is_proven: True where disks wrote the load.
         written_share: share of the load that disks wrote; None where that is not the reason why the
             load is not steady [ratio].

@@ -410,7 +410,7 @@ class Guided:
 
 
 def _inside(bracket: Bracket, load: float) -> int:
-    """The whole load nearest to `load` within the bracket, its ends included."""
+    """The integer nearest to `load` within the bracket, ends included."""
     low = max(1, bracket.sustained)
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 

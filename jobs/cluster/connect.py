@@ -19,7 +19,7 @@ from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError, TryLaterError
 
 OPEN_EACH_S = 0.05
-"""Least time in a deadline for the connection to each broker, where there are many [s]."""
+"""Shortest time that each broker's connection gets of a deadline [s]."""
 PROBE_SHARE = 0.3
 """Share of the deadline for the probe of the addresses by TCP [ratio]."""
 

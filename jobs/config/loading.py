@@ -235,7 +235,7 @@ def load_recorded(
 
 
 def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Cluster:
-    """The file of conf/clusters with the recorded name, with the recorded options of a testbed."""
+    """The file of conf/clusters that has the recorded name, with a testbed's recorded options."""
     name = str(recorded.get("name"))
     if name not in available("cluster"):
         raise ConfigError(

@@ -127,7 +127,7 @@ def config_error(
     """The error for a configuration that `model` refused.
 
     It has a line for each problem, at most `LINES_MAX`. Values of keys that may hold a secret are
-    not quoted, and those of references are quoted as the file has them.
+    not quoted. Of a reference, the reference is quoted.
 
     Args:
         written: path of a key → its text in the file, with references.

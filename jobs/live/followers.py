@@ -54,7 +54,7 @@ def reporter_of(
 
     Args:
         metrics_at: host and port of the live values for Prometheus; None without them.
-        notify_from: the places of the messages' addresses, `env:NAME` or `file:PATH` each.
+        notify_from: where the addresses for messages are, each `env:NAME` or `file:PATH`.
 
     Raises:
         ConfigError: the extra is missing, the port is in use, or an address is invalid.

@@ -18,9 +18,9 @@ class RunOptions:
         yes: whether a cluster with other users may be loaded without asking.
         locks: whether the run takes the clusters' locks.
         metrics_at: host and port of the live values for Prometheus; None without them.
-        notify_from: the places of the messages' addresses, `env:NAME` or `file:PATH` each.
+        notify_from: where the addresses for messages are, each `env:NAME` or `file:PATH`.
         json_file: a further file for the answer; None without one.
-        until_s: the time that no load may pass; None for none [s since the epoch].
+        until_s: the time by which each load ends; None for no such time [s since the epoch].
     """
 
     out: Path

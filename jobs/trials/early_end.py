@@ -40,8 +40,8 @@ def overload_lasts(load: RunningLoad, now_s: float) -> bool:
     """Whether a load has kept brokers of others overloaded for too long, by every goal.
 
     The last `search.overload_max_s` are judged as a trial of that length is. The brokers of a
-    testbed have no others, and may be overloaded for longer. No shortfall of a load that grows, or
-    is uneven, is judged.
+    testbed have no others, and may be overloaded for longer. The shortfall of a load that
+    grows or is uneven is not judged.
 
     Args:
         now_s: the driver's time [s since the epoch].

@@ -261,8 +261,8 @@ def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
 def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | None:
     """The reason why a host still has pages of a load to write; None where it is at rest.
 
-    Dirty pages alone do not count while they are fewer than those from which the kernel begins to
-    write: a host without load keeps them for half a minute, and they disturb no trial.
+    Dirty pages alone do not count below the threshold at which the kernel starts to write them: a
+    host without load keeps them for half a minute, and they disturb no trial.
     """
     written = now.values.get(readings.WRITEBACK_BYTES)
     was = {} if before is None else before.values

@@ -202,7 +202,7 @@ _NIGHT_FREEDOM = 0.6
 """Degrees of freedom for each difference of neighboring nights; their winsorized squares vary as
 much as 0.6 independent squares."""
 _WINSOR = 2.0
-"""Number of standard deviations from which a difference counts as that many."""
+"""Number of standard deviations to which a larger difference is cut."""
 _WINSOR_MEAN = 0.9205
 """Mean of min(z², 4) for a standard normal z."""
 _SPREAD_CLOSE = 1e-4

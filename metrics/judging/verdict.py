@@ -91,7 +91,7 @@ def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
 
 
 def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
-    """The progress of a running trial by a goal, for the rule that may end the trial early."""
+    """What the slices of a running trial show by one goal, for the rule that may end it early."""
     limits = thresholds.indicators
     found = [each.early(slices, limits) for each in active(limits, slices.cluster)]
     known = [each for each in found if each is not None]

@@ -70,7 +70,7 @@ class Candidate:
 
     Attributes:
         reading: name of the reading, without the matched text of `*`.
-        meaning: meaning of the number by the name.
+        meaning: what the number means, as far as its name says.
         selector: pattern for the series, with `*` for each part that names one of several beans.
         family: series with the same family are made by the same rule, and mean the same.
         rank: 0 for the attribute that is preferred, 1 for its name in earlier releases.

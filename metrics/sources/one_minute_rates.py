@@ -90,7 +90,7 @@ class TickedCount:
         self.has_moved = rate > 0
 
     def look(self, at_s: float, rate: float, rounding: float, most: float) -> bool:
-        """Take a later look; returns False where it cannot be the same meter, as after a restart.
+        """Take a later reading; returns False if another meter shows it, such as after a restart.
 
         Args:
             at_s: time of the look [s since the epoch].

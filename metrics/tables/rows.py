@@ -236,7 +236,7 @@ class ResourceHeadroom:
 
 @dataclass(frozen=True)
 class HeadroomRow:
-    """The use of one resource of one broker by production, and how many times it fits.
+    """What production uses of one resource of one broker, and how many times that fits its limit.
 
     Attributes:
         run_id: run whose limit it is held against; null for an estimate without a run.

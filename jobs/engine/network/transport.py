@@ -437,7 +437,7 @@ class Channel:
 
     @property
     def skippable(self) -> int:
-        """Number of coming bytes that need no parsing [B]."""
+        """Number of the next bytes that need no parsing [B]."""
         return 0
 
     def skip(self, size: int, now: float) -> None:

@@ -153,7 +153,7 @@ class _Scatter:
     def of(
         cls, known: History, hours: list[float], busiest_hour: float, fit: np.ndarray, first: int
     ) -> _Scatter:
-        """The scatter of a history: of its days' highest uses, or else of its values."""
+        """The scatter of the daily peaks, or of all values where there are too few whole days."""
         busy = {hour for hour, each in enumerate(hours) if each >= busiest_hour - _NEARLY_BUSIEST}
         seen: dict[int, set[int]] = {}
         for at_s, _ in known:

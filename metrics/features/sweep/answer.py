@@ -151,7 +151,7 @@ def _cases(results: Sequence[Result]) -> Iterator[CaseMedians]:
 
 
 SAME_WITHIN = 0.10
-"""Largest change that counts as the same, where a study publishes no difference [share]."""
+"""Largest change that counts as none, for a study that reports no difference [share]."""
 
 
 class CaseSettings(Checked):

@@ -30,7 +30,7 @@ UNAME = "uname"
 IDENTITY = frozenset({BOOT_TIME_S, UNAME})
 """Readings that tell machines apart, and are no metrics."""
 _CLOCK_STEP_S = 2.0
-"""Largest change of the time of a boot, which the kernel derives from its clock [s]."""
+"""Largest change of a reported boot time that still means the same boot [s]."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ class PrometheusServerSource(PrometheusSource):
         return found
 
     def past_samples(self, from_s: float, to_s: float, step_s: float) -> list[BrokerSample]:
-        """A sample of each broker for each step of a time in the past, oldest first.
+        """One sample of each broker for each step of a past time range, oldest first.
 
         A step without a scrape has no sample. Counts that follow from one-minute rates need each
         scrape, so that brokers with such counts have no samples.
