@@ -17,6 +17,7 @@ from jobs.headroom import headroom
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.judging.thresholds import Indicators
+from metrics.sources.hosts.source import NoHosts
 from metrics.tables import views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
@@ -70,8 +71,12 @@ def production(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> dict[str
     monkeypatch.setattr(body, "open_spark", lambda _: spark)
     monkeypatch.setattr(body, "open_cluster", lambda *_: seen["opened"])
     monkeypatch.setattr(body, "require_sources", lambda *_: None)
-    monkeypatch.setattr(body, "_open_sources", lambda *_: (SimpleNamespace(), None))
-    monkeypatch.setattr(body, "watched", lambda *_: seen["today"])
+    monkeypatch.setattr(
+        body,
+        "_open_sources",
+        lambda *_: body.Production(seen["opened"], SimpleNamespace(), NoHosts()),
+    )
+    monkeypatch.setattr(body.Production, "watched", lambda *_, **_named: seen["today"])
     return seen
 
 
