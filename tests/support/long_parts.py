@@ -21,7 +21,7 @@ from tests.support.commands import ROOT
 
 REST = "rest"
 PARTS: dict[str, tuple[str, ...]] = {
-    "spark": ("spark/", "spark", "standalone", "eight_workers", "_s3", "notebooks"),
+    "spark": ("spark/", "spark", "standalone", "yarn", "eight_workers", "_s3", "notebooks"),
     "makes": (
         "other_makes", "older_", "automatic_rules", "exporters", "prometheus",
         "one_minute_rates", "sources",

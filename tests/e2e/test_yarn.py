@@ -1,0 +1,158 @@
+"""The commands of docs/deploy/yarn.md, on Hadoop's own daemons: YARN with two nodes, and HDFS."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.setup.jars import delta_jars
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file, start
+from metrics.tables.store import TableStore
+from tests.bench.planted import NEAR, points_of
+from tests.support.commands import ROOT, RunningCommand, document_in
+from tests.support.hadoop import Hadoop, hadoop
+from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, made
+from tests.support.wheel import built_wheel
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
+log = logging.getLogger(__name__)
+
+RELEASES = ("4.1",)
+RUN_S = 600.0
+"""Deadline for a whole run on two busy cores [s]."""
+QUICK = (
+    "--set=workload.message_bytes=[1000]",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=6",
+    "--set=cluster.warm_up_max_s=0",
+    "--set=goal.search.steady_s=0",
+    "--set=goal.search.check_for_change=false",
+    "--set=goal.search.resolution=0.02",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    with hadoop(tmp_path_factory.mktemp("hadoop")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Testbed]:
+    overrides: dict[str, object] = {"produce_handler_ms": 60}
+    with start("calibrated", brokers=2, overrides=overrides, name="yarn") as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class EdgeNode:
+    """A folder with what docs/deploy/yarn.md has an edge node prepare, and nothing else.
+
+    Attributes:
+        release: release of Spark.
+        python: the interpreter of `SPARK_HOME`.
+        folder: the wheel, the packed environment, the jobs and their results.
+    """
+
+    release: str
+    python: Path
+    folder: Path
+    hadoop: Hadoop
+    brokers: Testbed
+
+    def submit(self, *options: str, out: str) -> RunningCommand:
+        """Submit find-limit as the page does."""
+        (home,) = self.python.parents[1].glob("lib/python*/site-packages/pyspark")
+        spark = ENVIRONMENTS[self.release]
+        jars = delta_jars(spark.spark, "2.12" if self.release == "3.5" else "2.13")
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.yarn.jars": f"local:{home}/jars/*",
+            "spark.yarn.am.memory": "256m",
+            # Each node unpacks the archive before its executor starts.
+            "spark.scheduler.minRegisteredResourcesRatio": "1",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+        }
+        return RunningCommand(
+            *("--master", "yarn", "--deploy-mode", "client"),
+            *("--properties-file", str(ROOT / "conf" / "spark" / "submit.properties")),
+            *(part for pair in settings.items() for part in ("--conf", "=".join(pair))),
+            *("--archives", "environment.tar.gz#environment"),
+            *("--num-executors", "2", "--executor-cores", "2", "--executor-memory", "512m"),
+            *("--driver-memory", "512m", "--jars", ",".join(map(str, jars))),
+            *("--py-files", next(map(str, self.folder.glob("*.whl"))), "find_limit.py"),
+            *("--cluster", str(cluster_file(self.brokers.folder)), "--workload", "calibrated"),
+            *("--yes", "--out", str(self.folder / out), "--tables", self.tables(out)),
+            *(*QUICK, *options),
+            folder=self.folder,
+            program=[str(self.python.with_name("spark-submit"))],
+            environ={
+                "HADOOP_CONF_DIR": str(self.hadoop.conf),
+                "SPARK_HOME": str(home),
+                "PYTHONPATH": "",
+                "PYSPARK_DRIVER_PYTHON": "environment/bin/python",
+                "PYSPARK_PYTHON": "./environment/bin/python",
+            },
+        )
+
+    def tables(self, out: str) -> str:
+        return f"{self.hadoop.file_system}/redline/{self.release}/{out}"
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def edge(
+    request: pytest.FixtureRequest,
+    cluster: Hadoop,
+    brokers: Testbed,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> EdgeNode:
+    folder = tmp_path_factory.mktemp("edge")
+    wheel = Path(shutil.copy(built_wheel(tmp_path_factory.mktemp("wheel")), folder))
+    try:
+        python = made(ENVIRONMENTS[request.param], wheel)
+    except NotInstalledError as error:
+        pytest.skip(f"Spark {request.param} cannot be installed: {error}")
+    pack(folder, python, wheel)
+    shutil.copyfile(ROOT / "jobs" / "find_limit.py", folder / "find_limit.py")
+    return EdgeNode(request.param, python, folder, cluster, brokers)
+
+
+def pack(folder: Path, python: Path, wheel: Path) -> None:
+    """The packed environment of the page: what the wheel depends on, without Spark."""
+    versions = python.parents[1] / "constraints.txt"
+    pip = ["environment/bin/pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in (
+        [str(python), "-m", "venv", "environment"],
+        [*pip, "-c", str(versions), "venv-pack==0.2.0", "setuptools==80.9.0", f"{wheel}[charts]"],
+        [*pip, "--no-deps", "-c", str(versions), "delta-spark"],
+        ["environment/bin/pip", "uninstall", "--quiet", "--yes", "kafka-redline"],
+        ["environment/bin/venv-pack", "--quiet", "-p", "environment", "-o", "environment.tar.gz"],
+    ):
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=RUN_S
+        )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+
+
+def test_the_planted_limit_is_found_and_the_tables_are_on_hdfs(
+    edge: EdgeNode, spark: SparkSession
+) -> None:
+    with edge.submit(out="client") as command:
+        assert command.wait(RUN_S) == 0, command.text
+    (point,) = points_of(document_in(edge.folder, out="client"), "handlers", "60")
+    log.warning("Spark %s: %s: off by %+.1f %%", edge.release, point, 100 * point.off_by)
+    assert abs(point.off_by) <= NEAR
+    runs = TableStore(spark, edge.tables("client")).read("runs").collect()
+    assert [each["status"] for each in runs if each["event"] == "finished"] == ["done"]
