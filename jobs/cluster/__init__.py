@@ -1,1 +1,1 @@
-"""The cluster under load: connecting, its administration, the topics of a run."""
+"""The cluster under load: connection, administration, and the topics of a run."""

@@ -1,8 +1,9 @@
 """A typed admin client of a cluster, on top of kafka-python's protocol classes.
 
-Requests go through kafka-python's connection manager. Its own admin methods choose the broker
-themselves, and fail on answers that the protocol allows: older versions that lack a field, and
-numbers that their enumerations do not know. This module reads names, numbers and values only.
+Requests go through kafka-python's connection manager. The admin methods of kafka-python are not
+used, because they choose the broker themselves, and fail on answers that the protocol allows: older
+versions without a field, and numbers that are not in kafka-python's enumerations. This module reads
+names, numbers and values only.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ Answer = TypeVar("Answer")
 NO_LEADER = -1
 
 NOT_SUPPORTED = ("IncompatibleBrokerVersion", "UnsupportedVersionError")
-"""Causes by which a broker will never answer a request, as it does not know it."""
+"""Causes of an `AdminError` if the broker does not support the request."""
 
 UNREADABLE = "UnreadableAnswer"
-"""The cause of an `AdminError` about an answer that lacks a part that the protocol promises."""
+"""Cause of an `AdminError` if the answer lacks a field that Kafka's protocol requires."""
 
 QUERY_TIMEOUT_MS = 5_000
-"""A broker that does not answer a query for metadata within this time counts as silent [ms]."""
+"""Deadline for the answer to a query for metadata [ms]."""
 
 LOOK_TIMEOUT_MS = 2_000
-"""A broker that does not answer a small look of a guard within this time counts as silent [ms]."""
+"""Deadline for the answer to a small query of a guard [ms]."""
 
 QUERIES_IN_PARALLEL = 16
-"""Brokers that are queried at the same time; more are no faster, as Python decodes one answer
-after another."""
+"""Number of brokers that are queried at the same time. A larger number is no faster, because Python
+decodes the answers one after another."""
 
 
 class AdminError(RedlineError):
-    """The cluster refused or did not answer a request of the admin client.
+    """The cluster refused a request of the admin client, or did not answer it.
 
     `cause` is the name of Kafka's error, such as TopicAlreadyExistsError.
     """
@@ -73,7 +74,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker as clients see it, with its advertised address."""
+    """A broker with the address that it advertises to clients."""
 
     id: int
     host: str
@@ -87,10 +88,10 @@ class ClusterInfo:
 
     Attributes:
         cluster_id: the id that Kafka gave the cluster.
-        brokers: the brokers that serve, in the order of their ids.
-        fenced: ids of brokers that are registered and do not serve.
-        api_version: the release that matches the brokers' protocol, such as (4, 1); the
-            patch release is known only from their metrics.
+        brokers: the brokers that serve clients, in the order of their ids.
+        fenced: ids of brokers that are registered with the controller and do not serve clients.
+        api_version: the Kafka release that matches the brokers' protocol, such as (4, 1), without
+            the patch release.
     """
 
     cluster_id: str
@@ -100,7 +101,7 @@ class ClusterInfo:
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """Ids of the brokers that serve, ascending."""
+        """Ids of the brokers that serve clients, ascending."""
         return tuple(broker.id for broker in self.brokers)
 
     @property
@@ -119,9 +120,10 @@ class Property:
     """A property of a broker or a topic.
 
     Attributes:
-        value: its value; None for a secret, or where the broker does not report it.
-        is_default: whether it has Kafka's default; None where the broker does not report the
-            source of the value, or a source that is unknown here.
+        value: value of the property; None for a secret, or if the broker does not report the value.
+        is_default: whether the value is Kafka's default; None if the broker reports no source of
+            the value, or an unknown source.
+        is_sensitive: whether the property is a secret.
     """
 
     value: str | None
@@ -131,7 +133,7 @@ class Property:
 
 @dataclass(frozen=True)
 class TopicSize:
-    """The size of a topic whose replicas the cluster places itself."""
+    """The size of a topic for which the cluster chooses the brokers of the replicas."""
 
     partitions: int
     replication_factor: int
@@ -139,7 +141,7 @@ class TopicSize:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as one broker knows it; `leader` is `NO_LEADER` while there is none."""
+    """A partition as one broker describes it; `leader` is `NO_LEADER` if it has no leader."""
 
     leader: int
     replicas: tuple[int, ...] = ()
@@ -157,10 +159,10 @@ class DescribedTopic:
     """A topic as a broker describes it.
 
     Attributes:
-        name: its name.
-        partitions: number → partition; empty for a topic that does not exist, or no longer.
-        is_internal: whether it is one of Kafka's own.
-        error_code: Kafka's code of the reason why there are no partitions; 0 without an error.
+        name: name of the topic.
+        partitions: number → partition; empty for a topic that does not exist or was deleted.
+        is_internal: whether the topic is an internal topic of Kafka.
+        error_code: Kafka's error code if the topic has no partitions; 0 without an error.
     """
 
     name: str
@@ -170,7 +172,7 @@ class DescribedTopic:
 
 
 class KafkaAdmin:
-    """The admin client of a cluster; `jobs.cluster.connect.connect` makes one.
+    """The admin client of a cluster; `jobs.cluster.connect.connect` creates it.
 
     A context manager. Every method may raise `AdminError`. Several threads may use it.
 
@@ -179,7 +181,7 @@ class KafkaAdmin:
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
-        """Take over `client`, with a deadline of `timeout_s` for each request [s]."""
+        """Use `client`, and close it at the end; each request has a deadline of `timeout_s` [s]."""
         self.client = client
         self.on_wait: Callable[[str], None] = _log.warning
         self._timeout_ms = int(timeout_s * 1000)
@@ -202,20 +204,20 @@ class KafkaAdmin:
         timeout_ms: int | None = QUERY_TIMEOUT_MS,
         read: Callable[[Any], Any] = lambda answer: answer,
     ) -> Any:
-        """Send a request and return what `read` takes from the answer.
+        """Send a request, and return the result of `read` for the answer.
 
         Args:
             what: a verb phrase for messages.
-            broker_id: the broker that is asked; None for any.
-            timeout_ms: time in which it has to answer; None for the client's own.
-            read: takes the part of the answer that counts, or raises its error.
+            broker_id: the broker that receives the request; None for any broker.
+            timeout_ms: deadline for the answer [ms]; None for the client's default.
+            read: returns the needed part of the answer, or raises the answer's error.
         """
         return self.ask(what, lambda: read(self._send(request, broker_id, timeout_ms)))
 
     def describe_cluster(self) -> ClusterInfo:
-        """The brokers that serve, and the ids of those that are fenced.
+        """The brokers that serve clients, and the ids of the fenced brokers.
 
-        Brokers without the request (before Kafka 2.8) report the serving ones in their metadata.
+        Brokers before Kafka 2.8 do not support this request; their metadata list the brokers.
         """
         answer = self.ask("describe the cluster", self._described_cluster)
         brokers = sorted(answer.brokers, key=_id_of)
@@ -251,7 +253,7 @@ class KafkaAdmin:
     def broker_properties(
         self, broker_id: int, names: Sequence[str] | None = None
     ) -> dict[str, Property]:
-        """Properties of a broker with what it reports of them.
+        """Properties of a broker, each with its value and the source of the value.
 
         Args:
             names: the properties to read; None for all.
@@ -282,7 +284,8 @@ class KafkaAdmin:
         Args:
             what: a verb phrase for messages.
             names: the topics; None for all that this user may describe.
-            broker_id: the broker that has `LOOK_TIMEOUT_MS` to answer; None for any.
+            broker_id: the broker that receives the request, and has `LOOK_TIMEOUT_MS` to answer;
+                None for any broker.
         """
         timeout_ms = None if broker_id is None else LOOK_TIMEOUT_MS
         return self._described(what, names, broker_id, timeout_ms)
@@ -290,10 +293,11 @@ class KafkaAdmin:
     def _described(
         self, what: str, names: Sequence[str] | None, broker_id: int | None, timeout_ms: int | None
     ) -> list[DescribedTopic]:
-        """The metadata of topics; it never creates one, even with auto.create.topics.enable.
+        """The metadata of topics; the request creates no topic, even with
+        auto.create.topics.enable.
 
-        There may be tens of thousands of partitions, for which kafka-python's own dictionaries take
-        three times as long.
+        A cluster may have tens of thousands of partitions. kafka-python's own dictionaries would
+        take three times as long.
         """
         if names is not None and not names:  # an empty list requests all topics of old brokers
             return []
@@ -320,10 +324,10 @@ class KafkaAdmin:
     def adding_replicas(
         self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> dict[tuple[str, int], frozenset[int]]:
-        """(topic, partition) → brokers to which a reassignment copies it now.
+        """(topic, partition) → brokers to which a reassignment is copying the partition.
 
         Args:
-            partitions: topic → the partitions in question; None for all that are reassigned.
+            partitions: topic → the partitions to read; None for all partitions under reassignment.
         """
         asked = None if partitions is None else dict(partitions)
         found: Any = self.ask(
@@ -336,7 +340,7 @@ class KafkaAdmin:
         }
 
     def features(self) -> dict[str, str]:
-        """Feature, such as `metadata.version`, → its finalized level; empty without features."""
+        """Feature, for example `metadata.version` → its finalized level; empty without features."""
         request = ApiVersionsRequest(
             client_software_name="kafka-redline", client_software_version="1", min_version=3
         )
@@ -351,18 +355,19 @@ class KafkaAdmin:
         config: Mapping[str, str],
         validate_only: bool = False,
     ) -> dict[str, str | None]:
-        """Request a topic, which is usable once the brokers' metadata include it.
+        """Request the creation of a topic; the topic is usable once all brokers' metadata include
+        it.
 
         Args:
             topic: name of the topic.
-            placement: partition → broker ids, the preferred leader first; or the size of a
-                topic whose replicas the cluster places.
+            placement: partition → broker ids, the preferred leader first; or a `TopicSize` if the
+                cluster chooses the brokers.
             config: topic properties by Kafka's names.
-            validate_only: have the cluster check the request and create nothing.
+            validate_only: the cluster only checks the request, and creates nothing.
 
         Returns:
-            The properties that the topic has or would have, defaults included; empty when
-            this user may not read them.
+            The properties of the new topic, defaults included; empty if this user may not read
+            them.
         """
         kind = CreateTopicsRequest.CreatableTopic
         size = placement if isinstance(placement, TopicSize) else TopicSize(-1, -1)
@@ -384,13 +389,15 @@ class KafkaAdmin:
         return {str(each.name): each.value for each in getattr(result, "configs", None) or ()}
 
     def create_partitions(self, topic: str, count: int) -> None:
-        """Request that a topic has `count` partitions; the cluster places the new ones."""
+        """Request that a topic has `count` partitions; the cluster places the new partitions."""
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
         self._change(f"add partitions to the topic {topic}", request, "results")
 
     def delete_topic(self, topic: str) -> None:
-        """Request a topic's deletion, which is complete once no broker's metadata include it."""
+        """Request a topic's deletion; it is complete once no broker's metadata include the
+        topic.
+        """
         wanted = DeleteTopicsRequest.DeleteTopicState(name=topic)
         request = DeleteTopicsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
         self._change(f"delete the topic {topic}", request, "responses")
@@ -398,7 +405,7 @@ class KafkaAdmin:
     def groups(self) -> dict[str, str]:
         """Id of each consumer group that this user may describe → its state.
 
-        Brokers before Kafka 2.6 do not report states, which are empty then.
+        For brokers before Kafka 2.6 the states are empty.
         """
 
         def read() -> list[Any]:
@@ -411,13 +418,13 @@ class KafkaAdmin:
         return {str(each.group_id): str(getattr(each, "group_state", "")) for each in groups}
 
     def empty_groups(self) -> frozenset[str]:
-        """Ids of all consumer groups without members that this user may describe."""
+        """Ids of the memberless consumer groups that this user may describe."""
         return frozenset(group for group, state in self.groups().items() if state in _MEMBERLESS)
 
     def committed_offsets(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
-        """Consumer group → (topic, partition) → the offset that it has committed.
+        """Consumer group → (topic, partition) → the offset that the group has committed.
 
-        Topics that this user may not describe are missing.
+        The result lacks topics that this user may not describe.
         """
 
         def read() -> dict[str, dict[tuple[str, int], int]]:
@@ -447,10 +454,10 @@ class KafkaAdmin:
     def log_dirs_of(
         self, broker_id: int, held: Mapping[str, Sequence[int]]
     ) -> list[dict[str, Any]]:
-        """The log directories of a broker, by the names of Kafka's protocol.
+        """The log directories of a broker, with the field names of Kafka's protocol.
 
         Args:
-            held: topic → its partitions whose replicas are listed in each directory.
+            held: topic → the partitions whose replicas the answer lists for each directory.
         """
         kind = DescribeLogDirsRequest.DescribableLogDirTopic
         request = DescribeLogDirsRequest(
@@ -460,27 +467,28 @@ class KafkaAdmin:
         return [each.to_dict() for each in answer.results or ()]
 
     def topics_held_by(self, broker_id: int) -> frozenset[str] | None:
-        """All topics with a replica on this broker, whether this user may describe them or not.
+        """All topics with a replica on this broker, including topics that this user may not
+        describe.
 
         Returns:
-            None where this user may not read the broker's log directories.
+            None if this user may not read the broker's log directories.
 
         Raises:
             AdminError: the broker does not answer.
         """
-        what = f"ask broker {broker_id} which topics it holds"
+        what = f"read the list of topics on broker {broker_id}"
         answer = self.query(what, DescribeLogDirsRequest(topics=None), broker_id)
         if not answer.results:
             return None
         return frozenset(str(topic.name) for each in answer.results for topic in each.topics or ())
 
     def forbidden_among(self, broker_id: int, topics: Iterable[str]) -> frozenset[str]:
-        """The topics among these that this user may not describe.
+        """The subset of `topics` that this user may not describe.
 
         Raises:
             AdminError: the broker does not answer.
         """
-        what = f"ask broker {broker_id} which topics it shows"
+        what = f"check which topics broker {broker_id} lets this user describe"
         found = self._described(what, list(topics), broker_id, QUERY_TIMEOUT_MS)
         refused = kafka_errors.TopicAuthorizationFailedError.errno
         return frozenset(each.name for each in found if each.error_code == refused)
@@ -488,8 +496,10 @@ class KafkaAdmin:
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
     ) -> dict[str, dict[int, Partition] | None]:
-        """Topic → its partitions as this broker knows them, None for an unknown topic."""
-        what = f"ask broker {broker_id} about {_named(topics)}"
+        """Topic → its partitions according to this broker; None for a topic unknown to the
+        broker.
+        """
+        what = f"describe {_named(topics)} by broker {broker_id}"
         found: dict[str, dict[int, Partition] | None] = {}
         for each in self._described(what, topics, broker_id, QUERY_TIMEOUT_MS):
             error = kafka_errors.for_code(each.error_code)
@@ -500,7 +510,9 @@ class KafkaAdmin:
         return found
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Request that the preferred replicas of these (topic, partition) lead again."""
+        """Request that the preferred replica of each given (topic, partition) becomes the
+        leader.
+        """
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
             wanted.setdefault(topic, []).append(partition)
@@ -522,11 +534,11 @@ class KafkaAdmin:
         self.ask(f"elect the preferred leaders of {_named(sorted(wanted))}", elect)
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """(Topic, partition) → the offset that its next record will get."""
+        """(Topic, partition) → the offset of the partition's next record."""
         return self._offsets("end", partitions, OffsetSpec.LATEST)
 
     def begin_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """(Topic, partition) → the offset of its oldest record."""
+        """(Topic, partition) → the offset of the partition's oldest record."""
         return self._offsets("begin", partitions, OffsetSpec.EARLIEST)
 
     def _offsets(
@@ -543,12 +555,12 @@ class KafkaAdmin:
     ) -> dict[int, dict[tuple[str, int], int]]:
         """Broker → (topic, partition) → end offset of the log of the broker's own replica.
 
-        All brokers are queried at once. A follower answers for its own log, as Kafka's
-        ReplicaVerificationTool requests it: with the replica id of a debugger. A replica that is
-        not in the answer, or with an error, is left out.
+        All brokers are queried at once. A request with the replica id of a debugger makes a
+        follower answer for its own log, as in Kafka's ReplicaVerificationTool. The result lacks a
+        replica if the broker reports an error for it or does not report it.
 
         Args:
-            held: broker → the partitions of which it has a replica.
+            held: broker → the partitions that have a replica on the broker.
         """
 
         async def read() -> dict[int, dict[tuple[str, int], int]]:
@@ -576,7 +588,7 @@ class KafkaAdmin:
     def _read_offsets(
         self, wanted: frozenset[tuple[str, int]], at: int
     ) -> dict[tuple[str, int], int]:
-        """Offsets of leaders, with further requests while leaders move."""
+        """Offsets from the leaders; the request is repeated while leaders move."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         found: dict[tuple[str, int], int] = {}
         while True:
@@ -590,7 +602,9 @@ class KafkaAdmin:
     async def _known_offsets(
         self, wanted: Set[tuple[str, int]], at: int
     ) -> dict[tuple[str, int], int]:
-        """Offsets as far as the brokers found lead; all leaders are queried at once."""
+        """Offsets of the partitions whose leaders have not moved; all leaders are queried at
+        once.
+        """
         manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
         led: dict[int, list[tuple[str, int]]] = {}
@@ -646,10 +660,12 @@ class KafkaAdmin:
     def _send(
         self, request: Any, broker_id: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The answer of a broker within the client's timeout by default.
+        """Send a request, and return the broker's answer.
 
-        Without `broker_id` any broker is asked, and after `QUERY_TIMEOUT_MS` another one: a broker
-        that hangs must not hold up an answer that others have.
+        Args:
+            broker_id: the broker that receives the request; None for any broker. If that broker
+                does not answer within `QUERY_TIMEOUT_MS`, the request goes to another broker.
+            timeout_ms: deadline for the answer [ms]; None for the client's default.
         """
         manager = self.client._manager
         if broker_id is None and timeout_ms is None:
@@ -660,10 +676,10 @@ class KafkaAdmin:
         return manager.run(manager.send, request, broker_id, timeout_ms)
 
     def _send_to_controller(self, request: Any, results_of: Callable[[Any], Sequence[Any]]) -> Any:
-        """The controller's answer; a broker that no longer is the controller is asked once.
+        """The controller's answer; after NotController the controller is searched once more.
 
         Args:
-            results_of: the parts of an answer that have an error code.
+            results_of: returns the parts of an answer that have an error code.
         """
         client, moved = self.client, kafka_errors.NotControllerError
         for _ in range(2):
@@ -674,10 +690,10 @@ class KafkaAdmin:
         raise moved()
 
     def _change(self, what: str, request: Any, key: str) -> Any:
-        """Have the controller change one topic; returns the result in its answer.
+        """Send a change of one topic to the controller, and return the result for this topic.
 
         Args:
-            key: the part of the answer with the results.
+            key: name of the answer's field with the results.
         """
 
         def change() -> tuple[Any, float]:
@@ -694,8 +710,8 @@ class KafkaAdmin:
             if not is_throttled or time.monotonic() + wait_s > deadline_s:
                 break
             self.on_wait(
-                f"waiting {wait_s:.1f} s to {what}, as the cluster has a quota on changes "
-                "(controller_mutation_rate)"
+                f"waiting {wait_s:.1f} s to {what}, because the cluster has a quota on changes of "
+                "topics (controller_mutation_rate)"
             )
             time.sleep(wait_s)
         if error is not kafka_errors.NoError:
@@ -703,11 +719,11 @@ class KafkaAdmin:
         return result
 
     def ask(self, what: str, request: Callable[[], Answer]) -> Answer:
-        """Make a request and return its answer.
+        """Call `request`, and return the answer.
 
         Args:
             what: a verb phrase for messages, such as `list topics`.
-            request: calls a method of the client.
+            request: calls a method of the client; called again after some errors.
         """
         try:
             try:
@@ -715,8 +731,8 @@ class KafkaAdmin:
             except kafka_errors.KafkaError as error:
                 if not _was_never_sent(error):
                     raise
-                # A broker stopped or came back. The client does not refresh its metadata then, and
-                # sends further requests to the broker that once was the controller.
+                # A broker stopped or started. kafka-python does not refresh its metadata then, and
+                # sends further requests to the former controller.
                 manager = self.client._manager
                 manager.run(manager.cluster.refresh_metadata)
                 self.client._controller_id = None
@@ -725,13 +741,14 @@ class KafkaAdmin:
             raise self._error(what, error) from error
         except _MISREAD as error:
             raise AdminError(
-                f"could not {what}: the answer cannot be read ({type(error).__name__}: {error}); "
-                "expected an answer of Kafka's protocol; check the release of the brokers",
+                f"could not {what}: the broker's answer cannot be read "
+                f"({type(error).__name__}: {error}); "
+                "expected an answer of Kafka's protocol; check the brokers' release of Kafka",
                 UNREADABLE,
             ) from error
 
     def _retry_while_loading(self, request: Callable[[], Answer]) -> Answer:
-        """Repeat a request while a coordinator moves, or still loads its groups."""
+        """Call `request` again while a group coordinator moves or loads its groups."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         while True:
             try:
@@ -743,7 +760,7 @@ class KafkaAdmin:
                 if time.monotonic() > deadline_s:
                     raise
                 if isinstance(error, kafka_errors.NotCoordinatorError):
-                    self.client._manager.cluster._coordinators.clear()  # the client keeps them
+                    self.client._manager.cluster._coordinators.clear()  # a cache of kafka-python
                 time.sleep(_LOADING_PAUSE_S)
 
     @staticmethod
@@ -753,30 +770,30 @@ class KafkaAdmin:
             details = f"error code {getattr(error, 'errno', '?')}" + (
                 f", {details}" if details else ""
             )
-        advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
+        advice = ADVICE.get(cause, "check that the brokers run and can be reached, then run again")
         why = f"{cause}: {details.rstrip('.')}" if details else cause
         return AdminError(f"could not {what} ({why}); {advice}", cause)
 
 
 def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
-    """Whether no broker can have acted on the request, so that it is safe to repeat."""
+    """Whether the request reached no broker, so that it is safe to repeat."""
     if isinstance(error, kafka_errors.UnknownBrokerIdError | kafka_errors.NodeNotReadyError):
         return True
-    # kafka-python raises this error for a failed connect, with the name of errno in its text.
+    # kafka-python raises this error for a failed connect; the text has the name of the errno.
     is_connection = isinstance(error, kafka_errors.KafkaConnectionError)
     return is_connection and any(name in str(error) for name in _NOT_REACHED)
 
 
 def _code_of(answer: Any) -> int:
-    """The error code of an answer, or of a part; older versions may have none."""
+    """The error code of an answer or of a part of an answer; 0 if the version has no such field."""
     return int(getattr(answer, "error_code", 0) or 0)
 
 
 def checked(answer: Any) -> Any:
-    """The answer, or a part of it, after its error code is checked.
+    """Check the error code of an answer or of a part of an answer, and return `answer`.
 
     Raises:
-        KafkaError: the error of its code.
+        KafkaError: the error for the answer's error code.
     """
     error = kafka_errors.for_code(_code_of(answer))
     if error is not kafka_errors.NoError:
@@ -785,17 +802,17 @@ def checked(answer: Any) -> Any:
 
 
 def _id_of(broker: Any) -> int:
-    """A broker's id in an answer about the cluster, or in metadata."""
+    """A broker's id in an answer to DescribeCluster or Metadata."""
     return int(broker.node_id if hasattr(broker, "node_id") else broker.broker_id)
 
 
 def _is_default(source: int) -> bool | None:
-    """Whether a source of Kafka's protocol is the default; None for an unknown source."""
+    """Whether a ConfigSource of Kafka's protocol is the default; None for an unknown source."""
     return source == _DEFAULT_SOURCE if source in _SOURCES else None
 
 
 def _metadata_request(names: Sequence[str] | None) -> Any:
-    """A request for the metadata of topics, of all without names; it never creates a topic."""
+    """A request for the metadata of topics (None: of all topics) that never creates a topic."""
     kind = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [kind(name=name) for name in names]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -803,29 +820,29 @@ def _metadata_request(names: Sequence[str] | None) -> Any:
 
 _SEEN = (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError)
 _MISREAD = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Errors of Python for an answer without a part that is read."""
+"""Errors of Python if an answer lacks a field that is read."""
 _UNKNOWN_CODE = "UnrecognizedBrokerError"
-"""kafka-python's name of the error for a code that it does not know."""
+"""kafka-python's name for an error code that it does not know."""
 _DEFAULT_SOURCE = 5
 _SOURCES = range(1, 9)
-"""Sources of a property's value: ConfigSource of Kafka's protocol, without its UNKNOWN (0)."""
+"""Known values of ConfigSource in Kafka's protocol, without UNKNOWN (0)."""
 _OFFSETS_VERSION = 1
-"""The first version of the request for offsets whose answer has one offset."""
+"""The first version of ListOffsets whose answer has one offset instead of a list."""
 
 MUTATIONS_WAIT_S = 300.0
-"""Longest wait for a quota on changes of topics, which delays a request and loses nothing [s]."""
+"""Longest wait for the cluster's quota on changes of topics [s]."""
 _LOADING_PAUSE_S = 0.05
-"""Pause before a coordinator that loads its groups is queried again [s]."""
+"""Pause before a request is repeated while a coordinator loads its groups [s]."""
 _NOT_REACHED = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH")
 
 
 def query_brokers(
     ask: Callable[[int], Answer], brokers: Iterable[int]
 ) -> list[tuple[int, Answer | AdminError]]:
-    """Query brokers in parallel; returns (broker, its answer or error) in the order given.
+    """Query brokers in parallel; return (broker, answer or error) in the order of `brokers`.
 
     Args:
-        ask: makes the query of one broker; runs on several threads.
+        ask: queries one broker; called on several threads.
     """
 
     def asked(broker: int) -> tuple[int, Answer | AdminError]:
@@ -839,7 +856,7 @@ def query_brokers(
 
 
 def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> list[Answer]:
-    """The answers of brokers that are queried in parallel, in the order given.
+    """Query brokers in parallel; return the answers in the order of `brokers`.
 
     Raises:
         AdminError: a broker did not answer; the first such error.
@@ -855,11 +872,11 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
 def fetch_request(
     places: Mapping[tuple[str, int], tuple[int, int]], bytes_max: int = 1
 ) -> FetchRequest:
-    """A request for the data that partitions have, without a wait.
+    """A fetch request that the broker answers at once, even without data.
 
     Args:
-        places: (topic, partition) → the next offset, and the size of its data at most [B].
-        bytes_max: size of the answer at most, one batch excepted [B].
+        places: (topic, partition) → the first offset to read, and the largest size of the data [B].
+        bytes_max: largest size of the answer [B]; one batch may exceed it.
     """
     kind, wanted = FetchRequest.FetchTopic, dict[str, list[Any]]()
     for (topic, number), (at, size) in places.items():
@@ -872,11 +889,11 @@ def fetch_request(
 
 
 def offsets_request(times_ms: Mapping[tuple[str, int], int], replica_id: int = -1) -> Any:
-    """A request for the first offsets at or after a time.
+    """A ListOffsets request for the first offset at or after a time, for each partition.
 
     Args:
         times_ms: (topic, partition) → a time [ms since the epoch], or one of `OffsetSpec`.
-        replica_id: the replica that asks; by default a client.
+        replica_id: the id of the requester; -1 for a client.
     """
     kind, known = ListOffsetsRequest.ListOffsetsTopic, dict[str, dict[int, int]]()
     for (topic, number), time_ms in times_ms.items():
@@ -899,7 +916,7 @@ def offsets_request(times_ms: Mapping[tuple[str, int], int], replica_id: int = -
 
 _DEBUGGER = -2
 _FETCH_BY_NAME = 12
-"""The newest version of a fetch request that names topics; later ones need an id."""
+"""The newest version of the fetch request with topic names; later versions have topic ids."""
 _MEMBERLESS = ("Empty", "Dead")
 
 
@@ -907,13 +924,13 @@ def _named(topics: Sequence[str]) -> str:
     return f"the topic {format_some(topics)}"
 
 
-PERMISSION = "the user of cluster security needs Kafka ACLs for it; grant them"
+PERMISSION = "the user in cluster.security lacks the Kafka ACL for it; grant the ACL"
 ADVICE = {
     "ClusterAuthorizationFailedError": PERMISSION,
     "TopicAuthorizationFailedError": PERMISSION,
     "InvalidConfigurationError": "correct the properties in workload topic.config",
     "PolicyViolationError": "the cluster's create.topic.policy forbids it; change workload topic",
-    "TopicAlreadyExistsError": "the name is taken; remove that topic, or start another run",
+    "TopicAlreadyExistsError": "the topic exists already; delete it, or start another run",
     "TopicDeletionDisabledError": "set delete.topic.enable=true on the brokers",
 }
-"""Kafka's error → what a user can do about it."""
+"""Name of Kafka's error → advice to the user."""

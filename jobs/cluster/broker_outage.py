@@ -1,4 +1,4 @@
-"""Planned broker outages: brokers that the run or the cluster's operator stops and starts again."""
+"""Planned broker outages: the run or the cluster's operator stops brokers and starts them again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokerOutage(ABC):
 
     Args:
         broker_ids: ids of all brokers.
-        pause: waits for a time [s]; replaced in tests.
+        pause: waits for a number of seconds; replaced in tests.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class BrokerOutage(ABC):
         """
 
     def _serving(self) -> frozenset[int]:
-        """Ids of the brokers that serve; none while the cluster does not answer."""
+        """Ids of the brokers that serve clients; empty if the cluster does not answer."""
         try:
             return frozenset(self._admin.describe_cluster().broker_ids)
         except AdminError:  # the query went to the broker that stopped
@@ -69,7 +69,7 @@ class BrokerOutage(ABC):
             if waited_s >= PATIENCE_S:
                 raise NoConclusionError(
                     f"{len(offline)} of {len(self._ids)} brokers are offline after "
-                    f"{waited_s:.0f} s; expected {count}; check the brokers, and run again"
+                    f"{waited_s:.0f} s; expected {count}; start or stop brokers, and run again"
                 )
             if reporter is not None and serving:
                 reporter.report(PhaseProgress(f"{len(offline)} offline"))
@@ -86,7 +86,9 @@ class ControlledOutage(BrokerOutage):
         self._offline: frozenset[int] = frozenset()
 
     def begin(self, count: int) -> frozenset[int]:
-        """Stop `count` brokers in order, so that their leaders move first; return their ids."""
+        """Stop `count` brokers by SIGTERM, so that they hand over their leaders; return their
+        ids.
+        """
         for broker_id in sorted(self._ids)[-count:]:
             self._offline |= {broker_id}
             self._control.kill_broker(broker_id, signal.SIGTERM)
@@ -100,7 +102,7 @@ class ControlledOutage(BrokerOutage):
 
 
 class AnnouncedOutage(BrokerOutage):
-    """Asks the operator to stop and start brokers, and waits until it is done."""
+    """Asks the operator to stop and start brokers, and waits for the operator."""
 
     def __init__(
         self,
@@ -114,16 +116,16 @@ class AnnouncedOutage(BrokerOutage):
         self._is_announced = False
 
     def begin(self, count: int) -> frozenset[int]:
-        """Ask the operator to stop `count` brokers; return the ids of those that stopped."""
+        """Ask the operator to stop `count` brokers; return the ids of the stopped brokers."""
         what = "a broker" if count == 1 else f"{count} brokers"
         self._reporter.report(
-            PhaseStarted(f"stop {what} of the cluster now; waiting until offline")
+            PhaseStarted(f"stop {what} of the cluster now; waiting until {what} is offline")
         )
         self._is_announced = True
         return self._await_offline(count, self._reporter)
 
     def end(self) -> None:
-        """Ask the operator to start the brokers that are offline, and wait until they serve."""
+        """Ask the operator to start the offline brokers, and wait until they serve clients."""
         if not self._is_announced:
             return
         if offline := sorted(self._ids - self._serving()):

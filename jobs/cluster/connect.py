@@ -1,4 +1,4 @@
-"""Connecting to a cluster, with the reason within seconds where that fails."""
+"""Connecting to a cluster; a failure is explained within seconds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError, TryLaterError
 
 OPEN_EACH_S = 0.05
-"""Shortest time that each broker's connection gets of a deadline [s]."""
+"""Shortest share of a deadline for each broker's connection [s]."""
 PROBE_SHARE = 0.3
-"""Share of the deadline for the probe of the addresses by TCP [ratio]."""
+"""Share of the deadline for the TCP probe of all addresses [ratio]."""
 
 RECONNECT_BACKOFF_MAX_MS = 1_000
 """Longest pause before the client tries to reach a broker again [ms]."""
@@ -44,20 +44,20 @@ def connect(
 ) -> KafkaAdmin:
     """Connect an admin client to a cluster and check that every broker can be reached.
 
-    With `cluster_id`, one address is logged in to, and no other broker before the id of its cluster
-    is compared. A listener that requires a login answers nothing before it, so no earlier
-    comparison is possible.
+    With `cluster_id`, the function logs in to one address, and to no other broker before it has
+    compared the cluster's id. An earlier comparison is impossible, because a listener with
+    authentication answers nothing before the login.
 
     Args:
-        bootstrap_servers: addresses as host:port; one that answers is enough.
+        bootstrap_servers: addresses as host:port; one of them must answer.
         client_kwargs: connection options of kafka-python, from `Security.client_kwargs`.
         cluster: name of the cluster, for messages.
         timeout_s: deadline for finding the cluster [s].
         request_timeout_s: deadline of each later request [s].
-        cluster_id: the only id that the cluster may have; None for any.
+        cluster_id: the expected id of the cluster; None for any id.
 
     Raises:
-        TryLaterError: no address answers, so that the cluster may be down.
+        TryLaterError: no address answers; the cluster may be down.
         ConfigError: no name resolves, no address is a Kafka broker with these options, the
             credentials are refused, the cluster has another id, or a broker advertises an address
             that does not answer.
@@ -69,20 +69,21 @@ def connect(
         are_named = any(trouble != UNRESOLVED for trouble in troubles.values())
         raise (TryLaterError if are_named else ConfigError)(
             f"{f'cluster {cluster}: ' if cluster else ''}none of its bootstrap_servers can be "
-            f"reached: {reasons}; expected a Kafka broker there; start it, or correct the addresses"
+            f"reached: {reasons}; expected a Kafka broker at an address; start a broker, or "
+            "correct the addresses"
         )
     options = dict(client_kwargs or {})
     servers = _servers_that_let_us_in(answering, options, timeout_s, only_one=bool(cluster_id))
     client = admin_client(servers, options, timeout_s, request_timeout_s)
     admin = KafkaAdmin(client, request_timeout_s)
     try:
-        # The metadata of the first connection has the id; this sends no request.
+        # The metadata of the first connection include the id, so that no request is sent here.
         found = client._manager.cluster.cluster_id
         if cluster_id not in (None, found):
             raise ConfigError(
                 f"the cluster at {servers[0]} {f'has the id {found}' if found else 'states no id'}"
                 f", and cluster {cluster} has cluster_id: {cluster_id}; expected the same cluster; "
-                "correct bootstrap_servers, or cluster_id"
+                "correct cluster.bootstrap_servers, or cluster.cluster_id"
             )
         _require_reachable_brokers(admin, options, timeout_s)
     except BaseException:
@@ -92,7 +93,7 @@ def connect(
 
 
 def probe(addresses: Sequence[str], timeout_s: float) -> dict[str, str]:
-    """Address (host:port) → why it accepts no TCP connection within `timeout_s`."""
+    """Address (host:port) → why the address accepts no TCP connection within `timeout_s` [s]."""
     with ThreadPoolExecutor(max_workers=min(32, max(1, len(addresses)))) as pool:
         troubles = pool.map(lambda address: _trouble(address, timeout_s), addresses)
     return {
@@ -116,17 +117,19 @@ def _trouble(address: str, timeout_s: float) -> str | None:
     except TimeoutError:
         return f"does not answer within {timeout_s:.3g} s"
     except OSError as error:
-        return f"takes no connection ({(error.strerror or str(error)).lower()})"
+        return f"accepts no connection ({(error.strerror or str(error)).lower()})"
     return None
 
 
 def _servers_that_let_us_in(
     servers: Sequence[str], options: Mapping[str, Any], timeout_s: float, *, only_one: bool
 ) -> Sequence[str]:
-    """Open connections as the producers do, as kafka-python alone does not report what failed.
+    """The addresses to which the producers' client can log in.
+
+    The check uses the producers' client, because kafka-python does not report why a login failed.
 
     Args:
-        only_one: return the first address that lets us in, and open no connection to the next ones.
+        only_one: return the first address that accepts the login; do not connect to further ones.
     """
     refusals: dict[int, str] = {}
     for some in [[each] for each in servers] if only_one else [servers]:
@@ -145,16 +148,16 @@ def admin_client(
     request_timeout_s: float = 30.0,
     name: str = CLIENT_ID,
 ) -> KafkaAdminClient:
-    """kafka-python's admin client, once it has found the cluster.
+    """kafka-python's admin client, connected to the cluster.
 
-    A client that fails is stopped, with its threads.
+    If the connection fails, the client and its threads are stopped.
 
     Args:
         servers, options, timeout_s, request_timeout_s: see `connect`.
-        name: its client id where the options give none.
+        name: the client id if `options` have none.
 
     Raises:
-        ConfigError: it did not find the cluster.
+        ConfigError: no connection to the cluster.
     """
     made: list[KafkaNetClient] = []
 
@@ -181,7 +184,7 @@ def admin_client(
 def _require_reachable_brokers(
     admin: KafkaAdmin, options: Mapping[str, Any], timeout_s: float
 ) -> None:
-    """Check that the advertised address of each broker can be reached, as clients use these."""
+    """Check that each broker can be reached at the address that it advertises to clients."""
     try:
         brokers = admin.describe_cluster().brokers
     except AdminError as error:
@@ -191,7 +194,7 @@ def _require_reachable_brokers(
         raise ConfigError(
             f"broker {advertised[address]} advertises {address}, which {trouble}; expected an "
             "address that this machine can reach; correct advertised.listeners of the broker, or "
-            "name resolution here"
+            "the name resolution of this machine"
         )
     places = {each.id: (each.host, each.port) for each in brokers}
     deadline_s = max(timeout_s, OPEN_EACH_S * len(places))

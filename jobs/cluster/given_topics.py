@@ -1,7 +1,7 @@
-"""The topics of `cluster.topics`: others made them, and runs write to them as they are.
+"""The topics of `cluster.topics`: existing topics to which a run writes.
 
-A run never changes or deletes such a topic, and takes the partitions, replicas and properties
-that it has instead of what the workload asks for.
+A run never changes or deletes such a topic. The topic's partitions, replicas and properties replace
+the topic settings of the workload.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class GivenTopic:
     """A topic that exists before the run.
 
     Attributes:
-        replicas: its placement, the leader of each partition first.
-        brokers: ids of all brokers that serve.
-        options: its own shape and properties, in the form of a workload's.
-        trouble: why its properties are not known; empty where they are.
-        records: the number of records that it holds.
+        replicas: the replicas of each partition, the leader first.
+        brokers: ids of all brokers that serve clients.
+        options: shape and properties of the topic, in the form of a workload's topic.
+        trouble: why the topic's properties are unknown; empty if they are known.
+        records: number of records in the topic.
     """
 
     name: str
@@ -43,39 +43,39 @@ class GivenTopic:
 
     @property
     def leaders(self) -> LeaderCounts:
-        """How many of the partitions each broker leads."""
+        """The number of the topic's partitions that each broker leads."""
         return leader_counts([leader for leader, *_ in self.replicas.values()], self.brokers)
 
 
 def given_topics(
     admin: KafkaAdmin, cluster: Cluster, may_hold_data: bool = False
 ) -> tuple[GivenTopic, ...]:
-    """The topics of `cluster.topics`; none without that key.
+    """The topics of `cluster.topics`; none without this key.
 
     Args:
-        may_hold_data: whether this run, or one of this process, wrote to them already; as
-            `cluster.topics_hold_data`.
+        may_hold_data: whether records in the topics are accepted, because a run of this process
+            wrote them; has the effect of `cluster.topics_hold_data`.
 
     Raises:
-        ConfigError: a topic does not exist, has partitions without a leader, or holds records; or
-            the user may not describe it.
+        ConfigError: a topic does not exist, has partitions without a leader, or has records; or
+            the user may not describe the topic.
         AdminError: the cluster does not answer.
     """
     if not cluster.topics:
         return ()
     if taken := sorted({*cluster.topics} & {*owner_topics(cluster.name_prefix)}):
         raise ConfigError(
-            f"{KEY} names {taken[0]}, which holds the bounds of the cluster's owner; expected "
-            "topics for the records of runs; name others"
+            f"{KEY} names {taken[0]}, the topic with the bounds of the cluster's owner; expected "
+            "topics for the records of runs; name other topics"
         )
     brokers = admin.describe_cluster().broker_ids
     found = tuple(_described(admin, name, brokers) for name in cluster.topics)
     held = [each for each in found if each.records]
     if held and not (may_hold_data or cluster.topics_hold_data):
         raise ConfigError(
-            f"topic {held[0].name} of {KEY} holds {held[0].records:,} records; expected empty "
-            "topics, as a run writes to them and never deletes the records; name an empty topic, "
-            "wait until its retention has deleted the records, or set "
+            f"topic {held[0].name} of {KEY} has {held[0].records:,} records; expected an empty "
+            "topic, because a run writes records and never deletes them; name an empty topic, "
+            "wait until retention has deleted the records, or set "
             "cluster.topics_hold_data: true if the topic is for runs only"
         )
     return found
@@ -88,7 +88,7 @@ def _described(admin: KafkaAdmin, name: str, brokers: tuple[int, ...]) -> GivenT
         lacking = [number for number, each in seen.items() if each.leader == NO_LEADER]
         raise ConfigError(
             f"{len(lacking)} of {len(seen)} partitions of topic {name} of {KEY} have no leader; "
-            "expected a leader for each; start its brokers, or name another topic"
+            "expected a leader for each partition; start the brokers, or name another topic"
         )
     try:
         properties = {
@@ -116,12 +116,12 @@ def _partitions(admin: KafkaAdmin, name: str, broker: int) -> dict[int, Partitio
             raise
         raise ConfigError(
             f"this user may not describe topic {name} of {KEY}; expected the ACLs Describe and "
-            "Write on it; grant them, or correct the name"
+            "Write on the topic; grant the ACLs, or correct the name"
         ) from error
     if not seen:
         raise ConfigError(
-            f"topic {name} of {KEY} does not exist; expected an existing topic, as a run with "
-            "this key creates none; create it, or correct the name"
+            f"topic {name} of {KEY} does not exist; expected an existing topic, because a run with "
+            "this key creates no topics; create the topic, or correct the name"
         )
     return seen
 
@@ -129,7 +129,7 @@ def _partitions(admin: KafkaAdmin, name: str, broker: int) -> dict[int, Partitio
 def assigned(
     given: Sequence[GivenTopic], wanted: Sequence[TopicOptions]
 ) -> Iterator[tuple[GivenTopic, ...]]:
-    """The topics of each part of a mix: as many as its `topic.count`, in their order.
+    """The topics of each part of a mix: the next `topic.count` topics for each part, in order.
 
     Raises:
         ConfigError: the topics of one part have different numbers of partitions.
@@ -139,23 +139,24 @@ def assigned(
         own = tuple(islice(rest, each.count))
         if len({len(topic.replicas) for topic in own}) > 1:
             raise ConfigError(
-                f"topics {', '.join(topic.name for topic in own)} of {KEY} serve one workload and "
-                "have different numbers of partitions; expected the same number; name others, or "
-                "lower workload.topic.count"
+                f"topics {', '.join(topic.name for topic in own)} of {KEY} have different numbers "
+                "of partitions; expected the same number in all topics of one workload; name other "
+                "topics, or lower workload.topic.count"
             )
         yield own
 
 
 def shape(own: Sequence[GivenTopic]) -> TopicOptions:
-    """The shape of the topics of one part."""
+    """The common shape of the topics of one part of a mix."""
     return replace(own[0].options, count=len(own))
 
 
 def fitted(config: Configuration, given: Sequence[GivenTopic]) -> Configuration:
-    """The configuration with the shapes of given topics in place of the workload's.
+    """The configuration with the shapes of given topics instead of the workload's topic settings.
 
     Raises:
-        ConfigError: see `assigned`; or a broker outage would leave partitions without a leader.
+        ConfigError: see `assigned`; or a planned broker outage would leave partitions without a
+            leader.
     """
     if not given:
         return config
@@ -170,10 +171,10 @@ def fitted(config: Configuration, given: Sequence[GivenTopic]) -> Configuration:
 
 
 def notes(config: Configuration, given: Sequence[GivenTopic]) -> list[str]:
-    """A sentence on each given topic that a run uses: its shape, and how long records stay.
+    """A note for each given topic of a run: the topic's shape, and how long records stay in it.
 
     Args:
-        config: the configuration with the workload's own topics.
+        config: the configuration before `fitted`, with the workload's topic settings.
     """
     wanted = [part.topic for part in config.workload.parts]
     return [
@@ -195,9 +196,9 @@ def _note(topic: GivenTopic, wanted: TopicOptions) -> str:
     if not topic.trouble:
         others += [f"{k}={v}" for k, v in wanted.config.items() if str(v) != str(own.config.get(k))]
     instead = f" instead of the workload's {', '.join(others)}" if others else ""
-    held = f"; it holds {topic.records:,} records already" if topic.records else ""
+    held = f"; it has {topic.records:,} records already" if topic.records else ""
     return (
-        f"topic {topic.name} is used as it is: {len(topic.replicas)} partitions, "
+        f"topic {topic.name} is used unchanged: {len(topic.replicas)} partitions, "
         f"{own.replication_factor} replicas{instead}; the run's records stay in it"
         f"{_kept(topic)}{held}"
     )
@@ -214,7 +215,7 @@ def _kept(topic: GivenTopic) -> str:
 
 
 def warnings(given: Sequence[GivenTopic]) -> list[str]:
-    """A sentence for each given topic with uneven leaders, or with unknown properties."""
+    """A warning for each given topic with uneven leaders, and for each with unknown properties."""
     found = []
     for topic in given:
         counts = topic.leaders
@@ -227,7 +228,7 @@ def warnings(given: Sequence[GivenTopic]) -> list[str]:
             )
         if topic.trouble:
             found.append(
-                f"properties of topic {topic.name} are not known, so batches and replicas are not "
+                f"properties of topic {topic.name} are unknown, so batches and replicas are not "
                 f"checked against them: {topic.trouble}"
             )
     return found

@@ -1,6 +1,6 @@
-"""The health of a whole cluster: under-replicated partitions, disks, and hidden topics.
+"""The health of a whole cluster: under-replicated partitions, disks and hidden topics.
 
-The lag of consumer groups of others: a few groups, by a few small requests.
+The module also reads the lag of other users' consumer groups with a few small requests.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from metrics.sources.source import log_dirs_interval_s, topics_interval_s
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
-"""Size and room of a volume that a broker does not report; Kafka 3.3 and later report them."""
+"""Size or free space of a volume if the broker does not report it; Kafka 3.3 and later do."""
 
 NOT_SERVED = ("ClusterAuthorizationFailedError", *NOT_SUPPORTED)
-"""Causes by which a broker will never answer a request for its log directories."""
+"""Causes of an `AdminError` if a broker does not serve requests for its log directories."""
 
 BROKERS_QUERIED = 3
-"""Brokers that are queried for all topics they hold; each may hold thousands of partitions."""
+"""Number of brokers that are queried for all topics on their disks."""
 
 Answer = TypeVar("Answer")
 
@@ -35,14 +35,15 @@ Partitions = frozenset[tuple[str, int]]
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory of a broker and the volume that it is on.
+    """A log directory of a broker, and the volume of the directory.
 
-    A broker that reports no log directory has one without a path, whose size is unknown.
+    If a broker reports no log directory, it has one `LogDir` without a path and without sizes.
 
     Attributes:
-        total_bytes, usable_bytes: size and room of the volume [B], or `UNKNOWN_BYTES`.
-        own_logs, own_bytes: replicas in it of the topics of this run, and their size [B].
-        is_offline: whether the broker no longer serves it, as its disk is full or has failed.
+        total_bytes, usable_bytes: size and free space of the volume [B], or `UNKNOWN_BYTES`.
+        own_logs: number of replicas of this run's topics in the directory.
+        own_bytes: size of these replicas [B].
+        is_offline: whether the broker stopped using the directory, because its disk failed.
     """
 
     broker_id: int
@@ -55,12 +56,12 @@ class LogDir:
 
     @property
     def is_known(self) -> bool:
-        """Whether the broker reports the size and room of the volume."""
+        """Whether the broker reports the size and the free space of the volume."""
         return self.total_bytes > 0 and self.usable_bytes >= 0
 
     @property
     def volume(self) -> tuple[int, int, int]:
-        """A key that directories of a broker on the same volume share."""
+        """A key of the volume: equal for all directories of a broker on one volume."""
         return self.broker_id, self.total_bytes, self.usable_bytes
 
     @property
@@ -69,7 +70,9 @@ class LogDir:
         return 1.0 - self.usable_bytes / self.total_bytes
 
     def room_bytes(self, free_bytes_min: int | None, used_share_max: float | None) -> float:
-        """Bytes that can be written before the volume exceeds a limit; below 0 beyond it [B]."""
+        """Bytes that can be written before the volume exceeds a limit [B]; negative beyond the
+        limit.
+        """
         kept = float(free_bytes_min or 0)
         if used_share_max is not None:
             kept = max(kept, (1.0 - used_share_max) * self.total_bytes)
@@ -82,7 +85,7 @@ class LogDir:
 
     @property
     def unknown_words(self) -> str:
-        """A clause on what the broker does not report."""
+        """A clause that states which sizes the broker does not report."""
         if not self.path:
             return f"broker {self.broker_id} reports no log directory"
         if self.is_offline:
@@ -90,7 +93,7 @@ class LogDir:
         return f"broker {self.broker_id} does not report the size of {self.path}"
 
     def trouble(self, free_bytes_min: int | None, used_share_max: float | None) -> str | None:
-        """A clause that states which limit the volume exceeds; None while it exceeds none."""
+        """A clause that states which limit the volume exceeds; None if it exceeds no limit."""
         if free_bytes_min is not None and self.usable_bytes < free_bytes_min:
             free, least = format_size(self.usable_bytes), format_size(free_bytes_min)
             return f"{self.words} has {free} left, less than {least}"
@@ -103,8 +106,9 @@ class ClusterHealth:
     """Checks of the whole cluster through the Admin API.
 
     Attributes:
-        partitions: number of partitions in the last answer about all topics; 0 before the first.
-        replicas_max: the largest number of replicas that a broker has, by the same answer.
+        partitions: number of partitions in the last answer about all topics; 0 before the first
+            answer.
+        replicas_max: the largest number of replicas on one broker, according to the last answer.
     """
 
     def __init__(self, admin: KafkaAdmin) -> None:
@@ -123,7 +127,7 @@ class ClusterHealth:
         return log_dirs_interval_s(self.replicas_max)
 
     def under_replicated(self) -> Partitions:
-        """All partitions with a replica out of sync, of topics that this user may describe.
+        """All partitions with a replica out of sync, in the topics that this user may describe.
 
         A replica that a reassignment is adding does not count.
 
@@ -154,22 +158,25 @@ class ClusterHealth:
     def _adding(
         self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> dict[tuple[str, int], frozenset[int]]:
-        """The replicas that reassignments are adding; none where brokers do not list them."""
+        """The replicas that reassignments are adding; empty if brokers do not list them."""
         try:
             return self._admin.adding_replicas(partitions)
         except AdminError:  # no ACL Describe on the cluster, or brokers before 2.4
             return {}
 
     def is_reassigning(self) -> bool:
-        """Whether a reassignment copies replicas now; False where brokers do not list them."""
+        """Whether a reassignment copies replicas now; False if brokers do not list
+        reassignments.
+        """
         return any(self._adding().values())
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers, as far as the brokers report them to this user.
+        """The log directories of all brokers; without path and sizes for a broker that reports
+        none.
 
         Args:
-            topics: topics whose replicas are counted in each directory; the replicas of all
-                others, maybe thousands, are not requested.
+            topics: topics whose replicas are counted in each directory; the replicas of other
+                topics are not requested, because there may be thousands.
 
         Raises:
             AdminError: a broker does not answer.
@@ -207,10 +214,10 @@ class ClusterHealth:
         return self._admin.describe_cluster().broker_ids
 
     def has_topic(self, name: str, broker: int | None = None) -> bool | None:
-        """Whether a topic exists; None where this user may not describe it.
+        """Whether a topic exists; None if this user may not describe the topic.
 
         Args:
-            broker: the broker that is asked; any by default.
+            broker: the broker that receives the request; any broker by default.
 
         Raises:
             AdminError: the broker, or the cluster, does not answer.
@@ -221,12 +228,13 @@ class ClusterHealth:
         return any(each.partitions for each in found)
 
     def hidden_topics(self) -> frozenset[str] | None:
-        """Topics that brokers hold and this user may not describe.
+        """Topics on the brokers that this user may not describe.
 
-        A few brokers are enough: a user without the right to others' topics sees none of them.
+        Only `BROKERS_QUERIED` brokers are queried: a user without permission for other users'
+        topics sees none of these topics on any broker.
 
         Returns:
-            None where this user may not read the brokers' log directories.
+            None if this user may not read the brokers' log directories.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -241,7 +249,9 @@ class ClusterHealth:
 
 
 def _if_served(ask: Callable[[], Answer]) -> Answer | None:
-    """A broker's answer about its log directories; None where it never will give one."""
+    """A broker's answer about its log directories; None if the broker does not serve the
+    request.
+    """
     try:
         return ask()
     except AdminError as error:
@@ -269,13 +279,13 @@ def _log_dir_in(broker: int, answer: Mapping[str, Any]) -> LogDir:
 
 
 GROUPS_MAX = 20
-"""Groups that are watched."""
+"""Largest number of watched groups."""
 CANDIDATES_MAX = 100
-"""Groups among which they are chosen, once: each takes a request."""
+"""Largest number of groups from which the watched groups are chosen; each costs one request."""
 PARTITIONS_MAX = 1_000
-"""Partitions of all watched groups together."""
+"""Largest number of partitions of all watched groups together."""
 ACTIVE = ("Stable", "")
-"""States of groups with members; brokers before Kafka 2.6 report none."""
+"""States of groups with members; the state is empty for brokers before Kafka 2.6."""
 REFUSED = ("GroupAuthorizationFailedError", "TopicAuthorizationFailedError")
 
 PerPartition = Mapping[tuple[str, int], int]
@@ -284,12 +294,12 @@ PerPartition = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class GroupReading:
-    """Where a consumer group is at a moment.
+    """A reading of a consumer group's lag.
 
     Attributes:
-        at_s: the moment [s].
-        lag: records that it has not committed.
-        end: sum of its partitions' end offsets.
+        at_s: time of the reading [s].
+        lag: number of records that the group has not committed.
+        end: sum of the end offsets of the group's partitions.
     """
 
     at_s: float
@@ -302,10 +312,11 @@ class GroupLag:
     """How far a consumer group fell behind under the loads of a run.
 
     Attributes:
-        group: its id.
-        grown: growth of its lag under the loads, less what it caught up [records].
-        per_s: records that its partitions gain [1/s].
-        is_shrinking: whether its lag shrank since the look before.
+        group: id of the group.
+        grown: growth of the group's lag under the loads, minus the decrease between loads
+            [records].
+        per_s: rate of new records in the group's partitions [1/s].
+        is_shrinking: whether the group's lag shrank since the previous reading.
     """
 
     group: str
@@ -315,12 +326,12 @@ class GroupLag:
 
     @property
     def behind_s(self) -> float:
-        """Time in which its topics gain these records [s]; 0 while the lag shrinks."""
+        """Time in which the group's topics gain `grown` records [s]; 0 while the lag shrinks."""
         return self.grown / self.per_s if self.per_s and not self.is_shrinking else 0.0
 
 
 class LagGrowth:
-    """The growth of the lag of some groups under loads; that between loads does not count."""
+    """The growth of some groups' lag under loads; growth between loads does not count."""
 
     def __init__(self) -> None:
         self._first: dict[str, GroupReading] = {}
@@ -328,10 +339,10 @@ class LagGrowth:
         self._grown: dict[str, int] = {}
 
     def take(self, readings: Mapping[str, GroupReading], is_loaded: bool) -> list[GroupLag]:
-        """Take a look; returns how far each group fell behind until now.
+        """Add readings, and return how far each group fell behind until now.
 
         Args:
-            is_loaded: whether the run has loaded the brokers since the look before.
+            is_loaded: whether the run has loaded the brokers since the previous reading.
         """
         found = []
         for group, now in readings.items():
@@ -346,18 +357,18 @@ class LagGrowth:
 
 
 class GroupLags:
-    """Reads the lag of the groups of others that have committed most records.
+    """Reads the lag of the other users' groups that have committed the most records.
 
-    A look takes one request to each of their coordinators, one for the leaders of their partitions
-    and one to each of these leaders.
+    A reading costs one request to each group coordinator, one request for the leaders of the
+    groups' partitions, and one request to each of these leaders.
 
     Args:
-        is_own: whether the group of this id belongs to a run.
+        is_own: whether the group with this id belongs to a run.
         clock: monotonic time [s].
 
     Attributes:
-        hidden: groups of others whose offsets this user may not read.
-        took_s: time that the last look took [s].
+        hidden: other users' groups whose offsets this user may not read.
+        took_s: duration of the last reading [s].
     """
 
     def __init__(
@@ -386,7 +397,7 @@ class GroupLags:
         for group in others:
             try:
                 committed[group] = self._admin.committed_offsets([group])[group]
-            except AdminError as error:  # such as for a group of another kind
+            except AdminError as error:  # for example for a group of another type
                 hidden += [group] if error.cause in REFUSED else []
         names = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         known = {
@@ -404,10 +415,10 @@ class GroupLags:
         return tuple(self._chosen)
 
     def read(self) -> dict[str, GroupReading]:
-        """Watched group → where it is now; a group that has lost an offset is left out.
+        """Watched group → its reading; a group whose offset was deleted is left out.
 
         Raises:
-            AdminError: the cluster does not answer, or a topic is gone.
+            AdminError: the cluster does not answer, or a topic was deleted.
         """
         if not self._chosen:
             return {}

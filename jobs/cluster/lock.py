@@ -1,19 +1,18 @@
-"""The lock of a cluster, which one run at a time holds; runs on all machines share it.
+"""The lock of a cluster: only one run at a time holds the lock, on all machines together.
 
-The member of the consumer group `redline-lock` holds the lock (with another
-`cluster.name_prefix`, that prefix and `lock`). Kafka's classic group protocol
-requires an assignment protocol that all members of a group support, and the coordinator refuses a
-member that supports none of theirs (INCONSISTENT_GROUP_PROTOCOL). Each run names a random protocol.
-The coordinator serves the requests of a group one after another, so it accepts the first run and
-refuses all others at once. The holder is not disturbed: there is no rebalance. A holder that dies
-sends no heartbeats, and its membership ends with its session. Brokers keep the membership in
-`__consumer_offsets`, so it outlives their restarts.
+The lock is a consumer group with one member: `redline-lock`, or `cluster.name_prefix` followed by
+`lock`. Kafka's classic group protocol requires an assignment protocol that all members of a group
+support. The coordinator refuses a member without a common protocol (INCONSISTENT_GROUP_PROTOCOL).
+Each run names a random protocol, so the coordinator accepts the first run, and refuses all other
+runs at once. A refusal causes no rebalance, so the holder is not disturbed. If the holder dies, its
+heartbeats stop, and its membership ends with its session. Brokers store the membership in
+`__consumer_offsets`, so it outlives a restart of the brokers.
 
-The holder's description is the member's client id, which tools show in every state of the group
-(`kafka-consumer-groups --describe --members --group redline-lock`).
+The holder's description is the member's client id. Kafka's tools show the client id in every state
+of the group (`kafka-consumer-groups --describe --members --group redline-lock`).
 
-Requests go through kafka-python's connection manager, as in `jobs.cluster.permissions`, on a
-connection of their own: a broker serves no other request on a connection while it delays a join.
+Requests go through kafka-python's connection manager, on a connection that the lock does not share:
+a broker serves no other request on a connection while it delays a join.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from metrics.units import iso_utc
 
 
 def lock_group(prefix: str) -> str:
-    """The consumer group; its protocol type has the same name, as its members read nothing.
+    """The name of the lock's consumer group; the group's protocol type has the same name.
 
     Args:
         prefix: `cluster.name_prefix`.
@@ -57,20 +56,20 @@ def lock_group(prefix: str) -> str:
 
 
 SESSION_S = 30.0
-"""A holder without a heartbeat for this time has lost the lock [s].
+"""A holder loses the lock after this time without a heartbeat [s].
 
-Overloaded brokers serve a heartbeat seconds late, as any other request."""
+The time is long, because overloaded brokers answer heartbeats seconds late."""
 
 HEARTBEAT_S = 3.0
 TAKING_S = 30.0
-"""Longest wait for a lock that is free [s]: brokers delay the first member of a group
-(group.initial.rebalance.delay.ms, 3 s), and may have to create __consumer_offsets first."""
+"""Longest wait for a free lock [s]. Brokers delay the first member of a group by
+group.initial.rebalance.delay.ms (3 s), and may have to create __consumer_offsets first."""
 
 _RETRY_S = 0.5
 _QUERY_S = 2.0
 _LEAVING_S = 5.0
 _DESCRIBE = 5
-"""The newest version of this request that answers for a missing group without an error."""
+"""The newest version of DescribeGroups whose answer has no error for a missing group."""
 _NO_MEMBER = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
@@ -85,10 +84,10 @@ _DENIED_BY = (
 def holder_of(
     admin: KafkaAdmin, broker_ids: Sequence[int], prefix: str = NAME_PREFIX
 ) -> str | None:
-    """The description of the lock's holder; None where the lock is free or cannot be read.
+    """The description of the lock's holder; None if the lock is free or cannot be read.
 
-    Brokers are queried one after another, as a search for the group's coordinator could create
-    `__consumer_offsets`. Brokers that are not the coordinator report no members.
+    Brokers are queried one after another, because a request for the group's coordinator could
+    create `__consumer_offsets`. A broker that is not the coordinator reports no members.
 
     Raises:
         AdminError: a broker does not answer.
@@ -112,7 +111,7 @@ def _members_in(answer: Any) -> str | None:
 
 
 def holder_text(run_id: str, at_s: float) -> str:
-    """The description of a lock's holder, which other runs show: its run, user, host and start."""
+    """The description of a lock's holder for other runs: its run id, user, host and begin."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container may have no name for its user
@@ -125,7 +124,7 @@ class RunLocks:
     """The locks of all clusters that one run loads; two sides on one cluster share its lock.
 
     Args:
-        holder: description of the run, see `holder_text`.
+        holder: description of the run (see `holder_text`).
     """
 
     def __init__(self, holder: str) -> None:
@@ -135,7 +134,7 @@ class RunLocks:
     def take(
         self, opened: OpenCluster, warn: Callable[[str], None], stack: ExitStack
     ) -> ClusterLock:
-        """Begin to take the lock of a cluster; `stack` releases it.
+        """Begin to take the lock of a cluster; `stack` releases the lock.
 
         Args:
             warn: see `ClusterLock`.
@@ -144,7 +143,7 @@ class RunLocks:
             ConfigError, TryLaterError: see `ClusterLock.begin`.
         """
         servers = [join_address(*address) for address in opened.info.addresses.values()]
-        # Not every make of brokers gives its clusters an id.
+        # Some Kafka-compatible brokers report no cluster id.
         name = f"{opened.info.cluster_id or ','.join(sorted(servers))} {opened.name_prefix}"
         if name not in self._locks:
             client = admin_client(servers, opened.client_kwargs(), name=self._holder)
@@ -156,19 +155,20 @@ class RunLocks:
 
 
 class ClusterLock:
-    """The lock of one cluster, held by a thread that sends heartbeats.
+    """The lock of one cluster; a thread holds the lock by heartbeats.
 
     Args:
-        client: a connection of its own; the lock closes it.
-        warn: receives a sentence when the lock cannot be confirmed; called on the thread.
+        client: an admin client for this lock only; the lock closes it.
+        warn: called on the thread, with a sentence, if the lock cannot be confirmed.
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
         prefix: `cluster.name_prefix`.
-        holder: description of the holder, which other runs show; the client id without one.
+        holder: description of the holder for other runs; if empty, they show the client id.
 
     Attributes:
-        lost: a sentence once another run has taken the lock from this one; None before.
-        doubt: a sentence while the lock cannot be confirmed for longer than its session.
+        lost: a sentence once another run has taken the lock from this run; None before.
+        doubt: a sentence if the lock could not be confirmed for longer than its session; None
+            otherwise.
     """
 
     def __init__(
@@ -196,10 +196,10 @@ class ClusterLock:
         self._thread = threading.Thread(target=self._run, name="redline-lock", daemon=True)
 
     def begin(self) -> None:
-        """Begin to take the lock, for which brokers may need seconds; `require` waits for it.
+        """Begin to take the lock; brokers may need seconds, and `require` waits for the result.
 
         Raises:
-            ConfigError, TryLaterError: see `require`; where the refusal is known at once.
+            ConfigError, TryLaterError: the brokers refuse at once (see `require`).
         """
         self._thread.start()
         self._queried.wait(_QUERY_S)
@@ -209,8 +209,8 @@ class ClusterLock:
         """Wait until this run holds the lock.
 
         Raises:
-            TryLaterError: another run holds it, or the brokers do not answer within the time.
-            ConfigError: the user lacks the permission.
+            TryLaterError: another run holds the lock, or the brokers do not answer in time.
+            ConfigError: the user lacks the permission to join the group.
         """
         self._settled.wait(timeout_s)
         self._require_unrefused()
@@ -219,18 +219,18 @@ class ClusterLock:
                 f"the lock of the cluster, membership of the consumer group "
                 f"{self._group.name}, could not be "
                 f"taken within {timeout_s:.0f} s ({self._trouble or 'its coordinator is silent'}); "
-                "expected brokers that serve consumer groups; see why __consumer_offsets has no "
-                "leader, or run with --no-lock if no other run loads the cluster"
+                "expected brokers that serve consumer groups; check the leaders of "
+                "__consumer_offsets, or run with --no-lock if no other run loads the cluster"
             )
 
     def release(self) -> None:
-        """Leave the group, so that the next run can begin at once."""
+        """Leave the group, so that the next run can take the lock at once."""
         self._leaving.set()
         if self._thread.is_alive():
             self._thread.join(_LEAVING_S)
         self._group.close()
 
-    # --- on the thread ------------------------------------------------------
+    # --- runs on the thread --------------------------------------------------
 
     def _run(self) -> None:
         wait_s: float | None = 0.0
@@ -240,7 +240,9 @@ class ClusterLock:
             self._group.leave()
 
     def _turn(self) -> float | None:
-        """Join or send a heartbeat; return the time until the next turn [s], None for no more."""
+        """Join or send a heartbeat; return the time until the next turn [s], None after the
+        last.
+        """
         try:
             return self._advance()
         except _DENIED_BY as error:
@@ -253,7 +255,7 @@ class ClusterLock:
             wanted = "group.min.session.timeout.ms and group.max.session.timeout.ms around it"
             why = f"accept no session of {self._session_s:g} s"
             return self._refuse(why, f"{wanted}; change them")
-        except Exception as error:  # noqa: BLE001 - without its thread the lock would end unseen
+        except Exception as error:  # noqa: BLE001 - an error must not end the thread
             return self._doubt(error)
 
     def _advance(self) -> float | None:
@@ -261,7 +263,7 @@ class ClusterLock:
             if self._group.is_joined:
                 self._group.send_heartbeat()
             else:
-                # The query for a member answers at once, while an accepted join may take 3 s.
+                # The query for a member is answered at once; an accepted join may take 3 s.
                 if not self._settled.is_set() and self._group.holder() is not None:
                     raise kafka_errors.InconsistentGroupProtocolError
                 self._queried.set()
@@ -276,15 +278,16 @@ class ClusterLock:
     def _yield_to(self, holder: str) -> float | None:
         if self._settled.is_set():
             self.lost = (
-                f"{holder} took the cluster's lock after the brokers had lost that of this run"
+                f"{holder} took the cluster's lock after the brokers had lost this run's lock"
             )
             return None
         return self._end_with(
             TryLaterError(
                 f"the cluster is in use: {holder} holds its lock, the consumer group "
                 f"{self._group.name}; "
-                "expected one run at a time, as two would measure each other; try again when it "
-                f"has ended (the lock of a killed run is free after {self._session_s:g} s)"
+                "expected one run at a time, because runs disturb each other's measurements; try "
+                f"again after that run (the lock of a killed run is free after {self._session_s:g} "
+                "s)"
             )
         )
 
@@ -308,7 +311,7 @@ class ClusterLock:
 
     def _doubt(self, error: Exception) -> float:
         self._trouble = f"{error}" or type(error).__name__
-        self._queried.set()  # so that the run continues to open its parts meanwhile
+        self._queried.set()  # the run continues to open its parts
         silent_s = time.monotonic() - self._confirmed_s
         if self._settled.is_set() and silent_s > self._session_s and self.doubt is None:
             self.doubt = (
@@ -323,7 +326,7 @@ class ClusterLock:
 
 
 class LockGroup:
-    """The requests of a member of the lock's group; it has no thread of its own.
+    """The requests of a member of the lock's consumer group.
 
     Every method may raise `KafkaError`.
 
@@ -352,7 +355,7 @@ class LockGroup:
         return self._generation is not None
 
     def holder(self) -> str | None:
-        """The description of the group's members; None where it has none."""
+        """The description of the group's members; None without members."""
         request = DescribeGroupsRequest(groups=[self.name], max_version=_DESCRIBE)
         return _members_in(self._ask(request, lambda answer: answer.groups[0].error_code))
 
@@ -390,7 +393,7 @@ class LockGroup:
         )
 
     def leave(self) -> None:
-        """End the membership; if that fails, it ends with the session."""
+        """End the membership; if the request fails, the membership ends with the session."""
         kind = LeaveGroupRequest.MemberIdentity
         mine = [kind(member_id=self._member, reason="the run ended")]
         with suppress(kafka_errors.KafkaError):
@@ -417,7 +420,7 @@ class LockGroup:
         )
 
     def _ask(self, request: Any, code_of: Callable[[Any], int] = attrgetter("error_code")) -> Any:
-        """The coordinator's answer; after an error the next request searches the coordinator."""
+        """Send a request to the coordinator; after an error the next request searches it again."""
         manager = self._client._manager
         try:
             if self._coordinator is None:

@@ -1,4 +1,4 @@
-"""The cluster under load: a testbed to start, or brokers that run already."""
+"""Opening the cluster under load: a testbed that the run starts, or running brokers."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from metrics.judging.disk_proof import DELETE_DELAY_S
 from metrics.trial.others import ClientTraffic
 
 QUOTA_WINDOW = {"quota.window.num": 11.0, "quota.window.size.seconds": 1.0}
-"""The properties of brokers whose product is the time over which quotas apply, with Kafka's
-defaults."""
+"""Broker property → Kafka's default. The product of both properties is the time over which brokers
+average a load for quotas [s]."""
 
 DELETE_DELAY = "log.segment.delete.delay.ms"
 
 LAG_PROPERTY = "replica.lag.time.max.ms"
 LAG_CHECKS = 1.5
-"""Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of
-the ISR shows after at most this multiple of that time."""
+"""Longest time until brokers remove a lagging follower from the ISR, as a multiple of
+replica.lag.time.max.ms: brokers check followers every half of that time."""
 
 
 @dataclass
 class LastLoad:
-    """What this process knows of the brokers from all of its runs.
+    """Facts about the loads of all runs of this process on one cluster.
 
     Attributes:
-        ended_s: end of its last load [s since the epoch]; None before the first load.
-        looks: the traffic of other clients without its loads, each with the time of its end [s
-            since the epoch].
-        written: topics of `cluster.topics` to which its runs write.
+        ended_s: end of the process's last load [s since the epoch]; None before the first load.
+        looks: (end [s since the epoch], traffic) of each reading of other clients' traffic while
+            the process offered no load.
+        written: topics of `cluster.topics` to which the process's runs write.
     """
 
     ended_s: float | None = None
@@ -51,21 +51,21 @@ class LastLoad:
 
 @dataclass(frozen=True)
 class OpenCluster:
-    """A cluster that answers.
+    """A cluster that answers requests.
 
     Attributes:
-        check: raises an error when brokers that this run started have ended unexpectedly; the
-            next trial's check notices that running brokers have ended.
-        security: security of the clients' connections.
-        started_jmx: JMX of brokers that this run started; None for brokers that run already.
-        environment: facts that a run records of these brokers, such as `link.delay`.
-        broker_control: control over the brokers' processes; None where this process has none.
+        check: raises an error if a broker process that this run started has ended. It checks
+            nothing for other brokers; there the topics' check of the next trial finds the error.
+        security: security settings of the clients' connections.
+        started_jmx: JMX of brokers that this run started; None for running brokers.
+        environment: facts about these brokers for the run's record, such as `link.delay`.
+        broker_control: control over the brokers' processes; None for running brokers.
         network_namespace: file of the network namespace from which executors open connections to
-            the brokers; empty for their own.
-        link: the link between executors and brokers, by its keys; empty where unknown.
+            the brokers; empty for the executors' default namespace.
+        link: key → value of the link between executors and brokers; empty for an unknown link.
         name_prefix: `cluster.name_prefix`.
         client_ids: the client ids of all connections.
-        last_load: shared by all runs on the cluster, as warm brokers stay warm.
+        last_load: the process's loads on this cluster; shared by all of its runs.
     """
 
     admin: KafkaAdmin
@@ -82,7 +82,9 @@ class OpenCluster:
     client_ids: ClientIds = field(default_factory=ClientIds)
 
     def client_kwargs(self) -> ClientOptions:
-        """Connection options with resolved secrets, as `Cluster.client_kwargs` gives them."""
+        """Connection options of kafka-python, with resolved secrets (see
+        `Cluster.client_kwargs`).
+        """
         return ClientOptions(self.security.client_kwargs(), client_id=self.client_ids)
 
     def may_have_client_id(self, client_id: str) -> bool:
@@ -91,11 +93,11 @@ class OpenCluster:
 
     @property
     def interface_speeds(self) -> dict[str, float]:
-        """Network interface at the ends of the link → its speed [B/s]."""
+        """Network interface at an end of the link → speed of the interface [B/s]."""
         return facade.interface_speeds(self.link)
 
     def outage(self, reporter: Reporter) -> BrokerOutage:
-        """The way to stop brokers on purpose: by this process, or by the operator."""
+        """The object that stops brokers on purpose, by this process or by the operator."""
         if self.broker_control is not None:
             return ControlledOutage(self.broker_control, self.admin)
         return AnnouncedOutage(self.admin, self.info.broker_ids, reporter)
@@ -109,7 +111,7 @@ class OpenCluster:
 
 
 def require_startable(cluster: Cluster) -> None:
-    """Check the settings of brokers that the run would start, and start nothing.
+    """Check the settings of the brokers that the run would start; start nothing.
 
     Raises:
         ConfigError: see `jobs.testbed.facade.require_startable`.
@@ -124,15 +126,13 @@ def open_cluster(
     stack: ExitStack,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> OpenCluster:
-    """Start the brokers where the run starts them, and connect; `stack` undoes both.
+    """Start the testbed's brokers if there is a testbed, and connect; `stack` undoes both.
 
     Args:
-        meanwhile: called while the brokers start; not called for running brokers, as these show
-            at once what may keep a run from beginning.
+        meanwhile: called while the testbed's brokers start; not called for running brokers.
 
     Raises:
-        ConfigError: the brokers do not start, refuse the connection, or have no way to their
-            metrics.
+        ConfigError: the brokers do not start, or refuse the connection.
         TryLaterError: no broker answers.
     """
     if cluster.testbed is None:
@@ -182,10 +182,10 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
 
 
 def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
-    """The shortest window in which a lagging follower must show [s].
+    """The shortest window that is long enough to detect each lagging follower [s].
 
-    It follows from the largest `replica.lag.time.max.ms` of the brokers. It is None without
-    followers, and where no broker reports that property.
+    The window follows from the largest `replica.lag.time.max.ms` of the brokers. The result is None
+    without followers, or if no broker reports the property.
     """
     if all(part.topic.replication_factor < 2 for part in workload.parts):
         return None
@@ -195,7 +195,7 @@ def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
 
 
 def _property_of_brokers(opened: OpenCluster, name: str) -> dict[int, str | None]:
-    """Broker id → its value of one property."""
+    """Broker id → value of one property of the broker."""
     brokers = opened.info.broker_ids
     answers = query_all_brokers(lambda each: opened.admin.broker_config(each, (name,)), brokers)
     return {broker: each.get(name) for broker, each in zip(brokers, answers, strict=True)}
@@ -210,27 +210,27 @@ def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None
     needed_s = window_needed_s(opened, workload)
     if needed_s is not None and workload.trial.measure_s < needed_s:
         raise ConfigError(
-            f"workload trial.measure_s is {workload.trial.measure_s:g}; with the brokers' "
-            f"replica.lag.time.max.ms a follower that falls behind shows after up to "
-            f"{needed_s:g} s, and goal {goal.name} judges by it; measure for {needed_s:g} s or "
-            f"longer (--set workload.trial.measure_s={needed_s:g}), or lower that setting"
+            f"workload.trial.measure_s is {workload.trial.measure_s:g}; expected at least "
+            f"{needed_s:g} s, because goal {goal.name} judges by lagging followers, which brokers "
+            f"report after up to {needed_s:g} s; add --set "
+            f"workload.trial.measure_s={needed_s:g}, or lower the brokers' replica.lag.time.max.ms"
         )
     burst_s = quota_window_s(opened, goal)
     if burst_s is not None and workload.trial.measure_s < burst_s:
         raise ConfigError(
-            f"workload trial.measure_s is {workload.trial.measure_s:g}, and a quota of these "
-            f"brokers throttles a load only after a burst of up to {burst_s:g} s "
-            f"(quota.window.num times quota.window.size.seconds), while goal {goal.name} judges by "
-            f"throttling; measure for {burst_s:g} s or longer "
-            f"(--set workload.trial.measure_s={burst_s:g})"
+            f"workload.trial.measure_s is {workload.trial.measure_s:g}; expected at least "
+            f"{burst_s:g} s, because goal {goal.name} judges by throttling, and quotas throttle "
+            f"only after a burst of up to {burst_s:g} s (quota.window.num times "
+            f"quota.window.size.seconds); add --set workload.trial.measure_s={burst_s:g}"
         )
 
 
 def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
-    """The time over which brokers average a load for their quotas [s]; None if not judged by them.
+    """The time over which brokers average a load for their quotas [s].
 
-    A load beyond a quota is not throttled before its mean over this time exceeds the quota. It has
-    Kafka's defaults where brokers do not report it.
+    Brokers throttle a load once its mean over this time exceeds the quota. For properties that no
+    broker reports, the result uses Kafka's defaults. It is None if the goal does not judge by
+    throttling.
     """
     if not goal.indicators.throttled_is_overload:
         return None
@@ -240,15 +240,15 @@ def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
 
 
 def delete_delay_s(opened: OpenCluster) -> float:
-    """The brokers' shortest time from the check of retention to the deletion of a file [s].
+    """The shortest time between the check of retention and the deletion of a file [s].
 
-    It has Kafka's default where brokers do not report it.
+    The result is Kafka's default if no broker reports the property.
     """
     return min(_reported(opened, DELETE_DELAY), default=DELETE_DELAY_S * 1e3) / 1e3
 
 
 def _reported(opened: OpenCluster, name: str) -> list[float]:
-    """The values of a property that brokers report; none where this user may not read it."""
+    """The values of a property that brokers report; none if this user may not read it."""
     try:
         found = _property_of_brokers(opened, name).values()
     except AdminError:
@@ -257,10 +257,10 @@ def _reported(opened: OpenCluster, name: str) -> list[float]:
 
 
 def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:
-    """Broker id → its `queued.max.requests`, where the goal judges by a share of it.
+    """Broker id → the broker's `queued.max.requests`; empty if the goal does not judge by it.
 
     Raises:
-        ConfigError: a broker does not report it.
+        ConfigError: a broker does not report the property.
     """
     if goal.indicators.request_queue_share_max is None:
         return {}

@@ -1,9 +1,10 @@
-"""The topic in which the owner of a cluster states bounds that no run exceeds.
+"""The topic in which the owner of a cluster states bounds for the loads of all runs.
 
-It has one partition and is compacted, and its last record with the key `bounds` counts. Only the
-owner should be able to write to it. Two small requests show whether anything changed.
+The topic is compacted and has one partition. Its last record with the key `bounds` states the
+bounds. Only the owner should have permission to write to the topic. Two small requests show whether
+the topic changed.
 
-The records of a batch that a broker sent, decompressed up to a bound.
+The module also decodes the records of a batch, up to a largest decompressed size.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.batch_headers import batches_in
 
 PLAIN_BYTES_MAX = 64 * 2**20
-"""Largest size of a decompressed batch [B]. A megabyte can inflate to gigabytes."""
+"""Largest size of a decompressed batch [B], because a batch of 1 MB can inflate to gigabytes."""
 RECORDS_MAX = 2**20
 """Largest number of records in a batch."""
 
 _SNAPPY_STREAM = b"\x82SNAPPY\0"
 _SNAPPY_HEAD_BYTES = 16
 _CODEC_AT = 22
-"""Position of the byte with the codec in the header of a batch."""
+"""Offset of the byte with the compression codec in the header of a batch [B]."""
 
 
 class BatchFormatError(RedlineError):
@@ -46,7 +47,7 @@ def records_of(body: memoryview) -> Iterator[DefaultRecord]:
     """The records of a batch.
 
     Args:
-        body: all bytes of the batch, header included.
+        body: all bytes of the batch, including the header.
 
     Raises:
         BatchFormatError: a record, or the whole batch, cannot be read.
@@ -62,7 +63,7 @@ def records_of(body: memoryview) -> Iterator[DefaultRecord]:
             head[_CODEC_AT] &= ~DefaultRecordBatch.CODEC_MASK
             batch = DefaultRecordBatch(head + plain)
         yield from batch
-    except Exception as error:  # codecs have errors of many kinds
+    except Exception as error:  # codecs raise errors of many types
         raise BatchFormatError(f"a record batch cannot be read ({error})") from error
 
 
@@ -77,7 +78,7 @@ def _inflated(codec: int, packed: bytes) -> bytes:
         plain = reader.read(most)
     elif codec == DefaultRecordBatch.CODEC_SNAPPY:
         blocks = [*_snappy_blocks(packed)]
-        size = sum(map(_snappy_size, blocks))  # Snappy allocates as much as its block states
+        size = sum(map(_snappy_size, blocks))  # Snappy allocates the size that a block states
         plain = b"".join(map(snappy.decompress, blocks)) if size < most else bytes(most)
     else:
         raise ValueError(f"codec {codec} is unknown")
@@ -100,7 +101,7 @@ def _snappy_blocks(packed: bytes) -> Iterator[bytes]:
 
 
 def _snappy_size(block: bytes) -> int:
-    """The size of a block's content, with which the block begins as a varint [B]."""
+    """The decompressed size of a block [B]; the block begins with this size as a varint."""
     size = 0
     for shift, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * shift
@@ -110,18 +111,21 @@ def _snappy_size(block: bytes) -> int:
 
 
 OWNER_TOPIC = f"{NAME_PREFIX}owner"
-"""The topic that binds the runs of all prefixes."""
+"""The topic whose bounds apply to runs with any name prefix."""
 KEY = "bounds"
 READ_BYTES_MAX = 8_000_000
-"""Bytes of the topic that are read at most, with records that compaction leaves for a time [B]."""
+"""Largest size of the topic that is read [B], including records that compaction has not removed
+yet."""
 
 FETCH_BYTES = 1_000_000
-"""Bytes of an answer at most [B]."""
+"""Largest size of the data in an answer [B]."""
 _DENIED = kafka_errors.TopicAuthorizationFailedError
 
 
 def owner_topics(prefix: str) -> tuple[str, ...]:
-    """The topics that bind a run whose names begin with `prefix`; the strictest of both wins."""
+    """The topics whose bounds apply to a run with this name prefix; of two bounds the stricter
+    applies.
+    """
     return tuple(dict.fromkeys((OWNER_TOPIC, f"{prefix}owner")))
 
 
@@ -129,10 +133,10 @@ class OwnerTopics:
     """The bounds in the topics of a cluster's owners, by topic.
 
     Args:
-        names: the topics; the bounds of all of them hold.
+        names: the topics; the bounds of all topics apply.
 
     Attributes:
-        hidden: the topics that this user may not describe, so that they bind no run.
+        hidden: the topics that this user may not describe, so that their bounds do not apply.
     """
 
     def __init__(self, admin: KafkaAdmin, names: Iterable[str]) -> None:
@@ -141,10 +145,10 @@ class OwnerTopics:
         self.hidden: tuple[str, ...] = ()
 
     def read(self) -> dict[str, OwnerBounds]:
-        """The bounds that hold now; a topic that is gone keeps its last ones while a run lasts.
+        """Topic → its current bounds; bounds of a topic that was deleted apply until the run ends.
 
         Raises:
-            ConfigError: a topic may not be read, or has no record that states bounds.
+            ConfigError: this user may not read a topic, or a topic has no record with bounds.
             AdminError: the cluster does not answer.
         """
         names = list(self._readers)
@@ -159,7 +163,7 @@ class OwnerTopics:
 
 @dataclass
 class _Reader:
-    """Reads what was written to one topic since it was read last."""
+    """Reads the new records of one topic since the previous reading."""
 
     admin: KafkaAdmin
     topic: str
@@ -170,8 +174,8 @@ class _Reader:
     def update(self, partitions: Mapping[int, Partition]) -> None:
         if len(partitions) != 1:
             raise ConfigError(
-                f"topic {self.topic} has {len(partitions)} partitions; expected one, as its last "
-                "record counts; make it again with one partition"
+                f"topic {self.topic} has {len(partitions)} partitions; expected one, because its "
+                "last record states the bounds; create the topic again with one partition"
             )
         leader = partitions[0].leader
         if self.at < 0:
@@ -180,13 +184,13 @@ class _Reader:
             self._read(leader)
         except AdminError as error:
             if error.cause == kafka_errors.OffsetOutOfRangeError.__name__:
-                self.at = -1  # the topic was made anew
+                self.at = -1  # the topic was created again
             if error.cause != _DENIED.__name__:
                 raise
             raise ConfigError(
-                f"topic {self.topic} holds the bounds of the cluster's owner, and this user may "
-                f"not read it; expected the ACL Read on it; grant it to the user of cluster "
-                "security"
+                f"topic {self.topic} states the bounds of the cluster's owner, and this user may "
+                f"not read the topic; expected the ACL Read; grant the ACL to the user in "
+                "cluster.security"
             ) from error
         if self.bounds is None and self.record is not None:
             self.bounds = parse_bounds(self.record, f"topic {self.topic}, record {KEY}")
@@ -197,7 +201,7 @@ class _Reader:
             )
 
     def _read(self, leader: int) -> None:
-        """Take all new records."""
+        """Read all new records."""
         size = 0
         while True:
             request = fetch_request({(self.topic, 0): (self.at, FETCH_BYTES)}, FETCH_BYTES)
@@ -214,21 +218,22 @@ class _Reader:
                 return
             if not data or found.next_offset is None or size > READ_BYTES_MAX:
                 raise AdminError(
-                    f"could not read the topic {self.topic}: its {size:,} B have no end; expected "
-                    f"a compacted topic of at most {READ_BYTES_MAX:,} B; make it again",
+                    f"could not read the topic {self.topic} to its end: {size:,} B were read; "
+                    f"expected a compacted topic of at most {READ_BYTES_MAX:,} B; create the topic "
+                    "again",
                     UNREADABLE,
                 )
 
     def _take(self, body: memoryview) -> None:
-        """Take the last record with the key from a batch; the bounds before it hold no more."""
+        """Take the last record with the key from a batch; it replaces the previous bounds."""
         try:
             for each in records_of(body):
                 if each.key == KEY.encode():
                     self.record, self.bounds = each.value, None
         except BatchFormatError as error:
             raise ConfigError(
-                f"topic {self.topic} has a record that cannot be decoded ({error}); expected one "
-                "without compression; write it again with --compression-codec none"
+                f"topic {self.topic} has a record that cannot be decoded ({error}); expected a "
+                "record without compression; write it again with --compression-codec none"
             ) from error
 
 

@@ -1,10 +1,10 @@
 """The permissions of a user for the topics, groups and transactional ids of a run.
 
-They are known before any of these exist: brokers check the ACLs of a request before they look up
-its topic. A request for a topic that does not exist is answered by *not permitted* or by
-*unknown*, and changes nothing.
+The module reads the permissions before the run creates anything. Brokers check the ACLs of a
+request before they look up its topic. To a request for a topic that does not exist they answer
+*not permitted* or *unknown*, and they change nothing.
 
-Quotas that may throttle a run's producers, read where no trial could show the throttling.
+The module also reads the quotas that may throttle a run's producers, if no metric shows throttling.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 
 PRODUCE_BY_NAME = 12
-"""The newest version of this request that names topics; later ones need an id."""
+"""The newest version of the produce request with topic names; later versions have topic ids."""
 _END_VERSION = 1
-"""The version of the request to end a transaction that producers send."""
+"""The version of the EndTxn request that producers send."""
 _REFUSALS = (
     kafka_errors.TopicAuthorizationFailedError,
     kafka_errors.GroupAuthorizationFailedError,
@@ -47,7 +47,7 @@ _REFUSALS = (
 )
 
 Query = tuple[Any, Callable[[Any], int]]
-"""A request, and the error code in its answer."""
+"""A request, and a function that returns the error code in its answer."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Permission:
     Attributes:
         action: the action in a word or two, for example `write`.
         acl: the ACL that grants it, for example `Write on topics`.
-        is_granted: False when the brokers refuse it.
-        remedy: what to do when it is refused.
-        is_known: False where the brokers do not answer such a request, so that a run may find it
-            granted or refused.
-        topic: the topic of `cluster.topics` that the ACL names; empty for an ACL with a prefix.
+        is_granted: False if the brokers refuse the action.
+        remedy: advice to the user if the brokers refuse the action.
+        is_known: False if the brokers do not answer the request, so that the permission is unknown
+            before the run.
+        topic: the topic of `cluster.topics` that the ACL applies to; empty for a prefix ACL.
     """
 
     action: str
@@ -72,7 +72,7 @@ class Permission:
     topic: str = ""
 
     def needed(self, prefix: str) -> str:
-        """The ACL as a noun phrase, for names with this prefix."""
+        """A noun phrase for the ACL, on the topic or on names with this prefix."""
         return f"the ACL {self.acl} {self.topic or f'with the prefix {prefix}'}"
 
 
@@ -86,15 +86,15 @@ def permissions(
     transactional_id: str | None = None,
     lock_group: str | None = None,
 ) -> tuple[Permission, ...]:
-    """The permissions of this user for a topic, a group and a transactional id by these names.
+    """The permissions of this user for a topic, a group and a transactional id.
 
     Args:
         broker_id: the broker to query.
         topic: name of a topic that does not exist, or of a topic of `cluster.topics`.
-        is_given: whether it is such a topic, which a run never deletes.
+        is_given: whether the topic is one of `cluster.topics`, which a run never deletes.
         group: id of a group that does not exist; None for a run without consumers.
-        transactional_id: id that does not exist; None for producers without transactions.
-        lock_group: group of the cluster's lock; None for a run without lock.
+        transactional_id: a transactional id that does not exist; None without transactions.
+        lock_group: consumer group of the cluster's lock; None for a run without a lock.
 
     Raises:
         AdminError: the broker does not answer.
@@ -126,10 +126,11 @@ def permissions(
 
 
 def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str]:
-    """What this user may do to a topic that exists: write to it, or delete it.
+    """The permitted changes of an existing topic: `write to` and `delete`, or one of them, or none.
 
-    A produce request without a record is refused as invalid, and all records before offset 0 are
-    deleted already, so nothing changes.
+    The requests change nothing. Brokers refuse a produce request without a record as invalid, and
+    no record has an offset below 0, so that the deletion of all records before offset 0 has no
+    effect.
 
     Raises:
         AdminError: the broker does not answer.
@@ -140,15 +141,15 @@ def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str
 
 def _is_granted(admin: KafkaAdmin, broker_id: int, action: str, query: Query) -> bool:
     request, code_of = query
-    what = f"ask broker {broker_id} for the permission to {action}"
+    what = f"check the permission to {action} on broker {broker_id}"
     code = admin.query(what, request, broker_id, read=lambda answer: int(code_of(answer)))
     return not isinstance(kafka_errors.for_code(code)(), _REFUSALS)
 
 
 def _delete(topic: str) -> Query:
-    """A request to delete records, which requires the same ACL as to delete the topic.
+    """A request to delete records; it requires the ACL Delete, as the deletion of the topic does.
 
-    A request to delete a topic that does not exist is answered without a check of the ACL.
+    The request to delete a topic is no help: brokers check its ACL only if the topic exists.
     """
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     partition = kind.DeleteRecordsPartition(partition_index=0, offset=0)
@@ -186,8 +187,9 @@ def _heartbeat(group: str) -> Query:
 def _end(transactional_id: str) -> Query:
     """A request to abort a transaction that does not exist.
 
-    It requires Write, which grants Describe too (https://kafka.apache.org/documentation/#security_authz).
-    Unlike a search for the coordinator, it does not create the topic `__transaction_state`.
+    It requires Write, which grants Describe too
+    (https://kafka.apache.org/documentation/#security_authz). Unlike FindCoordinator, this request
+    does not create the topic `__transaction_state`.
     """
     request = EndTxnRequest(transactional_id=transactional_id, max_version=_END_VERSION)
     return request, attrgetter("error_code")
@@ -208,24 +210,24 @@ class Quota:
     """A quota of a cluster.
 
     Attributes:
-        entity: `user`, `client-id` or `ip` → its name; None is the default of all that have no
-            quota of their own.
-        values: Kafka's key, such as `producer_byte_rate`, → its value.
+        entity: `user`, `client-id` or `ip` → name of the entity; None for the default quota of
+            entities without a quota.
+        values: Kafka's key, such as `producer_byte_rate` → value of the quota.
     """
 
     entity: Mapping[str, str | None]
     values: Mapping[str, float]
 
     def may_throttle(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
-        """Whether it may throttle the run's producers; see `may_hold`."""
+        """Whether the quota may throttle the run's producers; see `may_hold`."""
         return any(key in self.values for key in PRODUCE_KEYS) and self.may_hold(user, is_ours)
 
     def may_hold(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
-        """Whether it may hold for the run's clients, as one of any address may.
+        """Whether the quota may apply to the run's clients; a quota of an address always may.
 
         Args:
-            user: the user of the clients; None where it is unknown.
-            is_ours: whether a client of a run may have this id.
+            user: the user of the clients; None if the user is unknown.
+            is_ours: whether a client of a run may have this client id.
         """
         whose, client_id = self.entity.get("user"), self.entity.get("client-id")
         is_of_others = whose is not None and user is not None and whose != user
@@ -242,7 +244,7 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
     """All quotas of the cluster.
 
     Raises:
-        AdminError: this user may not read them, or the cluster did not answer.
+        AdminError: this user may not read the quotas, or the cluster did not answer.
     """
     request = DescribeClientQuotasRequest(components=[], strict=False)
     answer = admin.query("read the quotas", request, timeout_ms=None, read=checked)
@@ -256,7 +258,7 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
 
 
 def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
-    """Whether neither the brokers' answers nor their metrics would show a throttling quota."""
+    """Whether a throttling quota is invisible in the brokers' answers and in their metrics."""
     is_silent = any(part.producer.acks == "0" for part in workload.parts)
     return is_silent and any(
         _THROTTLE_TIME in node.lacks for node in nodes if Role.BROKER in node.roles
@@ -266,11 +268,11 @@ def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
 def require_throttling_seen(
     opened: OpenCluster, workload: Workload, nodes: Iterable[NodeInfo]
 ) -> None:
-    """Refuse a load that a quota could limit without any sign of it.
+    """Refuse a load if a quota could throttle it and nothing measured would show the throttling.
 
     Raises:
-        ConfigError: the brokers' metrics show no throttle times, acks=0 has no answers with them,
-            and a quota may apply to the producers or the quotas cannot be read.
+        ConfigError: the brokers' metrics have no throttle times, producers with acks=0 receive no
+            answers with throttle times, and a quota may apply or the quotas cannot be read.
     """
     if not is_throttling_unseen(workload, nodes):
         return
@@ -279,8 +281,8 @@ def require_throttling_seen(
         found = quotas_of(opened.admin)
     except AdminError as error:
         raise ConfigError(
-            f"{unseen}, so that a throttling quota would not show, and the quotas cannot be read: "
-            f"{error}; expected the right to describe them (DescribeConfigs on the cluster); "
+            f"{unseen}, so that a throttling quota would be invisible, and the quotas cannot be "
+            f"read: {error}; expected the ACL DescribeConfigs on the cluster; "
             f"{_REMEDY}"
         ) from error
     user = opened.client_kwargs().get("sasl_plain_username")
@@ -288,6 +290,6 @@ def require_throttling_seen(
     ours = [each for each in found if each.may_throttle(named, opened.may_have_client_id)]
     if ours:
         raise ConfigError(
-            f"{unseen}, so that the limit found could be that of a quota ({ours[0]}); expected no "
+            f"{unseen}, so that the limit could be the limit of a quota ({ours[0]}); expected no "
             f"quota for these producers; {_REMEDY}, or remove the quota"
         )

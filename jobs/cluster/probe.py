@@ -1,7 +1,7 @@
-"""One record of a run's own kind for each broker: what the cluster's rules for records do to it.
+"""A probe: one record of the run's workload, written to each broker and read back.
 
-Brokers check some rules when a record arrives, such as bounds of timestamps, a policy of a plugin,
-and the replicas in sync; no description of a topic shows all of them.
+Brokers check some rules only when a record arrives: bounds of timestamps, a plugin's policy, and
+the number of replicas in sync. The description of a topic does not show all of these rules.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.pattern import TrafficPattern
 
 WRITE_S, READ_S = 10.0, 3.0
-"""Deadlines of an acknowledgement, and of the record's return [s]."""
+"""Deadlines of the acknowledgement, and of reading the record back [s]."""
 
 
 def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: TrafficPattern) -> None:
-    """Write a record of each load to a partition of each broker, and read it back.
+    """Write a record of each load to one partition of each broker, and read the record back.
 
     Raises:
-        ConfigError: a broker refuses the record, or consumers would not see it.
+        ConfigError: a broker refuses the record, or consumers cannot read it.
     """
     for (_, own), load in zip(topics.numbered, pattern.loads, strict=True):
         record, acks = _record(load.producer), -1 if load.producer.options.acks == "all" else 1
@@ -40,19 +40,19 @@ def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: Traff
             if refusal:
                 raise ConfigError(
                     f"{place} refused a record of this workload ({refusal}); expected brokers that "
-                    "take it; change the workload, or the rule of the topic or the brokers"
+                    "accept it; change the workload, or the rule of the topic or the brokers"
                 )
             if not _is_seen(admin, leader, topic, number, offset):
                 raise ConfigError(
                     f"{place} acknowledged a record that no consumer could read within "
-                    f"{READ_S:g} s, as the high watermark did not pass it; expected at least "
+                    f"{READ_S:g} s, because the high watermark did not pass it; expected at least "
                     "min.insync.replicas replicas in sync; start the missing brokers, or lower "
                     "workload.topic.config.min.insync.replicas"
                 )
 
 
 def _record(pattern: ProducerPattern) -> bytes:
-    """A batch with the first record of this producer."""
+    """A batch with the first record of a producer of this pattern."""
     small = replace(pattern, payload=replace(pattern.payload, pool_bytes=1))
     pool = BatchPool(small)
     header, body = pool.take(pool.sections[0], pool.sections[0].fitting(1), int(1e3 * time.time()))
@@ -60,7 +60,7 @@ def _record(pattern: ProducerPattern) -> bytes:
 
 
 def _first_led(topics: TopicSet) -> Iterator[tuple[int, tuple[str, int]]]:
-    """Each broker that leads, and the first partition that it leads."""
+    """(Broker id, first partition that the broker leads) for each broker that leads a partition."""
     found: dict[int, int] = {}
     for number, leader in enumerate(topics.leaders):
         found.setdefault(leader, number)
@@ -70,7 +70,7 @@ def _first_led(topics: TopicSet) -> Iterator[tuple[int, tuple[str, int]]]:
 def _written(
     admin: KafkaAdmin, leader: int, topic: str, number: int, record: bytes, acks: int
 ) -> tuple[str, int]:
-    """Why a broker refuses the record, or empty; and the record's offset."""
+    """Write the record; return (reason of a refusal, or an empty text; offset of the record)."""
     kind = ProduceRequest.TopicProduceData
     data = kind.PartitionProduceData(index=number, records=record)
     request = ProduceRequest(
@@ -99,7 +99,7 @@ def _written(
 
 
 def _is_seen(admin: KafkaAdmin, leader: int, topic: str, number: int, offset: int) -> bool:
-    """Whether consumers see the record in time; True where this user may not read."""
+    """Whether consumers can read the record in time; True if this user may not read the topic."""
     request, until_s = fetch_request({(topic, number): (offset, 1)}), time.monotonic() + READ_S
 
     def is_seen(answer: Any) -> bool:

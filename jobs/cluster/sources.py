@@ -1,6 +1,6 @@
-"""Opening the sources of an open cluster's metrics, as its configuration names them.
+"""Opening the configured metrics sources of an open cluster.
 
-Queries of a cluster that change nothing: its replicas, its properties, its features.
+The module also reads a cluster's replicas and the brokers' changed properties.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ BROKER_SPECIFIC = frozenset(
         "node.id",
     }
 )
-"""Properties that identify a broker and do not change how it works."""
+"""Properties that identify a broker and do not affect its behavior."""
 LOG_DIRS = "log.dirs"
 
 
 def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
-    """Broker id → its counts of replicas, over all topics that this user may describe.
+    """Broker id → numbers of the broker's replicas, over all topics that this user may describe.
 
     Raises:
         AdminError: the cluster did not answer.
@@ -57,7 +57,7 @@ def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
 
 
 def count_replicas(topics: Iterable[DescribedTopic]) -> dict[int, Replicas]:
-    """Broker id → its counts of replicas, from the metadata of topics."""
+    """Broker id → numbers of the broker's replicas, according to the metadata of topics."""
     led, short, offline = Counter[int](), Counter[int](), Counter[int]()
     holders: set[int] = set()
     for topic in topics:
@@ -65,7 +65,7 @@ def count_replicas(topics: Iterable[DescribedTopic]) -> dict[int, Replicas]:
             holders.update(each.replicas)
             led[each.leader] += 1
             is_led = each.leader != NO_LEADER
-            # A partition without a leader counts for each broker that has a replica of it.
+            # A partition without a leader counts for each broker with a replica.
             for broker in (each.leader,) if is_led else each.replicas:
                 short[broker] += bool({*each.replicas} - {*each.isr}) or not is_led
             offline.update(each.offline)
@@ -77,18 +77,18 @@ def count_replicas(topics: Iterable[DescribedTopic]) -> dict[int, Replicas]:
 def changed_properties(admin: KafkaAdmin, broker_id: int) -> dict[str, str]:
     """A broker's properties that differ from Kafka's defaults, without secrets.
 
-    The log directories are replaced by their number, as `log.dirs.count`.
+    The number of log directories, `log.dirs.count`, replaces their paths.
 
     Raises:
-        AdminError: this user may not read them, or the broker did not answer.
+        AdminError: this user may not read the properties, or the broker did not answer.
     """
     return configured_properties(admin.broker_properties(broker_id))
 
 
 def configured_properties(properties: Mapping[str, Property]) -> dict[str, str]:
-    """Name → value of the properties that are configured, without secrets.
+    """Name → value of the configured properties, without secrets.
 
-    Properties whose source is unknown are left out, as most are defaults.
+    Properties with an unknown source are left out, because most of them have default values.
     """
     found = {
         name: str(each.value)
@@ -104,11 +104,11 @@ def configured_properties(properties: Mapping[str, Property]) -> dict[str, str]:
 
 
 QUERY_DEADLINE_S = 5.0
-"""Deadline of the Admin API for the state of the replicas [s]."""
+"""Deadline of the Admin API's answer about the state of the replicas [s]."""
 
 
 def require_sources(cluster: Cluster, opened: OpenCluster) -> None:
-    """Check what can be checked of the configured sources without a connection to them.
+    """Check the configured metrics sources; open no connection.
 
     Raises:
         ConfigError: a broker has no address, or a secret is missing.
@@ -123,11 +123,11 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
     Args:
         cluster: the cluster as configured.
         opened: the same cluster, connected.
-        jvm: the driver's JVM (`spark._jvm`), or None where there is none.
+        jvm: the driver's JVM (`spark._jvm`); None without Spark.
 
     Raises:
-        ConfigError: a node cannot be reached or judged, the rule set is wrong, or a secret is
-            missing.
+        ConfigError: a node cannot be reached or lacks metrics, the rule set is wrong, or a secret
+            is missing.
     """
     return cluster.broker_source.open(_target(opened, jvm))
 
@@ -135,14 +135,14 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
 def open_hosts(
     cluster: Cluster, opened: OpenCluster, broker_folders: Path | None = None
 ) -> HostSource:
-    """An open source of the metrics of the brokers' hosts; `NoHosts` where none is available.
+    """An open source of the metrics of the brokers' hosts; `NoHosts` if none is available.
 
     Args:
         broker_folders: folder with the files of brokers that another command started on this
             machine; a folder of the cache by default.
 
     Raises:
-        ConfigError: a host that the cluster's file names does not answer, or a secret is missing.
+        ConfigError: a host in the cluster's file does not answer, or a secret is missing.
     """
     return cluster.host_source.open(_target(opened, broker_folders=broker_folders))
 
@@ -163,9 +163,10 @@ def _target(
 def _open_replicas(
     opened: OpenCluster,
 ) -> tuple[Callable[[], Mapping[int, Replicas]], Callable[[], None]]:
-    """A query of the replicas over a connection of its own, and a function that closes it.
+    """A query of the replicas over a separate connection, and a function that closes the
+    connection.
 
-    The sampler queries from another thread than the run.
+    The connection is separate, because the sampler queries on another thread than the run.
     """
     servers = [join_address(*each) for each in opened.info.addresses.values()]
     admin = connect(servers, opened.client_kwargs(), request_timeout_s=QUERY_DEADLINE_S)
@@ -176,7 +177,7 @@ _log = logging.getLogger(__name__)
 
 
 def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> HostSource:
-    """A source that reads this machine where all brokers run on it, else `NoHosts`.
+    """A source that reads this machine's metrics if all brokers run here, `NoHosts` otherwise.
 
     Args:
         broker_folders: folder with the files of brokers that another command started on this
@@ -195,7 +196,9 @@ def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> Host
 
 
 def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) -> LocalHost:
-    """This machine; behind a link, the brokers' network namespace under a name of its own."""
+    """This machine; with a link, the brokers' network namespace on this machine as a separate
+    host.
+    """
     if not opened.network_namespace:
         return LocalHost(queues=Queues())
 
@@ -209,23 +212,25 @@ def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) ->
 
 
 def _log_dirs(opened: OpenCluster) -> list[Path]:
-    """The brokers' log dirs; none where the brokers do not show them to this user."""
+    """The brokers' log directories; without those of brokers that do not report them to this
+    user.
+    """
     found: set[str] = set()
     for broker in opened.info.broker_ids:
         try:
             answers = opened.admin.log_dirs_of(broker, {})
         except AdminError as error:
-            _log.warning("the disks of broker %d are not known: %s", broker, error)
+            _log.warning("log directories of broker %d are unknown: %s", broker, error)
             continue
         found.update(str(each["log_dir"]) for each in answers if each.get("log_dir"))
     return [Path(each) for each in sorted(found)]
 
 
 def _netlink_of(pid: int | None) -> socket.socket:
-    """A socket to the kernel's side of the network namespace of this process.
+    """A netlink socket in the network namespace of a process.
 
     Raises:
-        OSError: the process has ended, or this user may not enter its namespace.
+        OSError: the process has ended, or this user may not enter the process's namespace.
     """
     if pid is None:
         raise OSError("no broker runs")

@@ -1,6 +1,6 @@
-"""The planned topics, and how the state of a topic differs from its plan; asks no broker.
+"""The plan of a run's topics, and the differences between a topic's state and its plan.
 
-Topics and consumer groups that killed runs left on a cluster, with the proof that they did.
+The module also finds topics and consumer groups that killed runs left on a cluster.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.payload import BATCH_HEADER_BYTES, record_bytes
 
 NAME_LENGTH_MAX = 249
-"""Kafka's limit of the length of a topic's name."""
+"""Largest length of a topic's name in Kafka [characters]."""
 
 MARK = "delete.retention.ms"
-"""The property in which a run marks its topics; it has an effect in compacted topics only."""
+"""The topic property by which a run marks its topics. It affects compacted topics only."""
 _MARK_LEAST_MS = 86_400_000  # Kafka's default
 _MARK_BITS = 34
 
@@ -39,18 +39,18 @@ def assignment(
 ) -> Assignment:
     """An assignment of replicas that gives every broker the same work.
 
-    Each broker leads exactly `partitions_per_broker` partitions and follows exactly
-    (replication_factor - 1) times as many. The followers of one broker's partitions are
-    spread over all others, no broker more than one partition ahead of another: each broker leads
-    in turn, and from round to round the followers are one stride further.
+    Each broker leads exactly `partitions_per_broker` partitions, and is a follower of exactly
+    (replication_factor - 1) times as many. The followers of one broker's partitions are spread
+    evenly over all other brokers; their numbers differ by at most one partition. For this the
+    brokers lead in turn, and the distance from leader to follower grows from turn to turn.
 
-    Where each broker states its rack, the replicas of a partition are on different racks as long
-    as there are enough of them, and else no rack holds two more than another that has room. All
-    counts stay as even as without racks where racks have equal sizes. With unequal sizes leaders
-    are even, and a broker of a small rack follows more.
+    If each broker states its rack, the replicas of a partition are on different racks. With fewer
+    racks than replicas, the numbers of replicas per rack differ by at most one, as far as the racks
+    have enough brokers. Racks of equal size keep all numbers as even as without racks. Racks of
+    unequal size keep leaders even, and give the brokers of a small rack more followers.
 
     Args:
-        racks: broker → its rack.
+        racks: broker → rack of the broker.
 
     Raises:
         ConfigError: there are fewer brokers than replicas.
@@ -58,8 +58,8 @@ def assignment(
     brokers = sorted(set(broker_ids))
     if replication_factor > len(brokers):
         raise ConfigError(
-            f"workload topic.replication_factor is {replication_factor}, and the cluster has "
-            f"{len(brokers)} brokers that serve ({', '.join(map(str, brokers)) or 'none'}); "
+            f"workload.topic.replication_factor is {replication_factor}, and the cluster has "
+            f"{len(brokers)} serving brokers ({', '.join(map(str, brokers)) or 'none'}); "
             "expected at most as many replicas as brokers; lower it or start more brokers"
         )
     by_rack = _by_rack(brokers, racks or {})
@@ -69,7 +69,7 @@ def assignment(
 
 
 def _by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[list[int]]:
-    """The brokers of each rack; one rack for all unless each broker states its own."""
+    """The brokers of each rack; a single rack if a broker states no rack."""
     named = {broker: racks.get(broker) for broker in brokers}
     if not all(named.values()):
         return [list(brokers)]
@@ -82,9 +82,9 @@ def _by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[li
 def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: int) -> Assignment:
     """An assignment over racks of equal size.
 
-    Brokers stand in a ring in which racks alternate, so that the rack of a follower depends only
-    on the stride from its leader. All leaders of a turn use the same strides; each broker then
-    follows once for each stride.
+    The brokers form a ring in which the racks alternate. The rack of a follower therefore depends
+    only on the stride, which is the distance between leader and follower on the ring. All leaders
+    of a turn use the same strides, so that each broker is a follower once for each stride.
     """
     ring = [broker for row in zip(*by_rack, strict=True) for broker in row]
     count, racks = len(ring), len(by_rack)
@@ -106,10 +106,11 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
 
 
 def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list[int], int]:
-    """Number of followers in the leader's rack (0) and in the racks after it, for one turn.
+    """Number of followers in the leader's rack (index 0) and in each next rack, for one turn.
 
     Args:
-        extra_turn: where the racks that get one replica more begin; returned for the next turn.
+        extra_turn: the first rack that gets an additional replica; the next turn's value is
+            returned too.
     """
     whole, rest = divmod(replicas, racks)
     wanted = [max(0, whole - 1), *[whole] * (racks - 1)]
@@ -122,7 +123,9 @@ def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list
 
 
 def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: int) -> Assignment:
-    """An assignment over racks of unequal sizes: each follower is the least loaded that fits."""
+    """An assignment over racks of unequal sizes; each follower is the least loaded possible
+    broker.
+    """
     rack_of = {broker: rack for rack, own in enumerate(by_rack) for broker in own}
     brokers = sorted(rack_of)
     follows = dict.fromkeys(brokers, 0)
@@ -152,9 +155,9 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
 
 
 def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
-    """The property that shows which run made a topic, and whether it held the cluster's lock.
+    """The topic property that shows which run created a topic, and whether the run held the lock.
 
-    The value follows from the run's id and stays below two years, which services allow.
+    The value is computed from the run's id. It is below two years, because services allow no more.
     """
     digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)
@@ -162,15 +165,15 @@ def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
 
 
 def maker_of(topic: str, mark: str | None, prefix: str) -> tuple[str, bool] | None:
-    """The id of the run that made a topic, and whether it held the cluster's lock.
+    """The id of the run that created a topic, and whether the run held the cluster's lock.
 
-    It is proven by the run's id in the topic's name and the same id in the topic's mark.
+    A run created the topic if the run's id is in the topic's name and in the topic's mark.
 
     Args:
         mark: the value of the property `MARK`.
 
     Returns:
-        None where nothing proves that a run made the topic.
+        None if there is no proof that a run created the topic.
     """
     words = topic.removeprefix(prefix).split("-") if topic.startswith(prefix) else []
     for count in range(1, len(words)):
@@ -188,14 +191,15 @@ def topic_name(
     part: str = "",
     prefix: str = NAME_PREFIX,
 ) -> str:
-    """The name of the topic that a run makes for this traffic; a pure function.
+    """The name of the topic that a run creates for this traffic.
 
     Args:
-        part: name of the part of a mix; empty for other traffic.
+        part: name of the part of a mix; empty for traffic without parts.
         prefix: `cluster.name_prefix`.
 
     Raises:
-        ConfigError: the run id is too long for a topic's name, or has other characters.
+        ConfigError: the run id is too long for a topic's name, or has characters that Kafka
+            forbids.
     """
     own = f"-{part}" if part else ""
     name = f"{prefix}{run_id}{own}-{message_bytes}B-{partitions_per_broker}p"
@@ -203,21 +207,21 @@ def topic_name(
         raise ConfigError(
             f'the run id "{run_id}" cannot be part of a topic name; expected at most '
             f"{NAME_LENGTH_MAX - len(prefix) - 20} letters, digits, dots, dashes and "
-            "underscores; choose another"
+            "underscores; choose another run id"
         )
     return name
 
 
 def topic_names(name: str, count: int) -> tuple[str, ...]:
-    """Names of `count` topics of the same shape: numbered, except for a single one."""
+    """The names of `count` topics of one shape; a single topic's name has no number."""
     return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(count))
 
 
 def largest_batch_bytes(pattern: ProducerPattern) -> int:
     """The largest size of a record batch of this producer [B].
 
-    A batch of several records is at most batch_size. A batch of one record has the size of that
-    record. Compression may make it smaller, which is not known before.
+    A batch of several records has at most batch_size bytes. A batch of one record has the size of
+    the record. Compression may make a batch smaller; the result is an upper bound.
     """
     options, payload = pattern.options, pattern.payload
 
@@ -233,7 +237,8 @@ def largest_batch_bytes(pattern: ProducerPattern) -> int:
 
 
 CAPPED_SINCE = (3, 7)
-"""Release of Kafka from which min.insync.replicas counts no more replicas than a partition has."""
+"""First release of Kafka that limits min.insync.replicas to the number of a partition's
+replicas."""
 
 
 def require_writable(
@@ -243,19 +248,19 @@ def require_writable(
     release: tuple[int, ...] = (),
     losable: int = 0,
 ) -> None:
-    """Raise an error for traffic of which the brokers would refuse every request.
+    """Raise an error if the brokers would refuse every produce request of this traffic.
 
     Args:
-        pattern: the traffic to be written.
-        properties: properties of the topic, defaults included; a missing one is not checked.
+        pattern: the traffic that the run writes.
+        properties: properties of the topic, defaults included; a missing property is not checked.
         is_given: whether the topic is one of `cluster.topics`, which the workload cannot change.
-        release: the brokers' release of Kafka, such as (4, 1); () where it is not known.
-        losable: brokers that the run stops meanwhile.
+        release: the brokers' release of Kafka, such as (4, 1); () if it is unknown.
+        losable: number of brokers that the run stops.
 
     Raises:
-        ConfigError: batches larger than max.message.bytes, fewer replicas than
-            min.insync.replicas with acks=all or with brokers that the run stops, or no keys in a
-            compacted topic.
+        ConfigError: batches are larger than max.message.bytes; or there are fewer replicas than
+            min.insync.replicas with acks=all or with brokers that the run stops; or messages of a
+            compacted topic have no keys.
     """
     limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(pattern.producer)
     if limit is not None and batch > int(limit):
@@ -274,14 +279,14 @@ def require_writable(
     if release >= CAPPED_SINCE:
         insync = min(insync, replicas)
     needs_all = pattern.producer.options.acks == "all"
-    # Brokers advance the high watermark with so many replicas only, whatever acks is.
+    # Brokers advance the high watermark only with this number of replicas, for all values of acks.
     if replicas - losable < insync and (needs_all or losable):
         stops = f", of which the run stops {losable} (--offline)" if losable else ""
         acks = " and the workload acks all" if needs_all else ""
         whose = "a topic of cluster.topics" if is_given else "the workload's topic"
         raise ConfigError(
             f"{whose} has {replicas} replicas{stops}{acks}, and the brokers require "
-            f"min.insync.replicas {insync}; expected at least as many replicas; "
+            f"min.insync.replicas {insync}; expected at least {insync} replicas; "
             + (
                 "name another topic"
                 if is_given
@@ -294,21 +299,21 @@ def require_writable(
     if "compact" in (properties.get("cleanup.policy") or "") and not has_keys:
         raise ConfigError(
             "the topic has cleanup.policy compact, and the workload sends messages without keys, "
-            "which brokers refuse there; set workload.payload.key_bytes, or use a topic with "
-            "cleanup.policy delete"
+            "which brokers refuse; expected messages with keys; set workload.payload.key_bytes, or "
+            "use a topic with cleanup.policy delete"
         )
 
 
 @dataclass(frozen=True)
 class TopicState:
-    """The partitions of a topic that differ from the plan; all empty when the topic is healthy.
+    """The partitions of a topic that differ from the plan; all tuples are empty if it is healthy.
 
     Attributes:
-        missing: partitions that a broker does not know.
-        reassigned: partitions with other replicas than the assigned ones, or in another order;
-            where the cluster places them, their order means nothing.
+        missing: partitions that are not in a broker's metadata.
+        reassigned: partitions with other replicas than planned, or with replicas in another order.
+            The order counts only if the run placed the replicas.
         leaderless: partitions without a leader.
-        moved: partitions led by another replica than the preferred one.
+        moved: partitions led by another replica than the preferred replica.
         lagging: partitions with a replica outside of the ISR.
         silent: a sentence for each broker that did not answer.
     """
@@ -327,11 +332,11 @@ class TopicState:
 
     @property
     def is_placed_otherwise(self) -> bool:
-        """Whether the topic is complete, with replicas on other brokers than assigned."""
+        """Whether the topic is complete, and has replicas on other brokers than assigned."""
         return bool(self.reassigned) and not (self.missing or self.leaderless or self.silent)
 
     def sentences(self) -> tuple[str, ...]:
-        """A sentence for each kind of difference."""
+        """A clause for each kind of difference, for messages."""
         found = (
             (self.missing, "unknown to a broker"),
             (self.reassigned, "with other replicas than assigned"),
@@ -353,7 +358,7 @@ class TopicState:
 
 
 def leader_of(replicas: Sequence[int], offline: Set[int] = frozenset()) -> int:
-    """The broker that leads these replicas: the first that is not offline."""
+    """The id of the first replica's broker that is not offline; `NO_LEADER` if all are offline."""
     return next((each for each in replicas if each not in offline), NO_LEADER)
 
 
@@ -366,9 +371,10 @@ def state_of(
     """The differences between the partitions that a broker knows and the planned ones.
 
     Args:
-        seen: the broker's partitions by the same numbers, as far as it knows them.
-        offline: brokers that are offline on purpose; they may be in sync or not.
-        is_own_placement: whether the cluster placed the replicas, in an order that is unknown.
+        seen: number → partition according to the broker; partitions unknown to the broker are
+            missing.
+        offline: brokers that are offline on purpose; their replicas need not be in sync.
+        is_own_placement: whether the cluster placed the replicas, so that their order is unknown.
     """
     known = {number: seen[number] for number in wanted if number in seen}
     led = {number: each for number, each in known.items() if each.leader != NO_LEADER}
@@ -402,14 +408,14 @@ _BEGUN = re.compile(r"(?<![0-9])(\d{8}-\d{6})-[0-9a-f]{4}(?![0-9a-f])")  # see n
 
 @dataclass(frozen=True)
 class Leftover:
-    """A topic or consumer group whose name has the form of a run's.
+    """A topic or consumer group whose name has the form of a run's topics or groups.
 
     Attributes:
         kind: `topic` or `group`.
         name: name of the topic or id of the group.
-        run_id: id of the run that made it; empty where that is not proven.
-        is_locked: whether that run held the cluster's lock, so that it has ended once another
-            process holds it.
+        run_id: id of the run that created the topic or group; empty without proof.
+        is_locked: whether that run held the cluster's lock. Such a run has ended if another process
+            holds the lock.
     """
 
     kind: str
@@ -419,11 +425,13 @@ class Leftover:
 
     @property
     def begun_s(self) -> float | None:
-        """When the run began [s since the epoch]; None without a time in its id, as of a night."""
+        """The run's begin [s since the epoch]; None if the id has no time, such as a nightly's
+        id.
+        """
         return begun_s(self.run_id)
 
     def command(self, server: str) -> str:
-        """The command of Kafka's own tools that deletes it.
+        """The command of Kafka's tools that deletes this topic or group.
 
         Args:
             server: an address of the cluster.
@@ -435,15 +443,15 @@ class Leftover:
 
 
 def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:
-    """The topics and groups whose names have the form of a run's: groups first, then by age.
+    """The topics and groups whose names have the form of a run's names: groups first, then by age.
 
-    A run made a topic where the run's id is in its name and in its mark (`topic_plan.mark_of`). A
-    run made a group where its id is in the group's name, and the group committed offsets of topics
-    that the run made, and of no others.
+    A run created a topic if the run's id is in the topic's name and in the topic's mark (see
+    `mark_of`). A run created a group if the run's id is in the group's name, and the group
+    committed offsets only of topics that the run created.
 
     Args:
         prefix: `cluster.name_prefix`.
-        given: `cluster.topics`, which are no run's own.
+        given: `cluster.topics`; no run created these topics.
 
     Raises:
         AdminError: topics or groups cannot be listed.
@@ -480,7 +488,7 @@ def _committed(admin: KafkaAdmin, group: str) -> frozenset[str]:
 
 
 def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]:
-    """Delete leftovers; return a sentence for each that could not be deleted."""
+    """Delete leftovers; return a message for each leftover that could not be deleted."""
     troubles = []
     for each in chosen:
         try:
@@ -491,7 +499,7 @@ def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]
 
 
 def begun_s(name: str) -> float | None:
-    """The time in a run id, or in a name with one [s since the epoch]; None where it has none."""
+    """The time in a run id or in a name with a run id [s since the epoch]; None without a time."""
     found = _BEGUN.search(name)
     if found is None:
         return None

@@ -1,9 +1,7 @@
-"""The topics that a trial writes to, and the result of their check.
+"""The topics that a trial writes to, and the result of the check of these topics.
 
-Replicas that a cluster placed itself: what was placed, and whether to add partitions.
-
-Elastic services and clusters with a balancer ignore or refuse assignments. This module decides,
-and asks no broker.
+Elastic services and clusters with a balancer ignore or refuse the run's assignment of replicas. For
+such clusters this module decides whether to add partitions. It sends no requests.
 """
 
 from __future__ import annotations
@@ -27,21 +25,21 @@ REFUSED_ASSIGNMENTS = frozenset(
         "UnsupportedVersionError",
     }
 )
-"""Errors of a creation with assignments that one without them may avoid."""
+"""Errors of a request to create a topic that a request without an assignment may avoid."""
 
 TOLERANCE = 0.1
-"""Highest deviation of a broker's leaders from the mean at which they count as even [ratio]."""
+"""Largest deviation of a broker's number of leaders from the mean for even leaders [ratio]."""
 
 GROWTH_MAX = 10
-"""Highest number of partitions, as a multiple of the planned ones."""
+"""Largest number of partitions, as a multiple of the planned number."""
 
 
 @dataclass(frozen=True)
 class LeaderCounts:
-    """How many partitions of all topics of a trial each broker leads.
+    """The number of a trial's partitions that each broker leads.
 
     Attributes:
-        counts: broker → partitions that it leads, 0 included.
+        counts: broker → number of partitions that the broker leads; 0 for a broker without leaders.
     """
 
     counts: Mapping[int, int]
@@ -53,18 +51,18 @@ class LeaderCounts:
 
     @property
     def most(self) -> int:
-        """Partitions of the broker that leads most."""
+        """Largest number of partitions that one broker leads."""
         return max(self.counts.values(), default=0)
 
     @property
     def mean(self) -> float:
-        """Mean of all brokers."""
+        """Mean number of partitions that a broker leads."""
         return self.total / len(self.counts) if self.counts else 0.0
 
     @property
     def are_even(self) -> bool:
-        """Whether each broker is within the tolerance of the mean."""
-        # Multiplied out, so that a count on the edge counts as even.
+        """Whether each broker's number differs from the mean by at most the tolerance."""
+        # In integers, so that a number exactly at the tolerance is even.
         brokers = len(self.counts)
         return all(
             abs(each * brokers - self.total) * 10 <= self.total * round(TOLERANCE * 10)
@@ -73,28 +71,28 @@ class LeaderCounts:
 
     @property
     def caveat(self) -> str:
-        """A clause for figures that were measured with these leaders; empty where they are even."""
+        """A clause about uneven leaders for reports; empty if the leaders are even."""
         if self.are_even:
             return ""
         return f"leaders uneven: {self.most} at most, {self.mean:.3g} on average"
 
 
 def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCounts:
-    """Counts of leaders.
+    """The number of partitions that each broker leads.
 
     Args:
         leaders: leaders of all partitions.
-        brokers: all brokers that serve; one that leads nothing has 0.
+        brokers: all brokers that serve clients; a broker that leads no partition has 0.
     """
     counts = Counter(leaders)
     return LeaderCounts({broker: counts[broker] for broker in sorted({*brokers, *counts})})
 
 
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
-    """The number of partitions that each topic should have next; `per_topic` when it is enough.
+    """The number of partitions that each topic should have next; `per_topic` if that is enough.
 
-    Partitions double until the leaders are even, up to `GROWTH_MAX` times the planned ones: more
-    partitions even out a random placement, and a placement in turns is even from the beginning.
+    The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. More
+    partitions make a random placement more even; a round-robin placement is even at once.
 
     Args:
         per_topic: partitions that each topic has.
@@ -108,10 +106,10 @@ def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: 
 
 
 def placed(found: Mapping[int, Partition] | None) -> Assignment | None:
-    """The placement that a broker reports; None before each partition has a leader.
+    """The placement that a broker reports; None unless each partition has a leader.
 
-    The leader comes first and the other replicas in the order of their ids, as brokers that place
-    replicas themselves may report them in any order.
+    The leader is first. The other replicas are in the order of their ids, because a cluster that
+    places replicas may report them in any order.
     """
     if not found or sorted(found) != list(range(len(found))):
         return None
@@ -125,19 +123,18 @@ def placed(found: Mapping[int, Partition] | None) -> Assignment | None:
 
 @dataclass(frozen=True)
 class TopicSet:
-    """The topics that a trial writes to at the same time; all have the same shape, except in a mix.
+    """The topics that a trial writes to at the same time; in a mix their shapes may differ.
 
     Attributes:
         names: names of the topics.
-        message_bytes: size of the messages that are written to them [B].
-        replicas: the replicas of the partitions of all topics, numbered through; those that the
-            run placed must stay as they are.
-        offline: brokers that are offline on purpose; the next replica leads in their place.
+        message_bytes: size of the messages that the trial writes [B].
+        replicas: the replicas of the partitions, numbered through all topics. Replicas that the run
+            placed must stay on their brokers.
+        offline: brokers that are offline on purpose; each partition's next replica leads instead.
         is_own_placement: whether the cluster placed the replicas, instead of the run.
-        parts: the topics of each part of a mix, which have shapes of their own, in order; empty
-            for other traffic.
-        brokers: ids of all brokers that serve, where the cluster placed the replicas.
-        given: the shape of topics of `cluster.topics`; None for topics that the run made.
+        parts: the topics of each part of a mix, in order; empty for traffic without parts.
+        brokers: ids of all brokers that serve clients, if the cluster placed the replicas.
+        given: the shape of the topics of `cluster.topics`; None for topics that the run created.
     """
 
     names: tuple[str, ...]
@@ -157,13 +154,13 @@ class TopicSet:
         replicas: Assignment,
         offline: frozenset[int] = frozenset(),
     ) -> TopicSet:
-        """Topics whose replicas the run placed, those of each topic alike."""
+        """Topics whose replicas the run placed, equally for each topic."""
         of_all = [each for _ in names for each in replicas.values()]
         return cls(names, message_bytes, dict(enumerate(of_all)), offline)
 
     @classmethod
     def of_parts(cls, parts: Sequence[TopicSet], message_bytes: int) -> TopicSet:
-        """The topics of a mix; those of the only part where there is one.
+        """The topics of a mix.
 
         Args:
             message_bytes: mean size of the mix's messages [B].
@@ -181,7 +178,7 @@ class TopicSet:
 
     @property
     def numbered(self) -> tuple[tuple[int, TopicSet], ...]:
-        """The number of the first partition, and the topics; of a mix, for each of its parts."""
+        """(Number of the first partition, topics) of each part of a mix; one pair without parts."""
         found, first = [], 0
         for each in self.parts or (self,):
             found.append((first, each))
@@ -190,7 +187,7 @@ class TopicSet:
 
     @property
     def partition_names(self) -> dict[int, tuple[str, int]]:
-        """The number of each partition → its topic, and its number there."""
+        """Number of a partition through all topics → its topic, and its number in the topic."""
         return {
             first + number: each.partitions.of(number)
             for first, each in self.numbered
@@ -212,7 +209,7 @@ class TopicSet:
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """Broker id that leads partition 0, 1, 2, …, numbered through all topics."""
+        """Ids of the brokers that lead partition 0, 1, 2, …, numbered through all topics."""
         return tuple(leader_of(each, self.offline) for each in self.replicas.values())
 
     @property
@@ -222,33 +219,33 @@ class TopicSet:
 
     @property
     def leader_counts(self) -> LeaderCounts:
-        """How many of the partitions each broker leads."""
+        """The number of these topics' partitions that each broker leads."""
         return leader_counts(self.leaders, self.brokers)
 
     @property
     def caveat(self) -> str:
-        """A clause for figures measured with these topics; empty where leaders are even."""
+        """A clause about uneven leaders for reports; empty if the run placed the replicas."""
         return self.leader_counts.caveat if self.is_own_placement else ""
 
     def placement_note(self, planned_per_broker: int) -> str:
-        """A sentence on a placement that the cluster chose; empty where the run placed replicas."""
+        """A note about a placement by the cluster; empty if the run placed the replicas."""
         if not self.is_own_placement or self.given:
             return ""
         planned = planned_per_broker * len(self.brokers)
-        more = f" instead of {planned}, as leaders were uneven" if self.per_topic > planned else ""
+        more = f" instead of {planned} for even leaders" if self.per_topic > planned else ""
         counts = self.leader_counts.counts.values()
         least, most = min(counts), max(counts)
         led = f"{most}" if least == most else f"{least} to {most}"
         return (
-            f"topic {self}: the cluster placed the replicas itself; {self.per_topic} "
-            f"partitions{more}; each broker leads {led}"
+            f"topic {self}: the cluster chose the brokers of the replicas; {self.per_topic} "
+            f"partitions{more}; each broker leads {led} of them"
         )
 
     def fit(self, pattern: TrafficPattern) -> TrafficPattern:
-        """The pattern with the number of partitions that the topics have.
+        """The pattern with the real shape of the topics.
 
-        The cluster that placed them may have more than the workload asks for. Topics that others
-        made have a shape and properties of their own.
+        If the cluster placed the replicas, topics may have more partitions than the workload plans.
+        Topics of `cluster.topics` have their own shape and properties.
         """
         if self.parts:
             pairs = zip(self.parts, pattern.parts, strict=True)
@@ -267,10 +264,10 @@ class TopicReport:
 
     Attributes:
         topics: the topics that were checked, for messages.
-        before: their differences from the plan when the check began.
-        after: their differences when it ended.
-        waited_s: time until they were healthy, or until the deadline [s].
-        trouble: why the last election failed, or empty.
+        before: differences from the plan at the begin of the check.
+        after: differences from the plan at the end of the check.
+        waited_s: time until the topics were healthy, or until the deadline [s].
+        trouble: error of the last election of leaders; empty without an error.
     """
 
     topics: str
@@ -285,7 +282,7 @@ class TopicReport:
         return self.after.healthy
 
     def sentences(self) -> tuple[str, ...]:
-        """The reasons why no trial can begin; empty when one can."""
+        """The reasons why no trial can begin; empty if a trial can begin."""
         if self.ok:
             return ()
         found = (

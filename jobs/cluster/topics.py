@@ -1,6 +1,6 @@
-"""The topics that a run makes, checks before each trial, and deletes; it changes no others.
+"""The topics of a run: it creates them, checks them before each trial and deletes them.
 
-With `cluster.topics` it makes and deletes none.
+A run changes no other topics. With `cluster.topics` a run creates and deletes no topics.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ from metrics.units import format_some
 
 POLL_S = 0.2
 BROKERS_PER_CHECK = 32
-"""Brokers whose metadata of all partitions are queried in one check."""
+"""Number of brokers that are queried in one check for the metadata of all partitions."""
 PARTITIONS_AT_ONCE = 9_900
-"""A KRaft controller makes at most 10,000 records of one request: each partition is one, and so
-are the topic and each of its properties (MAX_RECORDS_PER_USER_OP of Kafka's QuorumController)."""
+"""Largest number of partitions in one request.
+
+A KRaft controller writes at most 10,000 metadata records for one request
+(MAX_RECORDS_PER_USER_OP in Kafka's QuorumController): one for each partition, one for the topic and
+one for each property of the topic."""
 ELECTION_INTERVAL_S = 2.0
-"""Time after which an election without effect is requested again [s]."""
+"""Time between two requests for the same election of leaders [s]."""
 
 WRONG_REQUESTS = frozenset(
     {
@@ -58,17 +61,17 @@ WRONG_REQUESTS = frozenset(
         *REFUSED_ASSIGNMENTS,
     }
 )
-"""Errors of a creation that a change of the configuration avoids."""
+"""Errors of a request to create a topic that another configuration of the run can avoid."""
 
 REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")
-"""Errors of a creation with a property that a service does not let its users set."""
+"""Errors of a request to create a topic if a service does not let users set a property."""
 
 
 Seen = TypeVar("Seen")
 
 
 class TopicError(RedlineError):
-    """A topic was not created or deleted as requested within the deadline."""
+    """A topic was not created or deleted within the deadline."""
 
 
 class Topics:
@@ -76,19 +79,19 @@ class Topics:
 
     Args:
         admin: admin client of the cluster.
-        run_id: part of the topics' names, so that no two runs share a topic.
+        run_id: id of the run; part of the topics' names, so that no two runs share a topic.
         prefix: `cluster.name_prefix`.
-        owner: id of the run in the topics' mark, see `mark_of`; its own by default.
+        owner: id of the run in the topics' mark (see `mark_of`); `run_id` by default.
         is_locked: whether the run holds the cluster's lock.
-        given: the topics of `cluster.topics`, which the run uses instead of its own.
+        given: the topics of `cluster.topics`; if there are any, the run creates no topics.
         release: the brokers' release of Kafka, such as (4, 1); () where it is not known.
-        losable: brokers that the run stops meanwhile.
-        clock, pause: time and pauses [s]; replaced in tests.
+        losable: number of brokers that the run stops.
+        clock, pause: monotonic time and a pause [s]; replaced in tests.
 
     Attributes:
-        mark: the property that shows which run made the topics; empty where the cluster
-            refuses it.
-        offline: brokers that are offline on purpose; they hold replicas as all others.
+        mark: the topic property that shows which run created the topics; empty if the cluster
+            refuses the property.
+        offline: brokers that are offline on purpose; they have replicas as all other brokers.
     """
 
     def __init__(  # noqa: PLR0913 - what a run knows of its cluster
@@ -122,24 +125,24 @@ class Topics:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the topics made until now mean for the figures; empty where all leaders are even."""
+        """Clauses about uneven leaders of the created topics; empty if all leaders are even."""
         return tuple(self._caveats)
 
     @property
     def name(self) -> str:
-        """The beginning of the topics' names, by which no two runs share one."""
+        """The first part of the topics' names; no two runs share it."""
         return f"{self._prefix}{self._run_id}"
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Topics that this run made and has not deleted yet."""
+        """Names of the topics that this run created and has not deleted yet."""
         return tuple(self._made)
 
     def validate(self, pattern: TrafficPattern) -> None:
-        """Have the cluster check a topic without creating it, and check the batches against it.
+        """Check with the cluster whether it accepts the topics and the batches; create nothing.
 
         Raises:
-            ConfigError: the cluster would refuse the topic, or each batch written to it.
+            ConfigError: the cluster would refuse the topic, or every batch written to the topic.
         """
         if self._given:
             for own, each in self._given_to(pattern):
@@ -157,17 +160,18 @@ class Topics:
         require_writable(pattern, properties, is_given, self._release, self._losable)
 
     def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
-        """Create the topics of a pattern and wait until all replicas are in place and in sync.
+        """Create the topics of a pattern, and wait until all replicas are assigned and in sync.
 
-        Given topics are taken as they are, once their replicas are in sync.
+        Topics of `cluster.topics` are not created; the function waits until their replicas are in
+        sync.
 
-        Where the cluster ignores or refuses the assignment of replicas, the placement that it
-        chooses is taken, with more partitions while leaders are uneven.
+        If the cluster ignores or refuses the assignment of replicas, the run uses the placement
+        that the cluster chooses, and adds partitions while leaders are uneven.
 
         Raises:
-            ConfigError: the cluster refuses the topic, or each batch written to it.
-            AdminError: the cluster does not answer, or the name is taken.
-            TopicError: this run has such a topic already, or a topic is not healthy within
+            ConfigError: the cluster refuses the topic, or every batch written to the topic.
+            AdminError: the cluster does not answer, or a topic with this name exists.
+            TopicError: this run has already created the topic, or a topic is not healthy within
                 `deadline_s` [s].
         """
         if self._given:
@@ -179,8 +183,8 @@ class Topics:
         for name in names:
             if name in self._made:
                 raise TopicError(
-                    f"run {self._run_id} already has the topic {name}; expected to create it once; "
-                    "delete it first"
+                    f"topic {name} of run {self._run_id} exists already; expected to create it "
+                    "once; delete the topic first"
                 )
         placement, properties = self._accepted(pattern)
         self._require_writable(pattern, properties)
@@ -218,19 +222,22 @@ class Topics:
         return TopicSet.of_parts(found, pattern.message_bytes) if pattern.parts else found[0]
 
     def probe(self, topics: TopicSet, pattern: TrafficPattern) -> None:
-        """Write a record to each broker, and read it back, see `require_records_accepted`."""
+        """Write a record to each broker, and read the record back (see
+        `require_records_accepted`).
+        """
         require_records_accepted(self._admin, topics, pattern)
 
     def are_moved(self, topics: TopicSet) -> bool:
-        """Whether replicas that the run placed are on other brokers now."""
+        """Whether replicas that the run assigned to brokers are on other brokers now."""
         if topics.parts:
             return any(self.are_moved(each) for each in topics.parts)
         return not topics.is_own_placement and self._state(topics).is_placed_otherwise
 
     def refresh(self, topics: TopicSet) -> TopicSet:
-        """The topics with their present leaders, where the cluster placed the replicas.
+        """The topics with their current leaders if the cluster placed the replicas.
 
-        Such a cluster may move them at any time. Topics that the run placed stay as they are.
+        The cluster may move these replicas at any time. Topics that the run placed are returned
+        unchanged.
         """
         if topics.parts:
             parts = [self.refresh(each) for each in topics.parts]
@@ -245,8 +252,8 @@ class Topics:
     def _create(
         self, name: str, placement: Assignment | TopicSize, wanted: TopicOptions
     ) -> Assignment | TopicSize:
-        """Create a topic; return the placement that the cluster accepted."""
-        self._made[name] = None  # first, as a request without an answer may have succeeded
+        """Create a topic, and return the placement that the cluster accepted."""
+        self._made[name] = None  # before the request, because one without an answer may succeed
         try:
             try:
                 self._request(name, placement, wanted)
@@ -266,7 +273,7 @@ class Topics:
             f"the {'' if self._given else 'new '}topic {format_some(names)} is not ready after "
             f"{deadline_s:g} s: "
             f"{'; '.join(state.sentences())}; expected every replica in sync and every "
-            "leader in place; look at the brokers' logs"
+            "partition led by its planned leader; read the brokers' logs"
         )
 
     # --- replicas that the cluster places itself ------------------------------
@@ -274,7 +281,7 @@ class Topics:
     def _taken(
         self, pattern: TrafficPattern, names: tuple[str, ...], brokers: int, deadline_s: float
     ) -> TopicSet:
-        """Take the placement of the cluster, with more partitions until leaders are even."""
+        """Use the cluster's placement, and add partitions until leaders are even."""
         planned = per_topic = brokers * pattern.topic.partitions_per_broker
         while True:
             topics = self._await_placement(names, pattern.message_bytes, per_topic, deadline_s)
@@ -287,18 +294,18 @@ class Topics:
         return topics
 
     def _grow(self, names: Sequence[str], partitions: int) -> bool:
-        """Request partitions; returns False where the cluster refuses them."""
+        """Request partitions; return False if the cluster refuses them."""
         try:
             for name in names:
                 self._admin.create_partitions(name, partitions)
-        except AdminError:  # the topics that have more keep them, and none of them is used
+        except AdminError:  # a topic that has grown already keeps its unused partitions
             return False
         return True
 
     def _await_placement(
         self, names: tuple[str, ...], message_bytes: int, per_topic: int, deadline_s: float
     ) -> TopicSet:
-        """Wait until brokers agree on the placement and all replicas are in sync."""
+        """Wait until the brokers report the same placement and all replicas are in sync."""
         found: TopicSet | None = None
 
         def look() -> TopicState:
@@ -314,10 +321,11 @@ class Topics:
     def _look(
         self, names: tuple[str, ...], message_bytes: int, per_topic: int
     ) -> tuple[TopicSet | None, TopicState]:
-        """The placement that a broker reports, and how other brokers' reports differ from it.
+        """The placement according to one broker, and how other brokers' reports differ from it.
 
         Args:
-            per_topic: partitions of each topic that matter; there may be more.
+            per_topic: number of partitions of each topic that the run uses; the topic may have
+                more.
         """
         brokers, missing = self._brokers(), TopicState(missing=tuple(range(per_topic)))
         try:
@@ -334,18 +342,19 @@ class Topics:
         return topics, self._state(topics)
 
     def _brokers(self) -> tuple[int, ...]:
-        """Ids of the brokers that serve; it remembers their racks."""
+        """Ids of the brokers that serve clients; updates `_racks`."""
         info = self._admin.describe_cluster()
         self._racks |= {broker.id: broker.rack for broker in info.brokers}
         return info.broker_ids
 
     def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
-        """Restore the planned leaders, and wait until all replicas are in sync.
+        """Check that all replicas are in sync and led as planned; restore the planned leaders
+        first.
 
-        It elects preferred leaders of the run's own topics where others lead, and waits at most
-        `deadline_s` [s] for replicas to catch up, for example after an overload. It does not wait
-        for replicas that others moved to other brokers. It raises no error for what it finds: a
-        report that is not `ok` makes the next trial invalid.
+        The check elects the preferred leaders of topics that the run created, and waits at most
+        `deadline_s` [s] until replicas catch up, for example after an overload. It does not wait if
+        another user moved replicas to other brokers. If the topics are not healthy, the check
+        raises no error; the report is not `ok`, and the next trial is INVALID.
         """
         began = self._clock()
         trouble, elected_at = "", float("-inf")
@@ -364,13 +373,13 @@ class Topics:
         return TopicReport(str(topics), before, state, waited_s, trouble)
 
     def is_in_sync(self, topics: TopicSet) -> bool:
-        """Whether every replica is in sync, those of brokers that were offline included."""
+        """Whether every replica is in sync, including replicas on brokers that were offline."""
         whole = replace(topics, offline=frozenset())
         state = self._state(whole)
         return not (state.lagging or state.missing or state.silent)
 
     def end_offsets(self, topics: TopicSet) -> dict[int, int]:
-        """Partition, numbered through all topics → the offset that its next record will get.
+        """Partition, numbered through all topics → the offset of the partition's next record.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -380,7 +389,9 @@ class Topics:
         return {number: found[name] for name, number in names.items()}
 
     def replica_ends(self, topics: TopicSet) -> ReplicaEnds | None:
-        """The end offsets of all replicas; None without followers, or where one is not known."""
+        """The end offsets of all replicas; None without followers, or if an end offset is
+        unknown.
+        """
         held: dict[int, list[tuple[str, int]]] = {}
         placed = topics.partition_replicas
         if topics.offline or not any(followers for _, *followers in placed.values()):
@@ -403,7 +414,7 @@ class Topics:
         return ReplicaEnds(at_s, time.time() - at_s, written, copied)
 
     def moved_leaders(self, topics: TopicSet) -> dict[int, int]:
-        """Broker id → number of partitions that it leads by plan and does not lead now.
+        """Broker id → number of partitions that the broker should lead and does not lead now.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -418,11 +429,11 @@ class Topics:
         return dict(Counter(leader for name, leader in planned if found.get(name) != leader))
 
     def delete(self, names: Sequence[str], deadline_s: float = 60.0) -> None:
-        """Delete topics that this run made, and wait until no broker knows them.
+        """Delete topics that this run created, and wait until no broker lists them.
 
         Raises:
             AdminError: the cluster refuses or does not answer.
-            TopicError: this run did not make a topic, or a broker still knows it after
+            TopicError: this run did not create a topic, or a broker still lists the topic after
                 `deadline_s` [s].
         """
         if not names:
@@ -430,7 +441,7 @@ class Topics:
         for name in names:
             if name not in self._made:
                 raise TopicError(
-                    f"the topic {name} was not made by run {self._run_id}; expected one of "
+                    f"topic {name} was not created by run {self._run_id}; expected one of "
                     f"{', '.join(self._made) or 'none'}; nothing was deleted"
                 )
         for name in names:
@@ -443,7 +454,7 @@ class Topics:
         if knowing:
             raise TopicError(
                 f"topics of run {self._run_id} are not deleted after {deadline_s:g} s: {knowing}; "
-                "expected no broker to know them"
+                "expected no broker to list them; read the controllers' logs"
             )
         for name in names:
             del self._made[name]
@@ -458,15 +469,15 @@ class Topics:
     def _accepted(
         self, pattern: TrafficPattern
     ) -> tuple[Assignment | TopicSize, dict[str, str | None]]:
-        """A placement that the cluster would accept, and the properties of such a topic.
+        """A placement that the cluster accepts, and the properties of the topic.
 
-        It is the run's assignment, or the size of the topic where the cluster refuses assignments
-        or advertises fewer brokers than it keeps replicas.
+        The placement is the run's assignment. It is the size of the topic if the cluster refuses
+        assignments, or advertises fewer brokers than replicas.
 
         Raises:
             ConfigError: the cluster would refuse the topic.
         """
-        wanted, name = pattern.topic, self._names(pattern)[-1]  # topics differ in their names only
+        wanted, name = pattern.topic, self._names(pattern)[-1]  # all topics have one shape
         brokers = sorted({*self._brokers(), *self.offline})
         per_broker, factor = wanted.partitions_per_broker, wanted.replication_factor
         size = TopicSize(len(brokers) * per_broker, factor)
@@ -501,7 +512,7 @@ class Topics:
                 raise
             if validate_only and self.mark and error.cause in REFUSED_PROPERTIES:
                 mark, self.mark = self.mark, {}
-                with suppress(ConfigError):  # topics without a mark can only be listed by cleanup
+                with suppress(ConfigError):  # cleanup lists topics without a mark, and deletes none
                     return self._request(name, placement, wanted, validate_only)
                 self.mark = mark
             text = str(error)
@@ -510,18 +521,18 @@ class Topics:
             )
             if partitions > PARTITIONS_AT_ONCE and error.cause == "PolicyViolationError":
                 text += (
-                    f"; it has {partitions:,} partitions, and Kafka creates about 10,000 at "
-                    "once: spread them over several topics, by workload.topic.count and fewer "
+                    f"; the topic has {partitions:,} partitions, and Kafka creates about 10,000 at "
+                    "once: raise workload.topic.count, and lower "
                     "workload.topic.partitions_per_broker"
                 )
             raise ConfigError(text) from error
 
     def _state(self, topics: TopicSet) -> TopicState:
-        """The state as the brokers with leaders report it.
+        """The state of the topics according to the brokers that lead partitions.
 
-        In large clusters each call queries the next `BROKERS_PER_CHECK` brokers only, as the
-        size of all answers grows with the square of the number of brokers. All brokers follow the
-        same log of the controllers, so that none of them is behind for long.
+        In large clusters each call queries only the next `BROKERS_PER_CHECK` brokers, because the
+        size of all answers grows with the square of the number of brokers. All brokers replay the
+        controllers' log, so that no broker's metadata are outdated for long.
         """
         state, names = TopicState(), topics.partition_names
         for _, seen in query_brokers(
@@ -542,7 +553,7 @@ class Topics:
         return state
 
     def _next_of(self, topics: TopicSet) -> list[int]:
-        """Brokers to query next: all, or the next `BROKERS_PER_CHECK` in a ring of them."""
+        """Brokers to query next: all brokers, or the next `BROKERS_PER_CHECK` in turn."""
         brokers = sorted(set(topics.leaders))
         if len(brokers) <= BROKERS_PER_CHECK:
             return brokers
@@ -551,7 +562,7 @@ class Topics:
         return [*brokers[first:], *brokers[:first]][:BROKERS_PER_CHECK]
 
     def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
-        """Elect preferred leaders; return why the election failed, or an empty text."""
+        """Elect preferred leaders; return the error of the election, or an empty text."""
         try:
             names = topics.partition_names
             self._admin.elect_preferred_leaders(names[number] for number in partitions)
@@ -562,14 +573,16 @@ class Topics:
     def _poll(
         self, look: Callable[[], Seen], is_final: Callable[[Seen], bool], deadline_s: float
     ) -> Seen:
-        """Look until the answer is final, or until the deadline; return the last answer."""
+        """Call `look` until the answer is final or the deadline is over; return the last answer."""
         began = self._clock()
         while not is_final(seen := look()) and self._clock() - began < deadline_s:
             self._pause(POLL_S)
         return seen
 
     def _knowing(self, names: Sequence[str]) -> str:
-        """A sentence about a broker that knows a topic or does not answer; empty without one."""
+        """A clause about a broker that lists a topic or does not answer; empty without such a
+        broker.
+        """
         brokers = self._admin.describe_cluster().broker_ids
         for broker, seen in query_brokers(
             lambda b: self._admin.partitions_seen_by(b, names), brokers
@@ -578,11 +591,11 @@ class Topics:
                 return str(seen)
             known = [name for name, partitions in seen.items() if partitions is not None]
             if known:
-                return f"broker {broker} still knows {', '.join(known[:3])}"
+                return f"broker {broker} still lists {', '.join(known[:3])}"
         return ""
 
 
 def _refuses_assignment(error: ConfigError) -> bool:
-    """Whether a creation without the assignment of replicas may avoid an error."""
+    """Whether a request without an assignment of replicas may avoid the error."""
     cause = error.__cause__
     return isinstance(cause, AdminError) and cause.cause in REFUSED_ASSIGNMENTS

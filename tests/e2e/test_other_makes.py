@@ -25,8 +25,8 @@ PLANTED_PRODUCERS = PLANTED_PER_S * MESSAGE_BYTES / RATE_BYTES_PER_S
 NEAR = 0.05
 """Distance from the planted limit within which an answer is right [ratio]."""
 PLACED = re.compile(
-    r"the cluster placed the replicas itself; (?P<partitions>\d+) partitions"
-    r"(?: instead of (?P<planned>\d+), as leaders were uneven)?; "
+    r"the cluster chose the brokers of the replicas; (?P<partitions>\d+) partitions"
+    r"(?: instead of (?P<planned>\d+) for even leaders)?; "
     r"each broker leads (?:(?P<least>\d+) to )?(?P<most>\d+)"
 )
 BROKERS = 3

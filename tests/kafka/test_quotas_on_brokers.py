@@ -147,8 +147,8 @@ def test_a_quota_on_changes_of_topics_delays_a_run(kafka_testbed: Testbed) -> No
         for name in names:
             admin.delete_topic(name)
     assert re.fullmatch(
-        rf"waiting \d+\.\d s to create the topic {names[2]}, as the cluster has a quota on changes "
-        r"\(controller_mutation_rate\)",
+        rf"waiting \d+\.\d s to create the topic {names[2]}, because the cluster has a quota on "
+        r"changes of topics \(controller_mutation_rate\)",
         said[0],
     )
 

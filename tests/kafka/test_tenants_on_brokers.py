@@ -152,8 +152,8 @@ def test_given_topics_are_used_as_they_are_and_stay(
     cluster = ("--cluster", written(guarded, tmp_path, f"topics: [{name}]"))
 
     text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
-    shape = "topic team-b-load is used as it is: 6 partitions, 2 replicas instead of the workload's"
-    assert f"{shape} 10 partitions for each broker" in text
+    shape = "topic team-b-load is used unchanged: 6 partitions, 2 replicas instead of the"
+    assert f"{shape} workload's 10 partitions for each broker" in text
     assert "permissions ok write, lock the cluster" in text
     assert "no canaries" in text and "lacks the permission" not in text
     closed = "--set=goal.guards.fail_closed=true"

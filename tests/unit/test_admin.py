@@ -86,7 +86,7 @@ def test_a_quota_on_changes_of_topics_is_waited_for_and_said(
     answers = [answered(89, 1_500), answered(89, 0), answered(0, 0)]
     admin.delete_topic("orders")
     assert (slept, answers) == ([1.5, 0.05], [])
-    assert said[0].startswith("waiting 1.5 s to delete the topic orders, as the cluster has")
+    assert said[0].startswith("waiting 1.5 s to delete the topic orders, because the cluster has")
     answers = [answered(89, 400_000)]
     with pytest.raises(AdminError, match="could not delete the topic orders"):
         admin.delete_topic("orders")

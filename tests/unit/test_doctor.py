@@ -117,7 +117,7 @@ def test_brokers_that_cannot_be_reached_are_a_problem_and_spark_is_tried(
     file.write_text("bootstrap_servers: ['127.0.0.1:1']\nmetrics: {client_only: true}\n")
     found = examined(monkeypatch, cluster=str(file))
     assert severities(found)[2:] == [("cluster", "problem"), ("Spark", "problem")]
-    assert "127.0.0.1:1 takes no connection" in found[2].found
+    assert "127.0.0.1:1 accepts no connection" in found[2].found
 
 
 # --- the machine ------------------------------------------------------------

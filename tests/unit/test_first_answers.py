@@ -122,7 +122,7 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening, so connections are refused
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        refused = re.escape(f"{address} takes no connection")
+        refused = re.escape(f"{address} accepts no connection")
         with pytest.raises(TryLaterError, match=refused) as caught:
             connect([address], cluster="orders")
     assert str(caught.value).startswith("cluster orders: none of its bootstrap_servers can be")

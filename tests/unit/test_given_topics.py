@@ -253,7 +253,7 @@ def test_a_run_requests_no_change_of_a_given_topic(admin: Existing, tmp_path: Pa
             assert again.leaders[0] == 2, "the leader that it has now"
             assert topics.check(again).ok
             admin.topics["load"][0] = part
-    with pytest.raises(TopicError, match="was not made by run run1"):
+    with pytest.raises(TopicError, match="was not created by run run1"):
         topics.delete(["load"])
     assert (topics.made, admin.requests) == ((), [])
 

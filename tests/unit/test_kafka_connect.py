@@ -34,11 +34,13 @@ def test_an_address_without_a_listener_is_refused_at_once(refusing: str, silent:
     troubles = probe([refusing, silent, nowhere], timeout_s=PATIENCE_S)
     assert set(troubles) == {refusing, nowhere}
     assert "refused" in troubles[refusing] and "does not resolve" in troubles[nowhere]
-    with pytest.raises(TryLaterError, match=f"{refusing}.*start it, or correct the addresses"):
+    with pytest.raises(
+        TryLaterError, match=f"{refusing}.*start a broker, or correct the addresses"
+    ):
         connect([refusing], timeout_s=600.0)  # longer than a test may take
     with pytest.raises(ConfigError, match="does not resolve"):
         connect([nowhere], timeout_s=10.0)
-    with pytest.raises(TryLaterError, match="takes no connection"):
+    with pytest.raises(TryLaterError, match="accepts no connection"):
         connect([nowhere, refusing], timeout_s=10.0)
 
 
