@@ -1,6 +1,6 @@
-"""Checks of the cluster, of the past of its brokers, and of the series that exporters show.
+"""Checks of a cluster, of its metrics of the last day, and of the series that exporters show.
 
-They create and change nothing on the cluster.
+The checks create and change nothing on the cluster, except topics with --probe.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ from metrics.units import format_counted, format_size, format_some
 
 CHECK = "history"
 SPAN_S, STEP_S = 86_400.0, 600.0
-"""Length of the history, and of one of its steps [s]."""
+"""Length of the checked history, and length of one step in it [s]."""
 
 
 def history_findings(
     source: MetricsSource, clock: Callable[[], float] = time.time
 ) -> list[Finding]:
-    """The broker that had the busiest request handlers in the last day, and when.
+    """A finding that names the broker with the busiest request handlers of the last day, and the
+    time.
 
-    Empty if the source keeps no history, or none of the brokers' own handlers.
+    Empty if the source has no history, or if brokers and controllers share their request handlers.
     """
     is_shared = any(node.controller_share is not None for node in source.nodes.values())
     if is_shared or not isinstance(source, KeepsHistory):
@@ -67,28 +68,32 @@ def history_findings(
     except ConfigError:
         return []
     except ScrapeError as error:
-        return [warning(CHECK, f"the last day of the brokers is unknown: {error}")]
+        return [warning(CHECK, f"the brokers' metrics of the last day cannot be read: {error}")]
     idle = [
         (share, broker, at_s)
         for broker, values in known.items()
         for share, at_s in _shares(values, step_s)
     ]
     if not idle:
-        return [ok(CHECK, f"less than {2 * step_s / 60:.0f} min of the brokers")]
+        return [
+            ok(CHECK, f"the source has less than {2 * step_s / 60:.0f} min of the brokers' metrics")
+        ]
     share, broker, at_s = min(idle)
     first_s = min(values[0][0] for values in known.values() if values)
     day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(at_s))
     return [
         ok(
             CHECK,
-            f"{(now_s - first_s) / 3600:.1f} h of the brokers; the request handlers were busiest "
-            f"on broker {broker}, idle {share:.2f} in the {step_s / 60:.0f} min to {day} UTC",
+            f"{(now_s - first_s) / 3600:.1f} h of metrics; the busiest request handlers were on "
+            f"broker {broker}, idle {share:.2f} in the {step_s / 60:.0f} min before {day} UTC",
         )
     ]
 
 
 def _shares(values: History, step_s: float) -> list[tuple[float, float]]:
-    """The idle share of each step without a gap or a restart, and the step's end."""
+    """Pairs (idle share, end of the step [s since the epoch]) of all steps without a gap or a
+    restart.
+    """
     return [
         ((idle_ns - before_ns) / 1e9 / (at_s - before_s), at_s)
         for (before_s, before_ns), (at_s, idle_ns) in pairwise(values)
@@ -102,9 +107,9 @@ _PHASES = re.compile(r"^(produce|fetch_consumer|fetch_follower|controller)_.+_ms
 
 
 def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
-    """A finding for each reading whose series was found on the pages of exporters.
+    """One finding for each reading whose series is on the pages of the exporters.
 
-    The phases of a kind of request have one finding, which names the first of their series.
+    All phases of one kind of request share one finding, which names the series of the first phase.
     """
     found: dict[str, dict[str, list[int]]] = {}
     for node in nodes.values():
@@ -117,20 +122,20 @@ def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
 
 
 def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """The sentence for readings that no series shows → the beans to export, as a clause.
+    """Sentence about missing readings → the remedy, which names the JMX beans to export.
 
-    Empty where the series were not found on the pages of exporters.
+    Empty if the metrics do not come from exporters.
     """
     if not any(node.series for node in nodes.values()):
         return {}
     return {
-        sentence: f"to read it, have the exporter's rules export {beans_text(names)}"
+        sentence: f"add a rule to the exporter that exports {beans_text(names)}"
         for sentence, names in missing_metrics(nodes).items()
     }
 
 
 def beans_text(names: Collection[str]) -> str:
-    """The attributes of the beans of some readings; of many that are alike, their pattern."""
+    """The bean attributes that give some readings; similar beans are named by one pattern."""
     known = {each.name: each for each in readings_of(beans_for(_NEWEST, tuple(Role)))}
     alike: dict[str, list[Reading]] = {}
     for each in (known[name] for name in names):
@@ -147,7 +152,9 @@ def beans_text(names: Collection[str]) -> str:
 
 
 def _series_text(shown: Mapping[str, Sequence[int]]) -> str:
-    """The series of a reading; the brokers of each, where it differs between brokers."""
+    """The series of a reading. If brokers have different series, each series is followed by its
+    brokers.
+    """
     if len({tuple(ids) for ids in shown.values()}) == 1:
         first, *others = shown
         return f"{first} and {len(others)} like it" if others else first
@@ -156,22 +163,22 @@ def _series_text(shown: Mapping[str, Sequence[int]]) -> str:
 
 MESSAGES_NAMED = 6
 PROBE, PROBE_S = "doctor-", 120.0
-"""The beginning of the ids of checks that probe, and their longest duration [s]."""
+"""Prefix of the run ids of checks with --probe, and the longest duration of these checks [s]."""
 
 
 def cluster_findings(
     opened: OpenCluster, config: Configuration, locks: bool = True, probes: bool = False
 ) -> list[Finding]:
-    """Findings about a cluster that can be reached.
+    """Findings about a reachable cluster.
 
     Args:
-        locks: whether the run would take the cluster's lock.
-        probes: whether to make the run's topics and write a record to each broker; the checks
-            create nothing on the cluster otherwise.
+        locks: whether a run would take the cluster's lock.
+        probes: whether to create topics as a run does, and to write a record to each broker.
+            Otherwise the checks create nothing on the cluster.
     """
     run_id = f"{PROBE}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     given: tuple[GivenTopic, ...] = ()
-    with suppress(RedlineError):  # the check of the topics reports it
+    with suppress(RedlineError):  # the check of the topics reports the error
         given = given_topics(opened.admin, config.cluster)
     asked, config = config, fitted(config, given)
     checks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
@@ -192,7 +199,7 @@ def cluster_findings(
 
 
 def broker_findings(info: ClusterInfo) -> list[Finding]:
-    """Findings about the brokers that serve, and about those that do not."""
+    """Findings about the brokers in service, and about fenced brokers."""
     version = ".".join(map(str, info.api_version))
     found = [
         ok("brokers", f"{format_counted(len(info.brokers), 'broker')}, protocol of Kafka {version}")
@@ -202,9 +209,10 @@ def broker_findings(info: ClusterInfo) -> list[Finding]:
         found.append(
             warning(
                 "brokers",
-                f"fenced and out of service: {ids}",
-                "all registered brokers in service, as the limit applies to the serving ones only",
-                "see those brokers' logs, or unregister them",
+                f"fenced brokers, which are out of service: {ids}",
+                "all registered brokers in service, because the limit applies only to brokers in "
+                "service",
+                "see the logs of the fenced brokers, or unregister these brokers",
             )
         )
     return found
@@ -218,10 +226,10 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
     return [
         warning(
             "replicas",
-            f"{named} lacks a replica",
-            "all in sync: brokers that catch up are busy, and under-replicated partitions count "
-            "as an overload",
-            "wait until they are in sync, or find the reason in the brokers' logs",
+            f"{named} has a replica that is not in sync",
+            "all replicas in sync: brokers that catch up are busy, and under-replicated partitions "
+            "count as an overload",
+            "wait until all replicas are in sync, or see the brokers' logs for the reason",
         )
     ]
 
@@ -246,11 +254,11 @@ def _topics(opened: OpenCluster, config: Configuration, run_id: str, probes: boo
             *(warning("topics", text) for text in warnings(given)),
         ]
     named = format_some(map(format_size, sizes), MESSAGES_NAMED)
-    return [ok("topics", f"would be accepted, for messages of {named}"), *probed]
+    return [ok("topics", f"the cluster would create the topics for messages of {named}"), *probed]
 
 
 def _probe(opened: OpenCluster, topics: Topics, config: Configuration) -> list[Finding]:
-    """Write a record of each size to each broker, in topics that are deleted afterwards."""
+    """Write a record of each message size to each broker, in topics that are deleted afterwards."""
     admin, before_s = opened.admin, time.time() - PROBE_S
     left = leftovers(admin, opened.name_prefix, config.cluster.topics)
     own = [each for each in left if each.run_id.startswith(PROBE)]
@@ -262,17 +270,18 @@ def _probe(opened: OpenCluster, topics: Topics, config: Configuration) -> list[F
     finally:
         topics.delete(topics.made)
     brokers = format_counted(len(opened.info.brokers), "broker")
-    return [ok("probe", f"{brokers} took a record of each size and gave it back")]
+    return [ok("probe", f"{brokers} stored a record of each message size, and returned it")]
 
 
 def permission_findings(
     opened: OpenCluster, config: Configuration, run_id: str, locks: bool
 ) -> list[Finding]:
-    """Findings about the actions of a run that the user has no permission for.
+    """Findings about actions of a run for which the user lacks the permission.
 
     Args:
-        run_id: part of the names of the topic, the group and the transactional id to check.
-        locks: whether the run takes the cluster's lock.
+        run_id: id that is part of the checked names: the topic, the consumer group and the
+            transactional id.
+        locks: whether a run takes the cluster's lock.
     """
     prefix, workload = opened.name_prefix, config.workload
     name = f"{prefix}{run_id}"
@@ -303,15 +312,15 @@ def _lock(opened: OpenCluster) -> list[Finding]:
     return [
         warning(
             "lock",
-            f"{holder} holds it",
-            "one run at a time: another run would end with exit code 75",
-            "wait until that run has ended",
+            f"{holder} has the lock",
+            "a free lock: while another run has the lock, a run ends with exit code 75",
+            "wait until the other run has ended",
         )
     ]
 
 
 def owner_findings(opened: OpenCluster, topic: str) -> list[Finding]:
-    """Findings about the topic in which the cluster's owner states bounds."""
+    """Findings about the topic that states the bounds of the cluster's owner."""
     check, owners = "owner's bounds", OwnerTopics(opened.admin, [topic])
     found = owners.read().get(topic)
     if owners.hidden:
@@ -319,12 +328,12 @@ def owner_findings(opened: OpenCluster, topic: str) -> list[Finding]:
             warning(
                 check,
                 f"this user may not describe the topic {topic}",
-                "the ACL Read on it, as bounds of the cluster's owner do not apply otherwise",
-                "grant it",
+                "the ACL Read on this topic, because bounds that cannot be read do not apply",
+                "grant the ACL",
             )
         ]
     if found is None:
-        return [ok(check, f"none, as there is no topic {topic}")]
+        return [ok(check, f"none, because the topic {topic} does not exist")]
     stated = ", ".join(f"{key} {value}" for key, value in found.given.items())
     findings = [ok(check, f"{stated or 'none'} (topic {topic})")]
     changes = changes_permitted(opened.admin, opened.info.broker_ids[0], topic)
@@ -333,27 +342,32 @@ def owner_findings(opened: OpenCluster, topic: str) -> list[Finding]:
             warning(
                 check,
                 f"the user of this run may {' and '.join(changes)} the topic {topic}",
-                "only the owner of the cluster may, else a run can loosen its bounds",
-                f"deny it Write, Delete, Alter and AlterConfigs on the topic {topic}",
+                "this permission only for the cluster's owner, so that no run loosens the bounds",
+                f"deny this user Write, Delete, Alter and AlterConfigs on the topic {topic}",
             )
         )
     return findings
 
 
 def _quotas(opened: OpenCluster) -> list[Finding]:
-    """The quotas that may throttle the run's clients, which an owner may set for its user."""
+    """Findings about quotas that may throttle the run's clients."""
     user = opened.client_kwargs().get("sasl_plain_username")
     try:
         found = quotas_of(opened.admin)
     except AdminError as error:
-        return [ok("quotas", f"unknown, as this user may not read them ({error.cause})")]
+        return [ok("quotas", f"unknown, because this user may not read the quotas ({error.cause})")]
     named = None if user is None else str(user)
     ours = [each for each in found if each.may_hold(named, opened.may_have_client_id)]
-    return [ok("quotas", "; ".join(map(str, ours)) or "none for the run's user or by default")]
+    return [
+        ok(
+            "quotas",
+            "; ".join(map(str, ours)) or "no quota for the run's user, and no default quota",
+        )
+    ]
 
 
 def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
-    """A problem for each permission that is not granted, a warning for each that is unknown.
+    """One problem for each missing permission, and one warning for each unknown permission.
 
     Args:
         prefix: `cluster.name_prefix`.
@@ -372,8 +386,8 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
     lacking += [
         warning(
             check,
-            f"the brokers do not show the permission to {each.action}, as they do not answer "
-            "the request for it",
+            f"the permission to {each.action} is unknown, because the brokers do not support the "
+            "request that checks the permission",
             each.needed(prefix),
         )
         for each in found
@@ -383,17 +397,19 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
 
 
 def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
-    """Findings about the length of a trial, beside what the brokers need to show an overload."""
+    """Findings about the length of a trial: whether it is long enough for lagging followers to be
+    visible.
+    """
     for goal in config.goals:
         require_fitting(opened, config.workload, goal)
     measured_s = config.workload.trial.measure_s
     needed_s = window_needed_s(opened, config.workload)
     if needed_s is not None:
-        shown = f"lagging followers show after {needed_s:g} s"
+        shown = f"lagging followers are visible after {needed_s:g} s"
     elif config.workload.topic.replication_factor < 2:
-        shown = "no followers"
+        shown = "the topic has no followers"
     else:
-        shown = f"when lagging followers show is unknown, as no broker reports {LAG_PROPERTY}"
+        shown = f"the time until lagging followers are visible is unknown: no {LAG_PROPERTY}"
     return [ok("length of a trial", f"{measured_s:g} s measured; {shown}")]
 
 
@@ -411,7 +427,9 @@ def _guards(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
         for event in reporter.events
         if isinstance(event, Notice) and event.level is not Level.NOTE
     ]
-    return [warning("guards", text) for text in notices] or [ok("guards", "can watch the cluster")]
+    return [warning("guards", text) for text in notices] or [
+        ok("guards", "all guards can watch the cluster")
+    ]
 
 
 def metrics_findings(
@@ -420,17 +438,17 @@ def metrics_findings(
     trial: Phases,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Finding]:
-    """Findings about the metrics of the brokers and of their hosts, from the first polls.
+    """Findings about the metrics of the brokers and their hosts, derived from the first polls.
 
     Args:
         source: an open source of the brokers' metrics.
-        hosts: an open source of the hosts' metrics; None where it cannot be opened.
+        hosts: an open source of the hosts' metrics; None if the source cannot be opened.
         trial: the phases of a trial.
-        clock: times the polls [s].
+        clock: the clock that measures the duration of a poll [s].
 
     Raises:
-        ConfigError: one process answers for several brokers, or several processes for one; or the
-            polls take too long for a window.
+        ConfigError: one process answers for several brokers, several processes answer for one
+            broker, or the polls take too long for the window of a trial.
     """
     polls, interval_s = take_first_polls(source, hosts, clock), trial.sample_interval_s
     least_s = least_interval_s(polls, trial.measure_s, SAMPLES_MIN)
@@ -438,7 +456,11 @@ def metrics_findings(
     every_s = max(interval_s, least_s)
     require_whole_ticks(source.nodes, trial.measure_s, every_s)
     timed = f"{polls.poll_s:.2f} s of the {every_s:g} s between two samples"
-    named = [ok("brokers' hosts", f"of {_hosts_text(hosts)}")] if hosts and hosts.brokers else []
+    named = (
+        [ok("brokers' hosts", f"metrics of {_hosts_text(hosts)}")]
+        if hosts and hosts.brokers
+        else []
+    )
     return [
         *metrics_rules(source.name, source.nodes, polls.rounds[-1], every_s),
         *named,
@@ -449,21 +471,21 @@ def metrics_findings(
 
 
 def _hosts_text(hosts: HostSource) -> str:
-    """The hosts, each with its brokers."""
+    """The hosts, each followed by its brokers."""
     return ", ".join(f"{host} ({named_brokers(ids)})" for host, ids in hosts.brokers.items())
 
 
 def metrics_rules(
     name: str, nodes: Mapping[int, NodeInfo], samples: Sequence[BrokerSample], interval_s: float
 ) -> list[Finding]:
-    """The rules of `metrics_findings`, from nodes and samples."""
+    """Findings about missing samples, missing readings and mixed versions."""
     check = "brokers' metrics"
     found = [
         problem(
             check,
-            f"broker {sample.broker_id} gave no sample: {sample.error}",
-            "a sample of each broker",
-            "see that broker's log, and the source of its metrics in the cluster's file",
+            f"broker {sample.broker_id} returned no sample: {sample.error}",
+            "a sample from each broker",
+            "see the broker's log, and the source of the metrics in the cluster's file",
         )
         for sample in samples
         if sample.error is not None
@@ -478,14 +500,14 @@ def metrics_rules(
         brokers = [node for node in nodes.values() if Role.BROKER in node.roles]
         versions = ", ".join(sorted({node.version for node in brokers}))
         found.append(
-            ok(check, f"of {format_counted(len(brokers), 'broker')}, Kafka {versions}, by {name}")
+            ok(check, f"{format_counted(len(brokers), 'broker')}, Kafka {versions}, read by {name}")
         )
         if len({node.version for node in brokers}) > 1:
             found.append(
                 warning(
                     check,
                     f"the brokers run different versions of Kafka ({versions})",
-                    "one version, as the limit is that of the mixture",
+                    "one version, because the limit applies to this mixture of versions only",
                     "finish the upgrade first",
                 )
             )

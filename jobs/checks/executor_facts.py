@@ -1,8 +1,9 @@
-"""Facts that an executor reports of itself; needs the standard library only, shipped as source.
+"""Facts that a task collects on an executor; Spark sends this module to executors as source code.
 
-An executor may lack our wheel or any package. What fails in here is returned as data: a raised
-error would make Spark repeat the stage and end in a Java stack trace. Modules of ours that it
-imports are shipped as source, too (`jobs.checks.survey.shipped_as_source`).
+An executor may lack kafka-redline's wheel or any package, so this module needs only the standard
+library. Modules of kafka-redline that this module imports are sent as source code, too
+(`jobs.checks.survey.shipped_as_source`). Each error is returned as data: an exception would make
+Spark repeat the stage, and the message would be a Java stack trace.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 from jobs.engine.task.clock_comparison import compare_clocks, pinned
 
 CLOCK_ROUNDS = 8
-"""Round trips of a comparison of clocks: the shortest of them has the smallest error."""
+"""Number of round trips of a clock comparison. The shortest round trip has the smallest error."""
 _LINE_BYTES = 4_096
 _TCP_INFO, _RTT_OFFSET = 11, 68  # tcpi_rtt in include/uapi/linux/tcp.h
 
@@ -35,10 +36,10 @@ def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
     """One task of the survey's barrier stage.
 
     Args:
-        order: JSON of the order from `jobs.checks.survey.probe_order`.
+        order: the input of the task, as JSON from `jobs.checks.survey.probe_order`.
 
     Yields:
-        The facts as JSON, once.
+        The facts as one JSON text.
     """
     from pyspark import BarrierTaskContext
 
@@ -46,13 +47,13 @@ def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
     places = [info.address for info in context.getTaskInfos()]
     task = context.partitionId()
     hosts = [place.rpartition(":")[0] for place in places]
-    # Tasks of one host share its network, so the first of them probes the brokers for all.
+    # All tasks on a host use the same network, so only the first task on each host probes brokers.
     is_first = hosts.index(hosts[task]) == task
     yield json.dumps(facts(json.loads(order), task, places[task], is_first))
 
 
 def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> dict[str, Any]:
-    """The facts that an order requests, by the names of `jobs.checks.survey.ExecutorFacts`."""
+    """The requested facts, with the field names of `jobs.checks.survey.ExecutorFacts`."""
     packages = {name: package(name, module) for name, module in order["packages"].items()}
     code, _ = _or_error(partial(digest, order["code"]))
     _, trouble = _or_error(partial(_import, order["engine"]))
@@ -78,7 +79,9 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
 
 
 def package(name: str, module: str) -> tuple[str | None, str]:
-    """The version of a package, and the error of its import or an empty text."""
+    """A package's version and the error of the import; the error is empty if the import
+    succeeds.
+    """
 
     def read() -> str:
         importlib.import_module(module)
@@ -88,7 +91,8 @@ def package(name: str, module: str) -> tuple[str | None, str]:
 
 
 def digest(packages: Iterable[str]) -> str:
-    """A digest of these packages' source files, the same in a checkout and in a wheel.
+    """A digest of the packages' source files. A checkout and a wheel of the same code have equal
+    digests.
 
     Raises:
         ImportError: a package is missing.
@@ -104,7 +108,7 @@ def digest(packages: Iterable[str]) -> str:
 
 
 def links_of(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Facts about the network between this host and the brokers."""
+    """Facts about the network links between this host and the brokers."""
     links = probe_brokers(brokers, timeout_s)
     return {
         "unreachable": {broker: why for broker, (why, _) in links.items() if why},
@@ -116,9 +120,10 @@ def links_of(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
 def probe_brokers(
     brokers: Mapping[str, Any], timeout_s: float
 ) -> dict[str, tuple[str, float | None]]:
-    """Broker id → why its address takes no connection from here, or empty; and the round trip [ms].
+    """Broker id → (reason why no connection from this host succeeds, round trip time [ms]).
 
-    The kernel measures the round trip by the first packets; None where it does not report it.
+    The reason is empty if a connection succeeds. The kernel measures the round trip time with the
+    first packets; it is None if the kernel does not report it.
     """
     with ThreadPoolExecutor(max_workers=min(32, max(1, len(brokers)))) as pool:
         tried = pool.map(lambda place: _try(place, timeout_s), brokers.values())
@@ -126,7 +131,7 @@ def probe_brokers(
 
 
 def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int]]:
-    """Name → limits of socket buffers in this kernel [B], as far as it shows them."""
+    """Kernel parameter → limits of socket buffers [B]. Unreadable parameters are left out."""
     found = {}
     for name in ("ipv4/tcp_rmem", "ipv4/tcp_wmem", "core/rmem_max", "core/wmem_max"):
         with suppress(OSError, ValueError):
@@ -138,25 +143,27 @@ def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int
 def _from_within(
     namespace: str, probe: Callable[[], dict[str, Any]], brokers: Iterable[str]
 ) -> dict[str, Any]:
-    """The facts from within a network namespace; no broker is reachable if it cannot be entered.
+    """The facts about links from within a network namespace. If the namespace cannot be entered,
+    all brokers are unreachable.
 
-    This needs kafka-redline's code, which may be missing here; another check reports that.
+    The function needs kafka-redline's code. Another check reports an executor without this code.
     """
     try:
         with importlib.import_module("jobs.engine.network.namespaces").inside(namespace):
             return probe()
-    except Exception as error:  # noqa: BLE001 - errors are returned as data, see above
+    except Exception as error:  # noqa: BLE001 - errors are returned as data
         return {"unreachable": dict.fromkeys(brokers, str(error))}
 
 
 def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[str, float]:
-    """Compare this clock with the driver's, over the control channel that the tasks of a load use.
+    """Compare this executor's clock with the driver's clock, over the control channel.
 
     Returns:
-        `offset_s`, by how much this clock is ahead [s], and `offset_error_s`, its uncertainty [s].
+        `offset_s`, this clock minus the driver's clock [s], and `offset_error_s`, its uncertainty
+        [s].
 
     Raises:
-        OSError: the driver cannot be reached or does not answer.
+        OSError: the driver cannot be reached, or does not answer.
     """
     try:
         connected = socket.create_connection((line["host"], line["port"]), timeout_s)
@@ -169,7 +176,7 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
         with sock.makefile("rb") as answers:
             found = compare_clocks(partial(_ask_clock, sock, answers), CLOCK_ROUNDS)
             sock.sendall(b'{"done": true}\n')
-            while answers.readline(_LINE_BYTES):  # until the driver has read it
+            while answers.readline(_LINE_BYTES):  # until the driver closes the connection
                 continue
     assert found is not None, "CLOCK_ROUNDS is above 0"
     return {"offset_s": found[0], "offset_error_s": found[1]}
@@ -181,7 +188,7 @@ def _ask_clock(sock: socket.socket, answers: Any) -> float:
         message = json.loads(text) if text.strip() else {}  # an empty line is a heartbeat
         if "clock_s" in message:
             return float(message["clock_s"])
-    raise ConnectionError("the driver hung up")
+    raise ConnectionError("the driver closed the connection")
 
 
 def _try(place: Any, timeout_s: float) -> tuple[str, float | None]:
@@ -193,7 +200,7 @@ def _try(place: Any, timeout_s: float) -> tuple[str, float | None]:
 
 
 def _refusal(error: OSError, timeout_s: float) -> str:
-    """Why an address takes no connection, in words."""
+    """The reason why a connection failed, in words."""
     if isinstance(error, socket.gaierror):
         return "the host name does not resolve"
     if isinstance(error, TimeoutError):
@@ -216,8 +223,8 @@ def _import(modules: Iterable[str]) -> None:
 
 
 def _or_error(read: Callable[[], Any]) -> tuple[Any, str]:
-    """The value, or None with the error; a broken package may raise any error."""
+    """The value and an empty text, or None and the error. A broken package may raise any error."""
     try:
         return read(), ""
-    except Exception as error:  # noqa: BLE001 - errors are returned as data, see above
+    except Exception as error:  # noqa: BLE001 - errors are returned as data
         return None, f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Warnings about secrets of a cluster's file that others can read or change."""
+"""Warnings about secrets of a cluster's file that other users or the network can read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 def exposure_findings(
     cluster: Cluster, hosts: Iterable[str], settings: Mapping[str, str], master: str
 ) -> list[Finding]:
-    """Warnings about secrets that cross a network in the clear, or whose files others can change.
+    """Warnings about secrets that cross a network without encryption, or that other users can read
+    or change.
 
     Args:
         hosts: the brokers' advertised hosts.
         settings: settings of the Spark context, by Spark's names.
         master: master URL of the Spark context.
     """
-    if cluster.is_exclusive:  # then the secrets end with the run
+    if cluster.is_exclusive:  # the secrets of a testbed are valid only during the run
         return []
     security, known = cluster.security, list(hosts)
     found = []
@@ -38,7 +39,7 @@ def exposure_findings(
             warning(
                 CHECK,
                 "security.protocol is SASL_PLAINTEXT, so the login and all data cross the network "
-                "in the clear",
+                "without encryption",
                 "SASL_SSL for brokers on other hosts",
                 "give the brokers a listener with TLS",
             )
@@ -50,8 +51,8 @@ def exposure_findings(
             found.append(
                 warning(
                     CHECK,
-                    f"{section.key} has a {secret} and no TLS, so it crosses the network in the "
-                    "clear",
+                    f"{section.key} has a {secret} and no TLS, so the {secret} crosses the network "
+                    "without encryption",
                     f"{key} for other hosts",
                     remedy,
                 )
@@ -90,7 +91,7 @@ def _is_loopback(host: str) -> bool:
 def _spark_findings(
     settings: Mapping[str, str], *, is_local: bool, cluster: Cluster
 ) -> Iterator[Finding]:
-    """Warnings about the ports of Spark's driver and executors, where secrets go to executors."""
+    """Warnings about the ports of Spark, if the driver sends secrets to executors."""
     security = cluster.security
     if not any(_references(security)) and security.sasl_mechanism != "AWS_MSK_IAM":
         return
@@ -98,22 +99,22 @@ def _spark_findings(
     if _AUTHENTICATED not in on:
         yield warning(
             CHECK,
-            "Spark's ports accept any program, and the tasks behind them have the secrets for the "
-            "brokers",
+            "any program can connect to Spark's ports, and Spark's tasks contain the secrets for "
+            "the brokers",
             f"{_AUTHENTICATED}=true",
             "use conf/spark/submit.properties (spark-submit --properties-file)",
         )
     if not is_local and on.isdisjoint(_ENCRYPTED):
         yield warning(
             CHECK,
-            "the secrets for the brokers are sent to Spark's executors in the clear",
+            "the driver sends the secrets for the brokers to Spark's executors without encryption",
             f"{_ENCRYPTED[0]}=true",
-            f"set it with {_AUTHENTICATED}=true (spark-submit --conf …)",
+            f"set it together with {_AUTHENTICATED}=true (spark-submit --conf …)",
         )
 
 
 def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
-    """The (key, reference) of each secret in a section."""
+    """Pairs (key, reference), one for each secret in a section."""
     for key in type(section).model_fields:
         if key.endswith("_from") and (reference := getattr(section, key)) is not None:
             yield key, reference
@@ -124,7 +125,9 @@ def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
 def _named_files(
     cluster: Cluster, sections: Mapping[str, ConfigModel]
 ) -> dict[Path, tuple[str, bool]]:
-    """Path → (key, whether it holds a secret), of each file that a cluster's file names."""
+    """Path of each file that a cluster's file names → (key that names it, whether it contains a
+    secret).
+    """
     found: dict[Path, tuple[str, bool]] = {}
 
     def add(key: str, place: str, *, is_secret: bool) -> None:
@@ -144,7 +147,8 @@ def _named_files(
         for key in ("cafile", "oauth_cafile", "certfile", "keyfile"):
             given: str | None = getattr(section, key, None)
             if given is not None:
-                is_store = getattr(section, "keyfile", None) is None  # of a certificate and its key
+                # Without a keyfile the certfile contains the private key, too.
+                is_store = getattr(section, "keyfile", None) is None
                 has_key = key == "keyfile" or (key == "certfile" and is_store)
                 add(f"{name}.{key}", given, is_secret=has_key)
     return found
@@ -153,21 +157,21 @@ def _named_files(
 def _file_findings(key: str, path: Path, *, is_secret: bool) -> Iterator[Finding]:
     try:
         mode = path.stat().st_mode
-    except OSError:  # the code that reads the file reports it
+    except OSError:  # the code that opens the file reports the error
         return
     if not stat.S_ISREG(mode):
         return
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         yield warning(
             CHECK,
-            f"others can write the file of {key}, {path}",
+            f"{key} names {path}, which other users can change",
             "a file that only its owner can change",
             f"chmod go-w {path}",
         )
     elif is_secret and mode & stat.S_IROTH:
         yield warning(
             CHECK,
-            f"everybody can read the file of {key}, {path}",
-            "a file of secrets that its owner and group alone can read",
+            f"{key} names {path}, which contains a secret and which all users can read",
+            "a file that only its owner and its group can read",
             f"chmod o-rwx {path}",
         )

@@ -1,4 +1,4 @@
-"""Findings: the result of a check, what was expected, and the remedy."""
+"""Findings: each has the result of a check, the expectation and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metrics.common.errors import ConfigError, RedlineError
 
 
 class Severity(str, Enum):
-    """The severity of a finding; a problem prevents a run from starting."""
+    """The severity of a finding. Only a problem prevents a run from starting."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,10 +23,11 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        severity: how serious it is.
+        severity: how serious the finding is.
         check: subject of the check, for example `executors' clocks`.
         found: the result in a few words.
-        expected, remedy: empty when nothing is wrong, or when `found` includes them.
+        expected, remedy: the expectation and the remedy. Both are empty if nothing is wrong, or if
+            `found` includes them.
     """
 
     severity: Severity
@@ -43,22 +44,22 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """A finding without anything wrong."""
+    """The finding of a check that passed."""
     return Finding(Severity.OK, check, found)
 
 
 def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """A finding that a reader of the run must know; a run can start."""
+    """A finding that limits what a run can show. A run can start."""
     return Finding(Severity.WARNING, check, found, expected, remedy)
 
 
 def problem(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """A finding that prevents a run from starting."""
+    """The finding of a check that failed, so that a run cannot start."""
     return Finding(Severity.PROBLEM, check, found, expected, remedy)
 
 
 def skipped(check: str, why: str) -> Finding:
-    """A check that was not made, with the reason."""
+    """The finding of a check that was not made, with the reason."""
     return Finding(Severity.SKIPPED, check, why)
 
 
@@ -68,10 +69,10 @@ def problems_of(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def require_ready(findings: Iterable[Finding]) -> None:
-    """Raise an error when a finding prevents a run from starting.
+    """Raise an error if a finding prevents a run from starting.
 
     Raises:
-        ConfigError: there are problems; it has a line for each.
+        ConfigError: at least one finding is a problem. The message has one line for each problem.
     """
     problems = problems_of(findings)
     if problems:
@@ -79,7 +80,7 @@ def require_ready(findings: Iterable[Finding]) -> None:
 
 
 def checked(check: str, make: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of a check; a RedlineError that it raises becomes a problem."""
+    """The findings of a check. A RedlineError that the check raises becomes a problem."""
     try:
         return list(make())
     except RedlineError as error:
@@ -87,5 +88,5 @@ def checked(check: str, make: Callable[[], Iterable[Finding]]) -> list[Finding]:
 
 
 def problems_from(check: str, error: RedlineError) -> list[Finding]:
-    """A problem for each line of an error; the lines include the remedy."""
+    """One problem for each line of an error's message. Each line includes its remedy."""
     return [problem(check, line) for line in str(error).splitlines() if line.strip()]

@@ -1,7 +1,4 @@
-"""All checks whether a Spark session can run a load on a cluster, in one call.
-
-Rules on Spark's settings: those that a load does not support, and the slots they promise.
-"""
+"""All checks of a Spark session in one call: its settings, its slots and its executors."""
 
 from __future__ import annotations
 
@@ -32,14 +29,14 @@ CHECK = "Spark's settings"
 
 _REFUSED = {
     "spark.dynamicAllocation.enabled": (
-        "a load is one barrier stage, which Spark cannot run while it adds and removes executors"
+        "Spark cannot run a load, which is one barrier stage, with changing executors"
     ),
     "spark.speculation": "a second copy of a task would offer its load twice",
 }
 
 
 def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
-    """Findings about settings that a load does not support.
+    """Findings about Spark settings that a load does not support.
 
     Args:
         settings: settings of the Spark context, by Spark's names.
@@ -58,21 +55,23 @@ def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
 
 
 def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
-    """Number of tasks that the session can run at once by its settings, once executors register.
+    """Number of tasks that the session can run at once after all executors have registered,
+    according to its settings.
 
     Args:
         settings: settings of the Spark context, by Spark's names.
         master: master URL of the Spark context.
 
     Returns:
-        None where the settings have no number, such as on a standalone cluster without a limit,
-        which gives a session all of its cores.
+        None if the settings state no number, for example on a standalone cluster without a limit,
+        where a session gets all cores.
     """
     of_task = _number(settings, "spark.task.cpus") or 1
     if re.match(r"spark://", master):
         cores = _number(settings, "spark.cores.max")
         of_executor = _number(settings, "spark.executor.cores") or of_task
-        # Executors have one size: cores that are too few for a whole executor are not used.
+        # All executors have the same size, so remaining cores that are too few for an executor are
+        # unused.
         return None if cores is None else cores // of_executor * (of_executor // of_task)
     if re.match(r"yarn|k8s://", master):
         executors = _number(settings, "spark.executor.instances")
@@ -82,16 +81,19 @@ def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
 
 
 def driver_address(settings: Mapping[str, str]) -> str:
-    """The address of Spark's driver to which executors connect, as far as the settings name it."""
+    """The address of Spark's driver for executors, as host:port; `?` stands for an unknown host or
+    port.
+    """
     return f"{settings.get('spark.driver.host', '?')}:{settings.get('spark.driver.port', '?')}"
 
 
 def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") -> list[Finding]:
-    """Findings about the slots for the tasks of a load.
+    """Findings about the number of slots for the tasks of a load.
 
     Args:
-        driver: the address to which executors connect, host:port; named where none registers.
-        slots: tasks that can run at once on the executors that have registered.
+        driver: the driver's address for executors, host:port. The message names it if no executor
+            registers.
+        slots: number of tasks that the registered executors can run at once.
         wanted: required number of slots.
         waited_s: time spent waiting for executors [s].
     """
@@ -107,9 +109,10 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
                 f"no executor has registered within {waited_s:.0f} s, and {wanted} slots are "
                 "needed",
                 f"executors that start and connect to the driver at {driver}",
-                "look for executors that ended early in the cluster manager's page; if they "
-                "cannot reach this address, set spark.driver.host to one that they can reach "
-                "(behind NAT the outer one, in a pod the name of its headless service), with "
+                "look for executors that ended early on the cluster manager's page; if executors "
+                "cannot reach this address, set spark.driver.host to an address that they can "
+                "reach (behind NAT the outer address, in a pod the name of the headless service), "
+                "with "
                 "spark.driver.bindAddress=0.0.0.0, a fixed spark.driver.port and "
                 "spark.blockManager.port",
             )
@@ -117,10 +120,10 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
     return [
         problem(
             check,
-            f"{some} missing: after {waited_s:.0f} s the executors that have registered can run "
-            f"{slots} tasks at once",
-            f"{wanted}, as all tasks of a load run at the same time",
-            "free cores of the Spark cluster, or request fewer (--slots, spark.cores.max, "
+            f"{some} missing: after {waited_s:.0f} s the registered executors can run {slots} "
+            "tasks at once",
+            f"{wanted} slots, because all tasks of a load run at the same time",
+            "free cores of the Spark cluster, or request fewer slots (--slots, spark.cores.max, "
             "spark.executor.instances)",
         )
     ]
@@ -136,12 +139,12 @@ Addresses = Mapping[int, tuple[str, int]]
 
 @dataclass(frozen=True)
 class SessionReport:
-    """The result of the checks of a session.
+    """The result of all checks of a Spark session.
 
     Attributes:
-        slots: number of tasks that a load can have.
+        slots: maximum number of tasks of a load.
         findings: findings of all checks.
-        environment: facts of the session for the environment of a run.
+        environment: facts about the session, for the environment of a run.
     """
 
     slots: int
@@ -158,17 +161,17 @@ def check_session(
     slots: int | None = None,
     network_namespace: str = "",
 ) -> SessionReport:
-    """Check settings, slots, and each executor by a task that runs on it.
+    """Check the settings, the slots, and each executor with a task that runs on the executor.
 
     Args:
-        control: server of the control channel, over which tasks report to the driver.
-        addresses: broker id → advertised (host, port), which every executor must reach.
+        control: the server of the control channel, through which tasks report to the driver.
+        addresses: broker id → advertised (host, port). Every executor must reach each address.
         slots: requested number of tasks; None for all slots of the session.
-        network_namespace: file of the network namespace from which executors open connections to
-            the brokers; empty for their own.
+        network_namespace: file of the network namespace in which executors connect to the brokers;
+            empty for the default namespace.
 
     Raises:
-        ConfigError: the tasks on the executors failed.
+        ConfigError: the tasks of the survey failed.
     """
     context = spark.sparkContext
     settings, master = dict(context.getConf().getAll()), context.master or ""

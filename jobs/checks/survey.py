@@ -1,6 +1,5 @@
-"""A survey of all executors: one barrier stage with a task in each slot collects their facts.
-
-Rules on the facts of executors: facts in, findings out.
+"""A survey of all executors: the tasks of one barrier stage collect facts, from which rules derive
+findings.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 3.0
-"""Deadline of a connection [s], ten times a round trip around the world."""
+"""Timeout of a connection [s]: ten times a round trip around the world."""
 DEADLINE_S = 120.0
-"""Deadline of the whole survey [s], in which executors start Python workers."""
+"""Timeout of the whole survey [s], including the start of Python workers on the executors."""
 CODE = ("jobs.engine", "jobs.engine.clients", "jobs.engine.consuming", "metrics", "search")
-"""The packages of kafka-redline that executors run."""
+"""The packages of kafka-redline that run on executors."""
 _ENGINE = ("jobs.engine.stage",)
 _NEEDED = {
     "kafka-python": "kafka",
@@ -51,11 +50,11 @@ _CODEC_MODULES = {"python-snappy": "snappy", "lz4": "lz4.frame", "zstandard": "z
 
 @dataclass(frozen=True)
 class Needs:
-    """The packages and files that every executor needs for a workload.
+    """The packages and files that a workload needs on every executor.
 
     Attributes:
-        packages: package → one of its modules.
-        files: paths that must be readable on executors.
+        packages: package → name of one module of the package.
+        files: paths that every executor must be able to read.
     """
 
     packages: Mapping[str, str]
@@ -63,7 +62,7 @@ class Needs:
 
     @classmethod
     def of(cls, workload: Workload, cluster: Cluster) -> Needs:
-        """The needs of a trial of this workload on an executor."""
+        """The packages and files that a trial of this workload needs on an executor."""
         packages = dict(_NEEDED)
         for part in workload.parts:
             codec = CODECS[part.producer.compression].package
@@ -80,21 +79,21 @@ class Needs:
 
 @dataclass(frozen=True)
 class ExecutorFacts:
-    """The facts that one task of the survey found on its executor.
+    """The facts about one executor, collected by one task of the survey.
 
     Attributes:
         host: name of the executor's host.
-        executor: host:port by which Spark's log and pages name the executor.
-        packages: package → version, or None where its import fails.
-        package_errors: package → error of its import.
-        code: digest of kafka-redline's code there; None where it is not installed.
-        trouble: why kafka-redline's code does not run there, or empty.
-        offset_s, offset_error_s: by how much its clock is ahead of the driver's, and the
-            uncertainty [s]; None where the driver was not reached.
-        channel_trouble: why the driver was not reached, or empty.
-        unreachable: broker id → why the connection failed.
-        round_trip_ms: broker id → round trip of a new connection, where the system reports it.
-        kernel_buffers: the kernel's limits of socket buffers on its host.
+        executor: host:port of the executor, as in Spark's logs and web pages.
+        packages: package → its version; None if the import fails.
+        package_errors: package → the error of the import, for each package that cannot be imported.
+        code: digest of kafka-redline's code on the executor; None if the code is not installed.
+        trouble: the reason why kafka-redline's code cannot run on the executor; empty if it can.
+        offset_s, offset_error_s: the executor's clock minus the driver's clock, and the uncertainty
+            of this offset [s]; None if the driver cannot be reached.
+        channel_trouble: the reason why the executor cannot reach the driver; empty if it can.
+        unreachable: broker id → the reason why the connection failed.
+        round_trip_ms: broker id → round trip time of a new connection [ms]; Linux only.
+        kernel_buffers: the kernel's limits of socket buffers on the executor's host.
         unreadable: paths of `Needs.files` that cannot be read.
     """
 
@@ -114,7 +113,7 @@ class ExecutorFacts:
 
     @classmethod
     def parse(cls, text: str) -> ExecutorFacts:
-        """Facts from the JSON that `jobs.checks.executor_facts` yields."""
+        """The facts in a JSON text from `jobs.checks.executor_facts`."""
         found = json.loads(text)
         limits: Mapping[str, list[int]] = found.pop("kernel_buffers", {})
         if limits:
@@ -125,7 +124,7 @@ class ExecutorFacts:
 
 
 def driver_facts(needs: Needs) -> ExecutorFacts:
-    """The facts of the driver, with which those of executors are compared."""
+    """The facts about the driver, for the comparison with the executors."""
     return ExecutorFacts(
         host=platform.node(),
         executor="driver",
@@ -142,7 +141,9 @@ def probe_order(
     channel: ControlAddress,
     network_namespace: str = "",
 ) -> dict[str, Any]:
-    """The order for a task of the survey, as plain values, as executors may lack our classes."""
+    """The input of a survey task. It has plain values only, because executors may lack
+    kafka-redline's classes.
+    """
     return {
         "packages": dict(needs.packages),
         "files": list(needs.files),
@@ -156,10 +157,11 @@ def probe_order(
 
 
 def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[ExecutorFacts]:
-    """Collect the facts of each slot's executor, all at the same time.
+    """Collect facts about all executors at the same time, with one task in each slot.
 
     Raises:
-        ConfigError: the stage failed, for example as executors run another version of Python.
+        ConfigError: the Spark stage failed, for example because executors run another version of
+            Python.
     """
     from py4j.protocol import Py4JJavaError
 
@@ -180,13 +182,15 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
         raise ConfigError(
             f"the survey of Spark's executors failed ({why}); expected the driver's Python "
             f"{python} with pyspark on every executor; set PYSPARK_PYTHON (spark.pyspark.python) "
-            "to it, and see the executors' logs"
+            "to this Python, and see the executors' logs"
         ) from error
 
 
 @contextmanager
 def shipped_as_source() -> Iterator[None]:
-    """Pickle the functions of the survey as code, so that they run without our wheel."""
+    """Pickle the survey's functions by value, so that they run on executors without kafka-redline's
+    wheel.
+    """
     from pyspark import cloudpickle
 
     shipped: Any = cloudpickle  # the package has no types
@@ -202,7 +206,7 @@ def shipped_as_source() -> Iterator[None]:
 
 @contextmanager
 def _cancelled_after(spark: SparkSession, group: str, late: threading.Event) -> Iterator[None]:
-    """Cancel the jobs of the group at the deadline, and set `late`."""
+    """Cancel the Spark jobs of the group after the timeout, and set the event `late`."""
 
     def cancel() -> None:
         late.set()
@@ -225,10 +229,11 @@ def _version_of(name: str) -> str | None:
 
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
-"""Steps in which the environment of a run states the clocks [s], as the environments of two runs
-on the same machines must not differ by a millisecond."""
+"""Steps to which the environment of a run rounds clock offsets [s], so that the environments of two
+runs on the same machines are equal.
+"""
 NAMED_MAX = 4
-"""Largest number of hosts or brokers that a message names; it counts the rest."""
+"""Maximum number of hosts or brokers that a message names. The message counts the others."""
 
 
 def executor_findings(
@@ -239,7 +244,7 @@ def executor_findings(
     """Findings about the executors.
 
     Args:
-        brokers: broker id → (host, port) of the brokers that executors must reach.
+        brokers: broker id → (host, port), for each broker that executors must reach.
     """
     return [
         *_code(executors, driver),
@@ -252,7 +257,9 @@ def executor_findings(
 
 
 def clocks_within(executors: Iterable[ExecutorFacts]) -> str | None:
-    """The step within which all clocks agree with the driver's; None if a clock is unknown."""
+    """The smallest step of `BOUNDS_S` that all clock offsets stay within; None if an offset is
+    unknown.
+    """
     offsets = [each.offset_s for each in executors]
     known = [abs(offset) for offset in offsets if offset is not None]
     if len(known) < len(offsets) or not known:
@@ -266,10 +273,10 @@ def _code(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Fin
     found = [
         problem(
             check,
-            f"the code of kafka-redline does not run on {_some(hosts)} ({why})",
-            "its wheel and its packages on every executor",
-            "give spark-submit the wheel of make dist with --py-files, and install the "
-            "packages of setup.py into the executors' Python",
+            f"kafka-redline's code does not run on {_some(hosts)} ({why})",
+            "kafka-redline's wheel and packages on every executor",
+            "build the wheel (make dist), give the wheel to spark-submit with --py-files, and "
+            "install the packages of setup.py into the executors' Python",
         )
         for why, hosts in _hosts_by(executors, lambda each: each.trouble).items()
     ]
@@ -282,13 +289,13 @@ def _code(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Fin
         found.append(
             problem(
                 check,
-                f"{_some(other)} has other code of kafka-redline than the driver",
+                f"{_some(other)} has another version of kafka-redline's code than the driver",
                 "the same code on both",
-                "build the wheel again (make dist) and give it to spark-submit, or remove an "
-                "older installation from the executors' Python",
+                "build the wheel again (make dist) and give the wheel to spark-submit, or remove "
+                "an older installation from the executors' Python",
             )
         )
-    return found or [ok(check, f"the driver's, on {_count(executors)}")]
+    return found or [ok(check, f"the same code as on the driver, on {_count(executors)}")]
 
 
 def _packages(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Finding]:
@@ -312,7 +319,7 @@ def _lacking(check: str, name: str, executors: Sequence[ExecutorFacts]) -> list[
             check,
             f"{_some(hosts)} cannot use the package {name} ({why})",
             "the package on every executor",
-            f"install it into the executors' Python (pip install {name})",
+            f"install the package into the executors' Python (pip install {name})",
         )
     ]
 
@@ -324,8 +331,8 @@ def _of_other_version(
     return [
         warning(
             check,
-            f"{_some(hosts)} has {name} {other}, and the driver {version}",
-            "one version, the tested one",
+            f"{_some(hosts)} has {name} {other}, and the driver has {version}",
+            "the same version on both",
             "install the versions of conf/constraints.txt",
         )
         for other, hosts in others.items()
@@ -342,8 +349,9 @@ def _files(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         problem(
             "executors' files",
             f"{_some(hosts)} cannot read {path}",
-            "the file at that path on every executor",
-            "copy it there, or name an existing one in the cluster's or workload's file",
+            "the file at this path on every executor",
+            "copy the file to every executor, or name another file in the cluster's or workload's "
+            "file",
         )
         for path, hosts in lacking.items()
     ]
@@ -355,11 +363,11 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         problem(
             check,
             f"{_some(hosts)} cannot reach the driver ({why})",
-            "a connection from every executor to the driver, for its orders and its clock",
+            "a connection from every executor to the driver, for commands and clock readings",
             "set spark.driver.host to an address that executors can reach (behind NAT the "
-            "outer one, in a pod the name of its headless service) with "
+            "outer address, in a pod the name of the headless service) with "
             "spark.driver.bindAddress=0.0.0.0, and spark.redline.control.port to a port that "
-            "the firewall, the NAT or the service passes on",
+            "the firewall, the NAT or the service forwards",
         )
         for why, hosts in _hosts_by(executors, lambda each: each.channel_trouble).items()
     ]
@@ -370,11 +378,13 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     text = f"{worst.host}'s clock is {clock.text}"
     remedy = "synchronize the clocks (chronyd, or another NTP client, on every host)"
     if clock.least_s > OFFSET_MAX_S:
-        expected = f"at most {OFFSET_MAX_S:g} s, as all tasks start at one moment by their clocks"
+        expected = (
+            f"at most {OFFSET_MAX_S:g} s, because all tasks start at one time of their clocks"
+        )
         return [*found, problem(check, text, expected, remedy)]
     if abs(clock.offset_s) + clock.error_s > OFFSET_MAX_S:
         expected = (
-            f"a proof that it is within {OFFSET_MAX_S:g} s, for which the network is too slow"
+            f"a clock that is surely within {OFFSET_MAX_S:g} s; the network is too slow to show it"
         )
         return [*found, warning(check, text, expected, remedy)]
     return [*found, ok(check, text)]
@@ -401,8 +411,8 @@ def _brokers(
             check,
             f"{each.host} cannot reach {_some(reasons(each.unreachable))}",
             "connections from every executor to every broker's advertised address",
-            "open the network between them, or correct advertised.listeners or name resolution "
-            "there",
+            "open the network between the executors and the brokers, or correct "
+            "advertised.listeners or the executors' name resolution",
         )
         for each in executors
         if each.unreachable
@@ -413,7 +423,9 @@ def _brokers(
 
 
 def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
-    """A finding with the round trips to the brokers and the hosts' limits of socket buffers."""
+    """A finding with the round trip times to the brokers, and the socket buffer limits of the
+    hosts.
+    """
     trips = [
         (ms, broker, each.host)
         for each in executors
@@ -433,7 +445,7 @@ def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
 def _hosts_by(
     executors: Sequence[ExecutorFacts], text_of: Callable[[ExecutorFacts], str]
 ) -> dict[str, list[str]]:
-    """Text → hosts of the executors with that text; executors with an empty text are left out."""
+    """Text → hosts of the executors with this text. Executors with an empty text are left out."""
     hosts: dict[str, list[str]] = defaultdict(list)
     for each in executors:
         if text := text_of(each):

@@ -1,6 +1,6 @@
-"""The events of a run, and the protocol of the reporters that show them.
+"""The events of a run, and the protocol of reporters, which show events.
 
-Jobs create events, and `jobs.console.printing` shows them. No other module prints.
+Jobs create events, and `jobs.console.printing` prints them. No other module prints.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run, made before any load.
+    """The plan of a run. It is made before any load.
 
     Attributes:
         cluster, workload, goal: names of the configuration files.
-        brokers: number of brokers, or None while unknown.
-        message_bytes: the sizes to search, in order [B].
-        producer: the pattern of one producer as text, for example `1 MB/s, acks=1, linger 10 ms`.
-        resolution: width of a bracket that ends a search [ratio], or None without a search.
-        trial_s: duration of one trial, all phases [s].
-        trials_estimated: estimated number of trials over all sizes.
+        brokers: number of brokers; None while the number is unknown.
+        message_bytes: the message sizes of the run, in order [B].
+        producer: the traffic of one producer as text, for example `1 MB/s, acks=1, linger 10 ms`.
+        resolution: a search ends when the bracket is at most this wide [ratio]; None without a
+            search.
+        trial_s: duration of one trial with all its phases [s].
+        trials_estimated: estimated number of trials of all message sizes together.
         duration_s: estimated duration of all trials [s].
-        starting_s: estimated time outside the trials: the start of brokers and Spark, tables, the
-            warm-up of the brokers and the end [s].
-        write_bytes_max: upper bound of the payload that is written, with all replicas [B], or
-            None.
-        peak_mb_per_s: the heaviest load that is likely to be offered [MB/s], or None.
-        disk_bytes_max: upper bound of what the brokers are likely to hold at a time [B], or None.
+        starting_s: estimated time outside the trials [s]: the start of brokers and Spark, the
+            tables, the warm-up of the brokers, and the end.
+        write_bytes_max: upper bound of the written payload with all replicas [B]; None if unknown.
+        peak_mb_per_s: the heaviest load that the run probably offers [MB/s]; None if unknown.
+        disk_bytes_max: upper bound of the data that the brokers probably store at the same time
+            [B]; None if unknown.
         out: the folder of the results.
-        notes: further sentences, for example about the cluster.
+        notes: further sentences of the plan, for example about the cluster.
     """
 
     cluster: str
@@ -61,14 +62,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanShown:
-    """A dry run showed its plan; no other event follows."""
+    """The plan of a dry run. No other event follows."""
 
     plan: Plan
 
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The run began; nothing is loaded yet."""
+    """The run began. No load is offered yet."""
 
     run_id: str
     plan: Plan
@@ -78,7 +79,7 @@ class RunStarted:
 class PhaseStarted:
     """A phase between trials began, for example `starting Spark`.
 
-    It ends at the next event other than a `Notice` or a `PhaseProgress`.
+    The phase ends at the next event that is neither a `Notice` nor a `PhaseProgress`.
     """
 
     text: str
@@ -86,7 +87,7 @@ class PhaseStarted:
 
 @dataclass(frozen=True)
 class PhaseProgress:
-    """The running phase made progress; `detail` describes it in a few words."""
+    """The current phase made progress. `detail` describes the progress in a few words."""
 
     detail: str
 
@@ -98,8 +99,8 @@ class TrialStarted:
     Attributes:
         number: the trial's number in the run, from 1.
         pattern: the traffic pattern to offer.
-        reason: why the search chose this trial.
-        duration_s: expected duration, all phases [s], or None when unknown.
+        reason: the reason for this trial.
+        duration_s: expected duration of all phases [s]; None if unknown.
     """
 
     number: int
@@ -110,12 +111,13 @@ class TrialStarted:
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """The running trial made progress, for example in its stage `measuring`.
+    """The current trial made progress, for example in its stage `measuring`.
 
     Attributes:
-        elapsed_s: time since the trial's start, all stages [s].
-        achieved_mb_per_s: payload acknowledged in the window until now, whole cluster [MB/s].
-        busiest: the broker whose request handlers have the least idle time now.
+        elapsed_s: time since the start of the trial [s].
+        achieved_mb_per_s: acknowledged payload of the whole cluster since the start of the window
+            [MB/s].
+        busiest: the broker whose request handlers are currently the least idle.
     """
 
     stage: str
@@ -130,9 +132,9 @@ class TrialFinished:
 
     Attributes:
         trial: the trial with its evidence and its verdict.
-        duration_s: its duration without the recovery after it [s].
+        duration_s: duration of the trial without the recovery [s].
         trials_left: estimated number of trials left in the run.
-        side: the side of a comparison that it belongs to; empty in other runs.
+        side: the side of a comparison, A or B; empty in other runs.
     """
 
     trial: Trial
@@ -147,14 +149,14 @@ class TrialFinished:
 
     @property
     def reason(self) -> str:
-        """The first reason of the verdict; empty when there is none."""
+        """The first reason of the verdict; empty if the verdict has no reason."""
         text = next((reason.text for reason in self.trial.reasons), "")
         return f"{self.side}: {text}" if self.side else text
 
 
 @dataclass(frozen=True)
 class PointFinished:
-    """The search at one message size ended; `goal` is set where the run has several."""
+    """The search at one message size ended. `goal` is empty if the run has only one goal."""
 
     boundary: Boundary
     goal: str = ""
@@ -162,9 +164,9 @@ class PointFinished:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """The run ended; `summary.status` states whether with a conclusion.
+    """The run ended. `summary.status` states whether the run has a conclusion.
 
-    `files` lists what it wrote, as (kind, path or name of a table).
+    `files` lists the written files and tables, as (kind, path or name of a table).
     """
 
     summary: RunSummary
@@ -182,7 +184,7 @@ class Level(str, Enum):
 
 @dataclass(frozen=True)
 class Notice:
-    """A message to the user; warnings and errors go to the error stream."""
+    """A message to the user. Warnings and errors go to the error stream."""
 
     level: Level
     text: str
@@ -190,7 +192,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the user, for example the runs of a folder. Numeric columns align right."""
+    """A table for the user, for example the runs of a folder. Numeric columns are aligned right."""
 
     title: str
     columns: tuple[str, ...]
@@ -213,17 +215,17 @@ Event = (
 
 
 class Reporter(Protocol):
-    """Shows events. It is a context manager, which restores the terminal on every exit.
+    """Shows events. A reporter is a context manager that restores the terminal on every exit.
 
-    Several threads may call `report`.
+    Several threads may call `report` at the same time.
     """
 
     def report(self, event: Event) -> None:
-        """Show one event; no content of an event makes it raise."""
+        """Show one event. Implementations raise no error, whatever the event contains."""
         ...
 
     def confirm(self, question: str) -> bool:
-        """Ask the user; False without a terminal to ask on."""
+        """Ask the user a yes/no question; False without a terminal."""
         ...
 
     def __enter__(self) -> Reporter:
@@ -234,7 +236,7 @@ class Reporter(Protocol):
 
 
 class RecordingReporter(Reporter):
-    """Records events instead of showing them, for tests and silent callers."""
+    """Records events and shows nothing, for tests and for silent callers."""
 
     def __init__(self, answer: bool = False) -> None:
         self.events: list[Event] = []
@@ -245,7 +247,7 @@ class RecordingReporter(Reporter):
         self.events.append(event)
 
     def confirm(self, question: str) -> bool:
-        """Return the answer given to the constructor."""
+        """Return the answer that the constructor received."""
         return self._answer
 
 

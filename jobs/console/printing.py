@@ -1,9 +1,9 @@
-"""The only module that prints: a live display on a terminal, plain lines elsewhere.
+"""The only module that prints: a live display on a terminal, and plain lines in a log.
 
-The live area has lines about the running phase or trial, the permanent lines are rich renderables,
-and a log has `name key=value …`, one line for each event.
+On a terminal the live area shows the current phase or trial, and permanent lines above it show what
+has finished. A log has one line for each event, `name key=value …`.
 
-Both kinds of console show the same lines and columns.
+Both reporters show the same texts and columns.
 """
 
 from __future__ import annotations
@@ -64,23 +64,27 @@ TRIAL_HEADER = (
     ("#", "size", "", "offered", "achieved", "low idle", "ISR", "verdict", "left"),
     ("", "", "", "MB/s", "MB/s", "(broker)", "", "", "trials, time"),
 )
-_WIDTH_MAX = 10_000  # [columns], so that a table in a log is never wrapped
-_TRIAL_WIDTHS = (3, 7, 9, 7, 8, 8, 5, -10, -15)  # negative: aligned left
+_WIDTH_MAX = 10_000  # [columns]; wide enough that no table in a log is wrapped
+_TRIAL_WIDTHS = (3, 7, 9, 7, 8, 8, 5, -10, -15)  # a negative width means aligned left
 
 
 def clean(text: str) -> str:
-    """`text` on one line, without control characters (and so without ANSI codes)."""
+    """`text` on one line, without control characters and ANSI codes."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(printable.split())
 
 
 def sentences(text: str) -> list[str]:
-    """The lines of a text, each passed through `clean`; at least one."""
+    """The nonempty lines of a text, each passed through `clean`; one empty line for an
+    empty text.
+    """
     return [clean(line) for line in text.splitlines() if line.strip()] or [""]
 
 
 def align(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One line of columns; a negative width aligns left. A too long cell shifts the rest."""
+    """One line of columns. A negative width aligns a cell left. A cell that is too long shifts the
+    following cells.
+    """
     padded = [
         cell.ljust(-width) if width < 0 else cell.rjust(width)
         for cell, width in zip(cells, widths, strict=True)
@@ -89,14 +93,16 @@ def align(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def trial_header(axis: str) -> tuple[str, str]:
-    """The two heading lines above trials along an axis."""
+    """The two heading lines above the trials of a search along an axis."""
     first, second = TRIAL_HEADER
     first = (*first[:2], axis_named(axis).heading, *first[3:])
     return align(first, _TRIAL_WIDTHS), align(second, _TRIAL_WIDTHS)
 
 
 def offered_words(pattern: TrafficPattern) -> str:
-    """The offered rate, `20.0 MB/s`; a closed loop offers no rate and is `closed loop`."""
+    """The offered rate, such as `20.0 MB/s`, or `closed loop` for a load without an
+    offered rate.
+    """
     if pattern.producer.closed_loop:
         return "closed loop"
     return f"{format_mb_per_s(pattern.mb_per_s)} MB/s"
@@ -120,15 +126,15 @@ def trial_line(event: TrialFinished) -> str:
 
 
 def trial_reason(event: TrialFinished) -> str:
-    """The first reason of the verdict, and after an overload the time to recover."""
+    """The first reason of the verdict. After an overload it includes the recovery time."""
     reason, recovery_s = clean(event.reason), event.trial.recovery_s
     if recovery_s is None:
         return reason
-    return f"{reason}; at rest again after {format_duration(recovery_s)}"
+    return f"{reason}; recovered after {format_duration(recovery_s)}"
 
 
 def idle_words(busiest: BrokerWindow | None) -> str:
-    """The lowest idle fraction and its broker, `0.41 (2)`."""
+    """The lowest idle fraction of request handlers and the broker's id, such as `0.41 (2)`."""
     if busiest is None or busiest.handler_idle is None:
         return UNKNOWN
     return f"{busiest.handler_idle:.2f} ({busiest.broker_id})"
@@ -178,7 +184,9 @@ def limit_title(summary: RunSummary) -> str:
 
 
 def limit_lines(boundaries: Sequence[Boundary]) -> list[tuple[str, str]]:
-    """The lines of all sizes, as (label, text): the answers, then `Why` and their evidence."""
+    """The result lines of all message sizes, as (label, text): first the answers, then `Why` and
+    the evidence.
+    """
     answers = [answer_of(each) for each in boundaries]
     width = max((len(each.size) for each in answers), default=0)
 
@@ -192,16 +200,16 @@ def limit_lines(boundaries: Sequence[Boundary]) -> list[tuple[str, str]]:
 
 
 def point_words(boundary: Boundary, goal: str = "") -> str:
-    """The result for one size as a sentence; the goal is named where there are several."""
+    """The result for one message size as a sentence, with the goal if the run has several goals."""
     answer = answer_of(boundary)
     of_goal = f", goal {goal}" if goal else ""
     return clean(f"{answer.size}{of_goal}: {'; '.join(answer.lines)}")
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as aligned lines, its heading first; numeric columns align right.
+    """A table as aligned lines; the heading is the first line. Numeric columns are aligned right.
 
-    A cell with several lines becomes one line.
+    The lines of a cell are joined to one line.
     """
     table = RichTable(box=None, pad_edge=False, header_style=None)
     for name, *cells in zip(columns, *rows, strict=True):
@@ -217,21 +225,23 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BAR_COLUMNS = 24
-# A terminal echoes ^C at the end of the last line. In a full line the echo would start a new
-# line, and the live area would be cleared one line too low.
+# A terminal prints ^C at the end of the last line. In a full line, ^C would start a new line, and
+# the live area would be cleared one line too low.
 _ECHO_COLUMNS = 4
 
 
 @dataclass(frozen=True)
 class Activity:
-    """The running phase or trial, its start, and its last progress."""
+    """The current phase or trial, its start, and its last progress."""
 
     event: PhaseStarted | TrialStarted
     started_s: float
     progress: PhaseProgress | TrialProgress | None = None
 
     def progressed(self, progress: PhaseProgress | TrialProgress, now_s: float) -> Activity:
-        """The activity after a progress event; a trial's own elapsed time replaces ours."""
+        """The activity after a progress event. The elapsed time of a trial event replaces the
+        measured time.
+        """
         started_s = self.started_s
         if isinstance(progress, TrialProgress):
             started_s = now_s - progress.elapsed_s
@@ -247,7 +257,9 @@ class Activity:
 
 
 def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:
-    """The live area: one line for a phase, three for a trial, narrower than `width`."""
+    """The lines of the live area, narrower than `width`: one line for a phase, three lines for a
+    trial.
+    """
     width -= _ECHO_COLUMNS
     elapsed_s = max(0.0, now_s - activity.started_s)
     spinner = _FRAMES[int(elapsed_s * 8) % len(_FRAMES)]
@@ -300,9 +312,9 @@ def _one_line(text: Text, width: int) -> Text:
 
 
 def plain_event(event: Event) -> str | None:
-    """An event as `name key=value …`; None for an event that only the live display shows.
+    """An event as `name key=value …`; None for an event that a log does not show.
 
-    A notice has one line per sentence; every other event is one line.
+    A notice has one line for each sentence. Every other event is one line.
     """
     if isinstance(event, PlanShown):
         return _pairs("plan", plan_rows(event.plan))
@@ -377,7 +389,7 @@ _LEVEL_STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold
 
 
 def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
-    """The lines of a plan under its title."""
+    """The lines of a plan, after a title line."""
     lines: list[RenderableType] = [Text(f"redline: {clean(title)}", style="bold")]
     for label, text in plan_rows(plan):
         lines.append(_hanging(f"  {label:<9} ", clean(text), "dim"))
@@ -385,7 +397,9 @@ def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
 
 
 def trial_lines(event: TrialFinished) -> list[RenderableType]:
-    """The line of a finished trial, and its first reason unless it was sustained."""
+    """The line of a finished trial. If the trial was not sustained, a second line shows the first
+    reason.
+    """
     verdict = event.trial.verdict
     line = Text(trial_line(event), no_wrap=True, overflow="ellipsis")
     line.highlight_words([verdict.value], _VERDICT_STYLES[verdict])
@@ -395,7 +409,7 @@ def trial_lines(event: TrialFinished) -> list[RenderableType]:
 
 
 def final_lines(event: RunFinished) -> list[RenderableType]:
-    """The final lines: limits with their evidence, files, and how the run ended."""
+    """The final lines of a run: limits with evidence, files, and the status."""
     lines: list[RenderableType] = [Text()]
     if event.summary.answer:
         lines += [Text(clean(event.summary.answer), style="bold"), Text()]
@@ -420,7 +434,7 @@ def _limit_lines(summary: RunSummary) -> list[RenderableType]:
 
 
 def point_lines(event: PointFinished) -> list[RenderableType]:
-    """The result for one message size, as a sentence."""
+    """The line with the result for one message size."""
     words = Text(point_words(event.boundary, event.goal), style="bold")
     return [Padding(words, (0, 0, 0, 2), expand=False)]
 
@@ -432,7 +446,7 @@ def size_heading(message_bytes: int, axis: str) -> list[RenderableType]:
 
 
 def notice_lines(event: Notice) -> list[RenderableType]:
-    """The lines of a notice: each sentence after its level."""
+    """The lines of a notice, one for each sentence, with the level in front."""
     style = _LEVEL_STYLES[event.level]
     lines = sentences(event.text)
     return [Text.assemble((f"{event.level.value}: ", style), line) for line in lines]
@@ -448,7 +462,7 @@ def table(event: Table) -> list[RenderableType]:
 
 
 def _hanging(label: str, text: str, label_style: str, text_style: str = "") -> RenderableType:
-    """`text` wrapped to the right of its label."""
+    """The label, and to its right the wrapped text."""
     grid = RichTable.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -456,14 +470,15 @@ def _hanging(label: str, text: str, label_style: str, text_style: str = "") -> R
     return grid
 
 
-# Four refreshes per second look smooth and cost the measuring machine almost no CPU.
+# Four refreshes per second look smooth, and need almost no CPU of the measuring machine.
 _REFRESH_PER_S = 4
 
 
 def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Reporter:
-    """A reporter: the live display where `out` is a terminal that can show it, else plain lines.
+    """The reporter for a stream: a live display if `out` is a suitable terminal, otherwise plain
+    lines.
 
-    The run continues and writes its files when a stream fails.
+    If a stream fails, the run continues and writes its files.
     """
     errors = steady(err or sys.stderr)
     lines = steady(
@@ -482,7 +497,7 @@ def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Repor
 
 
 class PlainReporter(Reporter):
-    """Writes one line per event with its time (UTC), and final tables, without ANSI codes."""
+    """Writes one line for each event with its time (UTC), and final tables, without ANSI codes."""
 
     def __init__(
         self,
@@ -494,7 +509,7 @@ class PlainReporter(Reporter):
         self._lock = threading.Lock()
 
     def report(self, event: Event) -> None:
-        """Write the event's line, if it has one."""
+        """Write the line of an event. Progress events have no line."""
         line = plain_event(event)
         if line is None:
             return
@@ -505,12 +520,12 @@ class PlainReporter(Reporter):
             _write(self._err if loud else self._out, lines)
 
     def confirm(self, question: str) -> bool:
-        """Return False, as plain output cannot ask."""
+        """Return False, because plain output cannot ask the user."""
         return False
 
 
 def _plain_tail(event: Event) -> list[str]:
-    """The lines that follow an event's own line: tables and the list of files."""
+    """The lines after the line of an event: a table, or the final answer and the list of files."""
     if isinstance(event, Table):
         return [f"  {line}" for line in table_lines(event.columns, event.rows)]
     if not isinstance(event, RunFinished):
@@ -526,7 +541,7 @@ def _plain_tail(event: Event) -> list[str]:
 
 
 def _write(stream: TextIO, lines: list[str]) -> None:
-    """Write lines in the stream's encoding; characters that it lacks become `?`."""
+    """Write lines in the stream's encoding. A character that the encoding lacks becomes `?`."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     text = "".join(f"{line}\n" for line in lines)
     stream.write(text.encode(encoding, "replace").decode(encoding))
@@ -534,7 +549,9 @@ def _write(stream: TextIO, lines: list[str]) -> None:
 
 
 class TerminalReporter(Reporter):
-    """Shows a live area for what is running, and a permanent line for what finished."""
+    """Shows a live area for the current phase or trial, and a permanent line for each
+    finished one.
+    """
 
     def __init__(
         self,
@@ -565,8 +582,8 @@ class TerminalReporter(Reporter):
                 self._console.print(line)
             if isinstance(event, PhaseStarted | TrialStarted):
                 self._activity = Activity(event, self._clock_s())
-                # A rich Live that is started again moves the cursor by its previous height, so
-                # each activity gets a new one.
+                # A rich Live that is started again moves the cursor by its previous height, so each
+                # activity gets a new Live.
                 self._live = Live(
                     get_renderable=self._live_area,
                     console=self._console,
@@ -576,7 +593,9 @@ class TerminalReporter(Reporter):
                 self._live.start(refresh=True)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user; every answer but yes means no, and so does input that is not a terminal."""
+        """Ask the user a question. Only `y` and `yes` return True; without a terminal the answer is
+        no.
+        """
         with self._lock:
             self._end_activity(done=True)
             if self._stdin is None or not self._stdin.isatty():
@@ -603,7 +622,9 @@ class TerminalReporter(Reporter):
             self._console.print(line)
 
     def _end_activity(self, *, done: bool) -> None:
-        """Replace the live area by a permanent line; a finished trial has its own line already."""
+        """Replace the live area with a permanent line. A finished trial gets no line here, because
+        `report` prints it.
+        """
         activity, self._activity = self._activity, None
         live, self._live = self._live, None
         if live is not None:
@@ -618,7 +639,7 @@ class TerminalReporter(Reporter):
         self._console.print(line)
 
     def _permanent(self, event: Event) -> list[RenderableType]:
-        """The lines of an event that stay on the screen."""
+        """The lines of an event that stay on the terminal."""
         if isinstance(event, PlanShown):
             return plan_lines("plan", event.plan)
         if isinstance(event, RunStarted):

@@ -1,6 +1,7 @@
-"""Standard streams that can fail during a run: a closed pipe, a full disk, a terminal hung up.
+"""Standard streams that can fail during a run, for example a closed pipe, a full disk or a closed
+terminal.
 
-The run continues after such a failure, as its results are in its files and tables.
+The run continues after such a failure, because files and tables contain all results.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import TextIO, TypeVar, cast
 Result = TypeVar("Result")
 
 GONE = (OSError, ValueError)
-"""Errors of a write to a stream that is full, disconnected or closed."""
+"""Errors that a write raises if the stream is full, disconnected or closed."""
 
 
 def steady(stream: TextIO | None, warn: Callable[[str], None] | None = None) -> TextIO:
     """A stream that discards all output after the first write that fails.
 
     Args:
-        stream: the stream to write to; None where the process was started without it.
-        warn: gets the reason of the failure, once; a closed pipe is not a reason to warn.
+        stream: the stream to write to; None if the process was started without this stream.
+        warn: called once with the reason of the failure. A closed pipe causes no call.
     """
     return cast("TextIO", _SteadyStream(stream, warn))
 
@@ -43,7 +44,7 @@ class _SteadyStream(io.TextIOBase):
         self._try(lambda stream: stream.flush(), None)
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal that still works."""
+        """Whether the stream is a terminal that has not failed."""
         return self._try(lambda stream: stream.isatty(), False)
 
     def fileno(self) -> int:
@@ -53,7 +54,7 @@ class _SteadyStream(io.TextIOBase):
         return self._stream.fileno()
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # a property there, too
+    def encoding(self) -> str:  # type: ignore[override]  # a property in TextIOBase, too
         """The stream's encoding."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
@@ -71,14 +72,16 @@ class _SteadyStream(io.TextIOBase):
 
 
 def silence(stream: TextIO) -> None:
-    """Discard what a failed standard stream still buffers, as Python flushes it at exit."""
+    """Discard the buffered output of a failed standard stream, because Python would flush it at
+    exit.
+    """
     if stream not in (sys.stdout, sys.stderr):
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())
     except GONE:
-        return  # closed, or without a file descriptor
+        return  # the stream is closed, or has no file descriptor
     finally:
         os.close(nowhere)
 
@@ -91,7 +94,7 @@ def has_no_reader(descriptor: int) -> bool:
 
 
 def settle_streams() -> None:
-    """Flush both standard streams, and silence one that cannot be flushed."""
+    """Flush both standard streams. A stream that cannot be flushed is silenced."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

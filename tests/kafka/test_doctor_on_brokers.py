@@ -123,7 +123,7 @@ def test_a_probe_meets_the_rules_for_records_and_leaves_no_topic(
         others = frozenset({f"{PREFIX}doctor-29990101-000000-abcd-100B-10p"})  # one that goes on
         probed = examined(cluster_file, probes=True)["probe"]
         assert probed == Finding(
-            Severity.OK, "probe", "3 brokers took a record of each size and gave it back"
+            Severity.OK, "probe", "3 brokers stored a record of each message size, and returned it"
         )
         assert {name for name in admin.topic_names() if "doctor" in name} == others
         # Records are older than this when they arrive; the description of a topic is no refusal.

@@ -81,7 +81,7 @@ def test_a_trial_has_its_goal_and_the_time_of_recovery() -> None:
     words = "B: request handlers of broker 2 idle 0.12, below 0.20"
     (line,) = plain_run(rested)
     assert line.endswith(f'at_rest_after="2 s" reason="{words}"')
-    assert f"└ {words}; at rest again after 2 s" in " ".join(screen(rested, width=120).split())
+    assert f"└ {words}; recovered after 2 s" in " ".join(screen(rested, width=120).split())
     shown = [screen(replace(FINISHED, trials_left=left)) for left in (0, 1)]
     assert [" none" in each for each in shown] == [True, False]
 

@@ -166,7 +166,7 @@ def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert not problems_of(place_findings(tmp_path / "not" / "yet", str(tmp_path / "tables")))
     (found,) = problems_of(place_findings(tmp_path / "file" / "out", None))
-    refused = f"{tmp_path}/file/out cannot be written, as {tmp_path}/file is no"
+    refused = f"{tmp_path}/file/out cannot be written, because {tmp_path}/file is no"
     assert found.found.startswith(refused)
     for remote in ("main.redline", "s3a://bucket/tables"):
         assert severities(place_findings(tmp_path, remote))[1] == ("tables", "skipped")
@@ -181,17 +181,17 @@ def test_fenced_brokers_are_a_warning() -> None:
     assert broker_findings(whole) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
     (_, fenced) = broker_findings(replace(whole, fenced=(3, 4)))
     assert fenced.severity is Severity.WARNING
-    assert fenced.found == "fenced and out of service: 3, 4"
+    assert fenced.found == "fenced brokers, which are out of service: 3, 4"
 
 
 def test_missing_samples_missing_beans_and_mixed_versions_are_reported() -> None:
     (fine,) = metrics_rules("driver-jvm", TWO, SAMPLES, 1.0)
-    assert fine == ok("brokers' metrics", "of 2 brokers, Kafka 4.1.2, by driver-jvm")
+    assert fine == ok("brokers' metrics", "2 brokers, Kafka 4.1.2, read by driver-jvm")
     lacking = replace(TWO[2], version="3.9.2", lacks=("log_flush_ms_mean",))
     mute = BrokerSample(2, 10.0, error="connection refused")
     found = metrics_rules("jmxquery", {1: TWO[1], 2: lacking}, [SAMPLES[0], mute], 1.0)
     assert [each.severity.value for each in found] == ["problem", "warning", "ok", "warning"]
-    assert found[0].found == "broker 2 gave no sample: connection refused"
+    assert found[0].found == "broker 2 returned no sample: connection refused"
     assert "log flush times" in found[1].found
     assert "3.9.2, 4.1.2" in found[3].found
 

@@ -335,7 +335,7 @@ def test_the_newest_night_is_accepted_once_and_a_dry_run_only_says_so(
     assert "would be accepted" in accept(dry_run=True)
     assert len(tables.rows) == 4
     text = accept()
-    assert "is accepted: the next nights" in text and "(cases limit, late)" in text
+    assert "is accepted: later nights" in text and "(cases limit, late)" in text
     assert [(row.case, row.night) for row in tables.rows[4:]] == [
         (case, case_row(2).night) for case in ("limit", "late")
     ]

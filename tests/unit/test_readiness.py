@@ -94,7 +94,7 @@ def test_missing_slots_are_counted_and_without_any_the_drivers_address_is_named(
     )
     few = only_problem(slot_findings(3, 8, 60.2, address))
     assert few.startswith(
-        "5 slots are missing: after 60 s the executors that have registered can run 3 tasks"
+        "5 slots are missing: after 60 s the registered executors can run 3 tasks"
     )
     assert "driver.example.com" not in few
     assert only_problem(slot_findings(1, 2, 0.0)).startswith("1 slot is missing")
@@ -143,7 +143,7 @@ def test_executors_like_the_driver_have_no_findings() -> None:
         "executors' clocks",
         "brokers, from executors",
     ]
-    assert found[0].found == "the driver's, on 2 executors"
+    assert found[0].found == "the same code as on the driver, on 2 executors"
 
 
 def test_a_host_without_a_package_or_with_another_version_is_named() -> None:
@@ -156,7 +156,7 @@ def test_a_host_without_a_package_or_with_another_version_is_named() -> None:
     other = replace(WELL, host="host-2", packages={**PACKAGES, "kafka-python": "2.0.2"})
     (odd,) = [each for each in found_of(WELL, other) if each.severity is not Severity.OK]
     assert odd.severity is Severity.WARNING
-    assert odd.found == "host-2 has kafka-python 2.0.2, and the driver 3.0.12"
+    assert odd.found == "host-2 has kafka-python 2.0.2, and the driver has 3.0.12"
 
 
 def test_executors_without_the_wheel_or_with_an_older_one_are_named(

@@ -1,6 +1,5 @@
-"""All checks before any load, in order. A problem skips only the checks that depend on it.
-
-Checks of this machine: Python, Java, jars, disk, memory, ports.
+"""All checks of `redline doctor`, in order. A problem skips only the checks that depend on the
+failed check.
 """
 
 from __future__ import annotations
@@ -58,19 +57,19 @@ from metrics.common.errors import ConfigError, RedlineError
 from metrics.common.extensions import APIS, installed_names, load_extension
 
 SPARK = "Spark's release"
-"""The check on which all others of Spark depend."""
+"""Name of the check that all other checks of Spark depend on."""
 RESULTS_BYTES = 500_000_000
-"""Disk space for the tables and files of a run on brokers of other machines [B]."""
+"""Disk space for the tables and files of a run whose brokers are on other machines [B]."""
 DRIVER_BYTES = 1_500_000_000
-"""Memory of a driver: its JVM and this process [B]."""
+"""Memory for the Spark driver: its JVM and this process [B]."""
 
 
 def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
-    """Findings about this machine: what it has and what it lacks for a run.
+    """Findings about this machine: Python, Java, disk, memory, packages, jars and ports.
 
     Args:
         out: folder of the results.
-        cluster: the cluster under load; None where its file is wrong.
+        cluster: the cluster that a run would load; None if its file is invalid.
     """
     machine = this_machine()
     testbed = None if cluster is None else cluster.testbed
@@ -94,17 +93,18 @@ def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
 
 
 def place_findings(out: Path, tables: str | None) -> list[Finding]:
-    """Findings about the places of results and tables: whether they are writable.
+    """Findings about the folders of the results and the tables: whether this user can write to
+    them.
 
     Args:
         out: folder of the results.
-        tables: path or catalog name of the Delta tables; None for a folder of `out`.
+        tables: path or catalog schema of the Delta tables; None for the default folder in `out`.
     """
     found = [_writable("results", out)]
     if tables is None:
         return found
     if "/" not in tables or ":" in tables:
-        return [*found, skipped("tables", f"only a run writes to {tables}")]
+        return [*found, skipped("tables", f"only a run can check whether {tables} is writable")]
     return [*found, _writable("tables", Path(tables))]
 
 
@@ -114,9 +114,10 @@ def _writable(check: str, folder: Path) -> Finding:
         return ok(check, str(folder))
     return problem(
         check,
-        f"{folder} cannot be written, as {existing} is not a folder that this user may write to",
+        f"{folder} cannot be written, because {existing} is not a folder that this user may write "
+        "to",
         "a folder for the results",
-        "choose another with --out or --tables, or change its permissions",
+        "choose another folder with --out or --tables, or change its permissions",
     )
 
 
@@ -174,7 +175,9 @@ CHECK = "packages of others"
 
 
 def extension_findings() -> list[Finding]:
-    """A finding for each name that a package adds; a broken one matters where it is used."""
+    """One finding for each installed extension. A broken extension is only a warning, because it
+    may not be used.
+    """
     found = []
     for group in APIS:
         for name in installed_names(group):
@@ -195,11 +198,11 @@ class Examination:
 
     Args:
         cluster, workload, goal, overrides: as in `jobs.config.load`.
-        options: the places of the results, the requested tasks, and whether the run would take the
+        options: the folders of the results, the number of tasks, and whether a run would take the
             cluster's lock.
-        reporter: shows the progress.
-        starts: whether to start brokers that a run would start, and stop them after the checks.
-        probes: whether to make a run's topics and write a record to each broker.
+        reporter: shows the progress of the checks.
+        starts: whether to start the testbed's brokers, and to stop them after the checks.
+        probes: whether to create topics as a run does, and to write a record to each broker.
     """
 
     cluster: str
@@ -213,7 +216,7 @@ class Examination:
     findings: list[Finding] = field(default_factory=list)
 
     def make(self) -> list[Finding]:
-        """Make all checks, close what they opened, and return the findings in order."""
+        """Make all checks, close all connections, and return the findings in order."""
         cluster, workload, config = self._configuration()
         self._phase("checking this machine")
         out = self.options.out
@@ -249,7 +252,7 @@ class Examination:
     def _cluster(self, cluster: Cluster, stack: ExitStack) -> OpenCluster | None:
         check = "cluster"
         if cluster.starts_brokers and not self.starts:
-            why = "a run starts these brokers itself; --start does it for these checks, too"
+            why = "a run starts these brokers; give --start to start them for the checks"
             self.findings.append(skipped(check, why))
             return None
         opened = self._try(check, lambda: open_cluster(cluster, self.reporter, stack))
@@ -270,7 +273,9 @@ class Examination:
     def _commits(self, session: Session) -> None:
         def commits() -> list[Finding]:
             require_safe_commits(session.spark, self.options.tables_or_default)
-            return [ok("commits to tables", "several runs can write at the same time")]
+            return [
+                ok("commits to tables", "several runs can write to the tables at the same time")
+            ]
 
         self.findings += checked("commits to tables", commits)
 

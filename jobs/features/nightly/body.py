@@ -1,13 +1,4 @@
-"""A night: measures its cases, judges them against earlier nights, and reports them.
-
-The conclusion of a night: its case reports, its outcome, and its judged rows.
-
-A night as JUnit XML for CI servers, with a test case for each case.
-
-The measurement of one case of a night: a search, or trials at a fixed load.
-
-The settings of a case as flat texts; nights with different settings are not compared.
-"""
+"""A night: the measurement of a suite's cases, and the comparison with earlier nights."""
 
 from __future__ import annotations
 
@@ -79,13 +70,13 @@ _OF_SEARCHES = ("search.",)
 def settings_of(
     config: Configuration, case: SuiteCase, load: int, source: str, cluster_id: str
 ) -> dict[str, str]:
-    """The settings of a case.
+    """The settings of a case as texts; nights with different settings are not compared.
 
     Args:
         config: the configuration of the case.
-        load: the fixed load on the goal's axis; a limit is an answer and no setting.
-        source: name of the metrics' source.
-        cluster_id: the cluster's id, which is omitted where each run starts new brokers.
+        load: the fixed load on the goal's axis. A case that searches a limit ignores it.
+        source: name of the source of the brokers' metrics.
+        cluster_id: the cluster's id. It is not a setting if each run starts new brokers.
     """
     skipped = _OF_NO_VERDICT if case.kind == LIMIT else (*_OF_NO_VERDICT, *_OF_SEARCHES)
     found = {
@@ -114,7 +105,9 @@ def _texts(kind: str, keys: dict[str, object], skipped: tuple[str, ...]) -> dict
 
 
 def default_settings() -> dict[str, str]:
-    """Setting → its default, for each key of a workload or a goal that has one."""
+    """Map from each setting of a workload or a goal to its default; settings without a default are
+    left out.
+    """
     found = {
         f"{kind}.{'.'.join(path)}": default_at(model, path)
         for kind, model in (("workload", Workload), ("goal", Goal))
@@ -130,7 +123,9 @@ def config_of(config: Configuration, case: SuiteCase) -> Configuration:
 
 
 def plan_of(config: Configuration, case: SuiteCase) -> Plan:
-    """The plan of a case; what a share of a limit writes is not known before the limit."""
+    """The plan of a case. If the load is a share of a limit, the plan has no upper bound of the
+    written bytes, because the limit is not known yet.
+    """
     load = None if case.kind == LIMIT else case.held or (1 if case.mix is None else SCALE_UNITS)
     asked = Case(config_of(config, case), load, case.repeats)
     plan = measurement_named(case.kind).body(asked).plan(Path())
@@ -139,12 +134,12 @@ def plan_of(config: Configuration, case: SuiteCase) -> Plan:
 
 @dataclass(frozen=True)
 class CaseMeasurer:
-    """Measures the cases of one night one after another, each on a topic of its own.
+    """Measures the cases of one night one after another; each case has its own topic.
 
     Attributes:
         context: the context of the run; its configuration has the sizes of all cases.
-        gates: the gates of the run.
-        suite, night: the names of the suite and of the night.
+        gates: the conditions that must hold before a trial begins.
+        suite, night: the name of the suite, and the name of the night.
     """
 
     context: RunContext
@@ -153,11 +148,11 @@ class CaseMeasurer:
     night: str
 
     def measure(self, case: SuiteCase, load: int | None, left_s: float | None) -> CaseRow:
-        """Measure a case, and append its row.
+        """Measure a case, and append its row to the table `cases`.
 
         Args:
-            load: a fixed load on the goal's axis; None to search a limit.
-            left_s: the longest duration of a search [s]; None without a bound.
+            load: the fixed load on the goal's axis; None to search the limit.
+            left_s: the longest duration of a search [s]; None for an unlimited search.
 
         Raises:
             NoConclusionError: the case has no valid answer.
@@ -178,7 +173,7 @@ class CaseMeasurer:
 
     def _limit(self, context: RunContext, config: Configuration, case: SuiteCase) -> CaseRow:
         first = len(context.history.trials)
-        # The cases of a night alternate, which shows changes of the cluster.
+        # Without a closing check: the other cases of the night show changes of the cluster.
         searching = LimitRun(config, holds=False, checks=False)
         searching.begin(context)
         searching.search(context, self.gates)
@@ -284,18 +279,19 @@ class CaseMeasurer:
 def load_of(
     case: SuiteCase, history: Sequence[CaseRow], limit_load: int | None, message_bytes: int
 ) -> int:
-    """A fixed load on the goal's axis.
+    """The fixed load of a case, on the goal's axis.
 
-    A share refers to the limit at the case's first measurement, and the load stays the same: a
-    share of each night's own limit would fall with the limit, and hide its fall.
+    A share is a share of the limit that was known when the case was first measured. All later
+    nights use the same load. A share of each night's own limit would decrease together with the
+    limit, and would hide a regression.
 
     Args:
-        history: the rows of this suite on this cluster, oldest first.
-        limit_load: the latest limit at this size, or None.
-        message_bytes: message size; the mean one of a mix [B].
+        history: the table rows of this suite on this cluster, oldest first.
+        limit_load: the latest limit at this message size; None if no limit is known.
+        message_bytes: message size, or the mean message size of a mix [B].
 
     Raises:
-        NoConclusionError: the case has a share, and no limit is known.
+        NoConclusionError: the case states a share, but no limit is known.
     """
     if case.held is not None:
         return case.held
@@ -314,18 +310,18 @@ def load_of(
     if not limit_load:
         at, of = (f" at {message_bytes} B", "this size") if case.mix is None else ("", "the mix")
         raise NoConclusionError(
-            f"its load is {share} of the limit{at}, which is unknown; expected an earlier limit of "
-            f"{of}; add a case with a limit before it, or run redline find-limit"
+            f"the load is {share} of the limit{at}, and this limit is unknown; expected an earlier "
+            f"limit of {of}; add a case with a limit before this case, or run redline find-limit"
         )
     return max(1, math.floor(case.share * limit_load))
 
 
 Missing = Mapping[str, tuple[Outcome, str]]
-"""The cases without a valid figure, each with its outcome and the reason."""
+"""Name of each case without a valid figure → its outcome and the reason."""
 
 
 def rule_of(suite: Suite) -> NightRule:
-    """The rule by which a suite's nights are judged."""
+    """The rule that judges the nights of a suite."""
     return NightRule(
         {case.name: suite.noise_of(case) for case in suite.cases},
         suite.min_effect,
@@ -342,11 +338,12 @@ def case_reports(
     error: BaseException | None,
     mean_bytes: int = 0,
 ) -> tuple[CaseReport, ...]:
-    """The reports of all cases of a suite in order, also of those that were not measured.
+    """The reports of all cases in the order of the suite, including the cases that were not
+    measured.
 
     Args:
-        error: the error that ended the night, or None.
-        mean_bytes: mean size of a mix's messages, for cases without a size [B].
+        error: the error that ended the night; None if the night is complete.
+        mean_bytes: mean message size of the mix, for cases that state no message size [B].
     """
     compared = {each.tonight.case: case_report(each) for each in comparisons}
     why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
@@ -362,7 +359,7 @@ def case_reports(
 
 
 def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
-    """The outcome of a night, by its error or by its cases."""
+    """The outcome of a night, derived from the error or else from the cases."""
     if error is not None:
         return outcome_of(error)
     worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
@@ -376,7 +373,7 @@ def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -
 
 
 def judged_row(compared: NightComparison) -> CaseRow:
-    """The row of a judged case."""
+    """The table row of a judged case."""
     row = replace(
         compared.tonight,
         event="judged",
@@ -401,10 +398,11 @@ _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(head: Mapping[str, Any], cases: Sequence[CaseReport], path: Path) -> None:
-    """Write the cases of a night as JUnit XML.
+    """Write the cases of a night as JUnit XML, with one test case for each case of the suite.
 
-    A regression is a failure. A case without history, or one that was not measured, is skipped. A
-    case without a valid figure is an error. All other cases pass, with their sentence as output.
+    A case with a regression is a failure. A case without history and a case that was not measured
+    are skipped. A case without a valid figure is an error. All other cases pass, and their result
+    sentence is the test output.
     """
     suite = TestSuite(_plain(f"redline nightly {head['suite']}"))
     suite.timestamp = _plain(head["started_at"])
@@ -434,18 +432,18 @@ def _test_case(suite: str, case: CaseReport) -> TestCase:
 
 
 def _plain(text: str) -> str:
-    """The text without control characters, which XML cannot express."""
+    """The text with `?` for each control character that XML cannot express."""
     return _NO_XML.sub("?", text)
 
 
 class NightRun(Campaign[SuiteCase]):
-    """Measures the cases of a suite, and judges them against earlier nights.
+    """Measures the cases of a suite, and compares the figures with earlier nights.
 
     Args:
-        config: the suite's configuration, with the sizes of all its cases.
-        night: the name of the night; a continued night keeps its name.
-        budget_s: the budget of the night [s]; None for the suite's.
-        junit: the path of the JUnit XML, or None.
+        config: the suite's configuration, with the message sizes of all cases.
+        night: the name of the night. A night that is continued keeps its name.
+        budget_s: the time budget of the night [s]; None for the budget of the suite.
+        junit: the path of the JUnit XML file; None to write no such file.
     """
 
     def __init__(
@@ -474,7 +472,7 @@ class NightRun(Campaign[SuiteCase]):
         return {"": self.config}
 
     def schedule(self) -> Iterator[list[Turn[SuiteCase]]]:
-        """Each case once, in the order of the suite."""
+        """The schedule: each case once, in the order of the suite."""
         yield once(self.suite.cases)
 
     def title(self, turn: Turn[SuiteCase]) -> str:
@@ -484,15 +482,15 @@ class NightRun(Campaign[SuiteCase]):
     # --- the plan -----------------------------------------------------------
 
     def forecast(self, case: SuiteCase) -> Plan:
-        """The plan of a search, or of a fixed load."""
+        """The plan of one case: a search, or trials at a fixed load."""
         return plan_of(self.config, case)
 
     def starting_s(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> float:
-        """All cases share one start."""
+        """The start time of the brokers and Spark [s]; all cases use the same brokers."""
         return starting_s(self.config.cluster)
 
     def about(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> tuple[str, ...]:
-        """The names of the cases, and the budget."""
+        """A plan note with the names of the cases and the budget."""
         names = ", ".join(case.name for case in self.suite.cases)
         budget = "" if self.budget_s is None else f", within {format_duration(self.budget_s)}"
         return (f"cases {names}{budget}",)
@@ -500,11 +498,15 @@ class NightRun(Campaign[SuiteCase]):
     # --- measuring ----------------------------------------------------------
 
     def has_results(self, folder: Path) -> bool:
-        """Whether the folder has results; a night with a name may also run for the first time."""
+        """Whether the folder has results of this night. A night with a given name may also run for
+        the first time.
+        """
         return (folder / "nightly.json").exists()
 
     def resume(self, run: RunState) -> None:
-        """Load the cases that this night measured before, and the history of the suite."""
+        """Load the cases that an earlier invocation of this night measured, and the history of the
+        suite.
+        """
         context = run.context
         everything = context.tables.cases(self.suite.name, self.config.cluster.name)
         self._history = [row for row in everything if row.run_id != context.run_id]
@@ -526,20 +528,21 @@ class NightRun(Campaign[SuiteCase]):
         context.history.numbers = count(context.tables.next_trial(context.run_id))
 
     def take_over(self, run: RunState, turn: Turn[SuiteCase]) -> bool:
-        """Whether the night measured the case before."""
+        """Whether an earlier invocation of this night measured the case."""
         return turn.case.name in self._rows
 
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[SuiteCase]]) -> Iterator[None]:
-        """Open the gates, and measure the brokers at rest."""
-        # As in a search of its own, a load that grows shows where the first limit is searched.
+        """Open the gates, and measure the brokers without load."""
+        # As in `redline find-limit`, a rising load shows where to start the search of the first
+        # limit.
         climbs = group[0].case.kind == LIMIT
         gates = open_gates(run.context, self.config.cluster.warm_up_max_s, climbs=climbs)
         self._measurer = CaseMeasurer(run.context, gates, self.suite.name, self.night)
         yield
 
     def measure_turn(self, run: RunState, turn: Turn[SuiteCase], budget: TimeBudget) -> None:
-        """Measure a case; a search ends within the budget."""
+        """Measure a case. A search ends within the budget."""
         assert self._measurer is not None, "see opened"
         case = turn.case
         load = None if case.kind == LIMIT else self._load_of(run.context, case)
@@ -557,7 +560,7 @@ class NightRun(Campaign[SuiteCase]):
     # --- concluding ---------------------------------------------------------
 
     def evaluate(self, run: RunState, error: BaseException | None) -> None:
-        """Judge the measured cases; the tables keep the judgement of a complete night only."""
+        """Judge the measured cases. The tables store only the judgement of a complete night."""
         tonight = [self._rows[case.name] for case in self.suite.cases if case.name in self._rows]
         rule = replace(rule_of(self.suite), accepted=self._accepted)
         comparisons = judge_night(tonight, self._history, rule)
@@ -575,11 +578,11 @@ class NightRun(Campaign[SuiteCase]):
         self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome by the error, or by the cases."""
+        """The outcome of the night, derived from the error or else from the cases."""
         return outcome_of_night(self._cases, error)
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
-        """The report of each case, also for CI servers."""
+        """The files, the table and the sentences that report the cases."""
         started_at, finished_at = run.times
         head = {
             "run_id": run.order.run_id,
@@ -611,7 +614,7 @@ class NightRun(Campaign[SuiteCase]):
                 run=head,
                 title=title[:1].upper() + title[1:],
                 about=f"run {run.order.run_id}, workload {head['workload']}, goal {head['goal']}",
-                # Regressions first, then all other cases in order.
+                # Regressions come first, and the other cases follow in the order of the suite.
                 sentences=[text for _, text in sorted(texts, key=lambda each: not each[0])],
                 tables=(table,),
                 facts=sorted(run.environment.items()),
@@ -625,10 +628,11 @@ class NightRun(Campaign[SuiteCase]):
 
 
 def accept_night(suite: Suite, cluster: str, options: RunOptions) -> int:
-    """Accept the newest judged night: the next nights are compared with it and those after it.
+    """Accept the newest judged night: later nights are compared only with the accepted night and
+    the nights after it.
 
     Raises:
-        ConfigError: the tables have no judged night of the suite on this cluster.
+        ConfigError: the tables contain no judged night of this suite on this cluster.
     """
     with make_reporter() as reporter, ExitStack() as stack:
         reporter.report(PhaseStarted("starting Spark, and reading the Delta tables"))
@@ -638,8 +642,8 @@ def accept_night(suite: Suite, cluster: str, options: RunOptions) -> int:
         if not history:
             raise ConfigError(
                 f"{store.address('cases')} has no judged night of suite {suite.name} on {cluster}; "
-                "expected one to accept; run redline nightly first, or name its --suite, --cluster "
-                "or --tables"
+                "expected a judged night to accept; run redline nightly first, or correct --suite, "
+                "--cluster or --tables"
             )
         newest = [row for row in history if row.run_id == history[-1].run_id]
         names, night = ", ".join(row.case for row in newest), newest[0].night
@@ -649,8 +653,8 @@ def accept_night(suite: Suite, cluster: str, options: RunOptions) -> int:
             return 0
         now = "would be" if options.dry_run else "is"
         text = (
-            f"the night {night} of suite {suite.name} on {cluster} {now} accepted: the next nights "
-            f"are compared with it and the nights after it (cases {names})"
+            f"the night {night} of suite {suite.name} on {cluster} {now} accepted: later nights "
+            f"are compared with this night and the nights after it (cases {names})"
         )
         if not options.dry_run:
             for row in newest:

@@ -1,4 +1,4 @@
-"""A suite: the cases that are measured every night, and the rule for regressions."""
+"""A suite: the cases that each night measures, and the definition of a regression."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
 
 
 class SuiteCase(ConfigModel):
-    """One figure of a night: a boundary point, or trials at a fixed load.
+    """One case of a suite: the search of a limit, or trials at a fixed load.
 
     Attributes:
-        name: name of the case in histories and reports.
-        limit: message size of the boundary point to search for [B]; without the next three keys.
+        name: name of the case in tables and reports.
+        limit: message size whose limit is searched [B]; excludes the next three keys.
         message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
-        share: the fixed load as a share of a limit, instead of `np` [ratio]: the last limit at this
-            size that was known when the case was first measured. Later nights have the same load.
-        mix: for a suite whose workload is a mix, instead of message sizes: "limit" searches how
-            many times the mix is sustained, "load" holds it at `scale` or `share`.
-        scale: how many times the mix is held [ratio].
-        repeats: number of valid trials at the fixed load; their median counts.
-        compares: the compared reading of a fixed load: "handlers", the busy time of the brokers'
-            request handlers for a MB; "latency_p99"; "achieved", the achieved share of the
-            offered load.
-        noise: noise of this case, where it differs from that of the suite.
+        share: the fixed load as a share of a limit, instead of `np` [ratio]. The limit is the
+            newest one at this message size when the case is first measured. Later nights use the
+            same load.
+        mix: replaces the message size if the workload of the suite is a mix. "limit" searches the
+            highest scale that the cluster sustains; "load" offers the mix at `scale` or `share`.
+        scale: how many times the mix is offered at a fixed load [ratio].
+        repeats: number of valid trials at the fixed load. The figure of the case is the median of
+            these trials.
+        compares: the figure of a fixed load that nights compare. "handlers": the busy time of the
+            brokers' request handlers per MB. "latency_p99": the 99th percentile of the latency.
+            "achieved": the acknowledged share of the offered load.
+        noise: noise of this case, if it differs from the noise of the suite.
     """
 
     name: Name
@@ -57,17 +59,19 @@ class SuiteCase(ConfigModel):
 
     @property
     def kind(self) -> str:
-        """The measurement of the case, by its name: `limit` or `load`."""
+        """The name of the measurement: `limit` or `load`."""
         return self.mix or (LOAD if self.limit is None else LIMIT)
 
     @property
     def size(self) -> int | None:
-        """The message size of the case; None for a mix [B]."""
+        """The message size of the case [B]; None for a mix."""
         return self.message_bytes if self.limit is None else self.limit
 
     @property
     def held(self) -> int | None:
-        """The load to hold, in producers or in percent of a mix; None where it is a share."""
+        """The fixed load, in producers or in percent of a mix; None for a limit, or if the load is
+        a share.
+        """
         return self.np if self.scale is None else max(1, round(SCALE_UNITS * self.scale))
 
     @model_validator(mode="after")
@@ -77,15 +81,16 @@ class SuiteCase(ConfigModel):
             return self
         if self.scale is not None:
             raise ValueError(
-                f"case {self.name} has scale and no mix; expected mix: load, as a scale counts how "
-                "many times a mix; add it, or state message_bytes with np or share"
+                f"case {self.name} has scale and no mix; expected mix: load, because a scale "
+                "counts how many times a mix is offered; add mix, or state message_bytes with np "
+                "or share"
             )
         given = [each for each in ("message_bytes", "np", "share") if getattr(self, each)]
         if self.limit is not None and given:
             raise ValueError(
-                f"case {self.name} has limit and {', '.join(given)}; expected either limit (a "
-                "message size to search the limit of) or message_bytes with np or share (a load "
-                "to hold); leave one out"
+                f"case {self.name} has limit and {', '.join(given)}; expected either limit (the "
+                "message size whose limit is searched) or message_bytes with np or share (a fixed "
+                "load); remove one of them"
             )
         if self.limit is None and given not in (
             ["message_bytes", "np"],
@@ -102,7 +107,7 @@ class SuiteCase(ConfigModel):
         if of_sizes:
             raise ValueError(
                 f"case {self.name} has mix and {', '.join(of_sizes)}; expected only scale or share "
-                "beside mix, as parts have their own sizes and producers; remove "
+                "beside mix, because parts have their own sizes and producers; remove "
                 f"{', '.join(of_sizes)}"
             )
         given = [each for each in ("scale", "share") if getattr(self, each)]
@@ -115,26 +120,28 @@ class SuiteCase(ConfigModel):
 
 
 class Suite(ConfigModel):
-    """The cases that `redline nightly` measures, and the rule that judges their changes.
+    """The cases that `redline nightly` measures, and the rule that judges their figures.
 
     Attributes:
-        name: the name of the suite; together with the name of a case it names a history. The file's
-            name without .yaml when left out.
+        name: the name of the suite (default: the file's name without .yaml). A history is
+            identified by the name of the suite and the name of the case.
         description: a sentence for people.
         cluster: the brokers; `--cluster` replaces it.
-        workload: the traffic pattern; each case states its message size, except in a mix.
-        goal: one goal, which searches along np, or along scale for a mix.
-        set: overrides of the keys of cluster, workload and goal; `--set` takes precedence over
-            them.
-        budget_s: a case starts only if it would end within this time from the start [s];
-            `--budget-s` replaces it.
-        min_effect: smallest loss that is a regression, and smallest gain that is an improvement
-            [share].
-        history_max: number of earlier nights in the mean and the spread, the newest first; a slow
-            loss goes back to the first nights.
-        history_since: start of the nights that count (UTC); set it to accept a change permanently.
-        noise: noise of the cases that do not state their own.
-        cases: the cases in the order in which they are measured.
+        workload: the traffic pattern. Each case states a message size, unless the workload is a
+            mix.
+        goal: exactly one goal. The search runs along np, or along scale for a mix.
+        set: overrides of keys of the cluster, the workload and the goal. `--set` on the command
+            line takes precedence.
+        budget_s: time budget of a night [s]. A case starts only if it is expected to end within
+            this time. `--budget-s` replaces the value.
+        min_effect: smallest loss that counts as a regression, and smallest gain that counts as an
+            improvement [share].
+        history_max: maximum number of earlier nights, the newest ones, from which the mean and the
+            spread are computed. A slow loss is computed from the first nights, too.
+        history_since: nights before this time (UTC) are ignored. Set this key to accept a change
+            permanently.
+        noise: noise of each case that states no noise of its own.
+        cases: the cases, in the order of their measurement.
     """
 
     name: Name
@@ -167,7 +174,7 @@ class Suite(ConfigModel):
         twice = [each for each in (*names, *sizes) if (*names, *sizes).count(each) > 1]
         if twice:
             raise ValueError(
-                f"cases holds {twice[0]} more than once; expected each name and each limit once; "
+                f"cases has {twice[0]} more than once; expected each name and each limit once; "
                 "rename or remove the repetition"
             )
         return self
@@ -179,7 +186,8 @@ class Suite(ConfigModel):
         if of_mix and others:
             raise ValueError(
                 f"cases has {of_mix[0]} with mix and {others[0]} with a message size; expected "
-                "either in all cases, as they share one workload; make a suite of each"
+                "one of the two in all cases, because all cases have the same workload; write two "
+                "suites"
             )
         return self
 
@@ -196,7 +204,7 @@ class Suite(ConfigModel):
 
     @property
     def since_s(self) -> float:
-        """`history_since` [s since the epoch]; 0 when every night counts."""
+        """`history_since` as a time [s since the epoch]; 0 if all nights count."""
         if self.history_since is None:
             return 0.0
         at = datetime.fromisoformat(self.history_since)
@@ -204,11 +212,11 @@ class Suite(ConfigModel):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The message sizes of all cases, each once; none for a mix [B]."""
+        """The message sizes of all cases without repetition [B]; empty for a mix."""
         return tuple(dict.fromkeys(case.size for case in self.cases if case.size is not None))
 
     def noise_of(self, case: SuiteCase) -> Noise:
-        """The stated noise of a case."""
+        """The noise that the suite states for a case."""
         return case.noise or self.noise
 
 
@@ -216,10 +224,11 @@ def load_suite(name_or_path: str) -> Suite:
     """Read a suite.
 
     Args:
-        name_or_path: a file of conf/suites/ by its name without .yaml, or a path.
+        name_or_path: the name of a file in conf/suites/ without .yaml, or the path of a file.
 
     Raises:
-        ConfigError: the file cannot be read or is wrong; the message states the place.
+        ConfigError: the file cannot be read, or is invalid. The message states the place in the
+            file.
     """
     return load_model("suites", name_or_path, "--suite", Suite)[0]
 
@@ -227,14 +236,14 @@ def load_suite(name_or_path: str) -> Suite:
 def configuration_of(
     suite: Suite, cluster: str | None = None, overrides: Sequence[str] = ()
 ) -> Configuration:
-    """The cluster, workload and goal of a suite, with the sizes of its cases.
+    """The cluster, the workload and the goal of a suite, with the message sizes of all cases.
 
     Args:
-        cluster: replaces the cluster of the suite.
-        overrides: `--set` options, which take precedence over those of the suite.
+        cluster: a cluster that replaces the cluster of the suite; None to keep it.
+        overrides: `--set` options, which take precedence over the key `set` of the suite.
 
     Raises:
-        ConfigError: a file is wrong, or the goal is not suitable for a suite.
+        ConfigError: a file is invalid, or the goal is not suitable for a suite.
     """
     given = (*suite.set, *overrides)
     is_mix = load_workload(suite.workload, given).mix is not None
@@ -252,6 +261,6 @@ def configuration_of(
     if len(config.goals) > 1 or config.axis is not axis:
         raise ConfigError(
             f"suite {suite.name} has goal {suite.goal}, along {config.goal.search.axis}; expected "
-            f"one goal that searches along {axis.name}; name another"
+            f"one goal that searches along {axis.name}; name another goal"
         )
     return config

@@ -1,16 +1,16 @@
-"""The comparison of a night with earlier nights. Pure.
+"""The comparison of a night with earlier nights. All functions are pure.
 
-Each case has one positive figure per night, inverted if less is better. Its effect is the ratio to
-the geometric mean of the earlier nights, with Student's t prediction interval for one more night
-(`effects.night_effect`). `effects.conclude` draws the conclusion, as in a comparison of two sides;
-without history there is none. A loss that no single night shows accumulates against the first
-nights (`effects.slow_loss`).
+Each case has one positive figure per night. The figure is inverted if less is better. The effect of
+a night is the ratio of its figure to the geometric mean of the earlier nights, with Student's t
+prediction interval for one more night (`effects.night_effect`). `effects.conclude` draws the
+conclusion, as in a comparison of two sides. A first night has no conclusion. `effects.slow_loss`
+finds a loss that is too small in each single night but adds up since the first nights.
 
-Only nights with the same instrument are compared; others are left out and listed. Nights with a
-regression or an improvement count for the spread (`effects.night_spread`) and for a slow loss, but
-not for the mean: otherwise a loss would become the norm.
+Only nights with the same instrument are compared. Nights with another instrument are left out and
+listed. Nights with a regression or an improvement count for the spread (`effects.night_spread`) and
+for a slow loss. They do not count for the mean, because then a loss would soon look normal.
 
-The answer of a night: nightly.json for programs, sentences for people.
+The answer of a night is nightly.json for programs, and sentences for people.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 from metrics.units import format_ratio
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
-"""Prefixes of facts about the instrument; all other facts describe the subject."""
+"""Prefixes of the names of facts about the instrument. All other facts describe the subject."""
 COMMIT = "redline.commit"
-"""The fact that is reported but does not separate nights, as most commits affect no figure and
-each would start a new history. `redline.version` separates nights."""
+"""Name of the fact that is reported but does not separate nights: most commits affect no figure,
+and each commit would start a new history. `redline.version` separates nights.
+"""
 _GIB = 2**30
 _NAMED_MAX = 3
 QUANTITIES: Mapping[str, Quantity] = {
@@ -68,23 +69,25 @@ QUANTITIES: Mapping[str, Quantity] = {
         lambda trial: trial.evidence.client.achieved_share,
     ),
 }
-"""What nights compare, by its name in suites; its own name is the column of `cases`."""
+"""Name in a suite → the quantity that nights compare. The quantity's own name is its column in the
+table `cases`.
+"""
 _BY_COLUMN = {each.name: each for each in QUANTITIES.values()}
 _OUTCOMES = {
     Conclusion.REGRESSION: Outcome.REGRESSION,
     Conclusion.IMPROVEMENT: Outcome.IMPROVEMENT,
     Conclusion.NO_ANSWER: Outcome.NO_HISTORY,
 }
-"""Conclusion → outcome; all other conclusions are `no change`."""
+"""Conclusion → outcome. Each other conclusion has the outcome `no change`."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The suite's statement about the noise between equal nights.
+    """The assumed noise between nights under equal conditions.
 
     Attributes:
         cv: standard deviation from night to night, divided by the mean [ratio].
-        weight: weight of the statement [nights].
+        weight: weight of the assumption against the measured spread [nights].
     """
 
     cv: Annotated[float, Number(0, 2, above=True)] = BETWEEN_NIGHTS_SD
@@ -96,14 +99,15 @@ class NightRule:
     """The rules of a comparison of nights.
 
     Attributes:
-        noise: case → statement about its noise.
-        min_effect: the smallest change that matters [share].
-        history_max: maximum number of nights in the mean and in the spread; the newest are used.
-        since_s: time from which nights count [s since the epoch].
-        defaults: setting → its default, as text; a night of an older version lacks settings that
-            were added since, and has these.
-        accepted: case → its newest night that was accepted, as its row in the tables; that night
-            and those after it count.
+        noise: case → the assumed noise of the case.
+        min_effect: the smallest relevant change [share].
+        history_max: maximum number of earlier nights, the newest ones, from which the mean and the
+            spread are computed.
+        since_s: nights before this time are ignored [s since the epoch].
+        defaults: setting → its default, as text. A night of an older version lacks settings that
+            were added later; these settings count with their defaults.
+        accepted: case → the table row of its newest accepted night. Only this night and later
+            nights count.
     """
 
     noise: Mapping[str, Noise]
@@ -130,11 +134,11 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SlowLoss:
-    """A loss that accumulated over nights.
+    """A loss that is too small in each single night but adds up over several nights.
 
     Attributes:
-        loss: mean loss of the newest nights against the first nights [share].
-        since: name of the night with which it began.
+        loss: mean loss of the newest nights compared with the first nights [share].
+        since: name of the first night with the loss.
     """
 
     loss: float
@@ -149,12 +153,13 @@ class NightComparison:
         tonight: tonight's measurement.
         outcome: the conclusion.
         effect: the change, as a ratio of merits; None without history.
-        before: the newest earlier night that counts, or None.
-        nights: the nights that count, oldest first.
-        left_out: the nights that do not count, grouped by reason.
-        slow_loss: the loss since the first nights that no single night shows, or None.
-        changes: differences of the subject from the night `before`.
-        notes: further remarks, a sentence each.
+        before: the newest earlier night that counts; None without history.
+        nights: the names of the earlier nights that count, oldest first.
+        left_out: the earlier nights that do not count, grouped by reason.
+        slow_loss: the loss since the first nights that is too small in each single night; None
+            without such a loss.
+        changes: differences between the brokers of the night `before` and the brokers of tonight.
+        notes: further remarks, one sentence each.
     """
 
     tonight: CaseRow
@@ -169,9 +174,10 @@ class NightComparison:
 
     @property
     def upgrade(self) -> tuple[str, str] | None:
-        """The release of Kafka in the night `before` and tonight, in words; None if it is the same.
+        """Kafka's release in the night `before` and Kafka's release tonight; None if both are
+        equal.
 
-        The place of the metadata belongs to the release.
+        A release includes the metadata mode, ZooKeeper or KRaft.
         """
         if self.before is None:
             return None
@@ -181,9 +187,10 @@ class NightComparison:
 
     @property
     def own_changes(self) -> tuple[Difference, ...]:
-        """The changes that do not follow from an upgrade; without an upgrade, all of them.
+        """The changes that an upgrade of Kafka does not explain; all changes if there is no
+        upgrade.
 
-        A fact that only one of two releases has follows from the upgrade.
+        An upgrade explains each fact that only one of the two releases has.
         """
         if self.upgrade is None:
             return self.changes
@@ -195,12 +202,12 @@ class NightComparison:
 
 
 def is_instrument(name: str) -> bool:
-    """True for the name of a fact about the instrument."""
+    """Whether a fact with this name describes the instrument."""
     return name.startswith(INSTRUMENT)
 
 
 def instrument_of(row: CaseRow) -> dict[str, str]:
-    """The facts about a night's instrument, and the settings of its trials."""
+    """The facts about the instrument of a night, and the settings of its trials."""
     own = {
         name: _coarse(name, value)
         for name, value in row.environment.items()
@@ -210,9 +217,9 @@ def instrument_of(row: CaseRow) -> dict[str, str]:
 
 
 def _coarse(name: str, value: str) -> str:
-    """A fact in the precision of the comparison: the driver's memory is rounded to GiB.
+    """The value of a fact, rounded for the comparison. Only the driver's memory is rounded, to GiB.
 
-    Machines of the same kind differ by the memory that their kernels reserve.
+    Equal machines differ slightly in memory, because their kernels reserve different amounts.
     """
     if name == "driver.memory_bytes" and value.isdigit():
         return f"{round(int(value) / _GIB)} GiB"
@@ -220,17 +227,19 @@ def _coarse(name: str, value: str) -> str:
 
 
 def subject_of(row: CaseRow) -> dict[str, str]:
-    """The facts about the subject: brokers, controllers, their properties and the topic's."""
+    """The facts about the measured cluster: brokers, controllers, their properties, and the
+    properties of the topic.
+    """
     return {name: value for name, value in row.environment.items() if not is_instrument(name)}
 
 
 def judge_night(
     tonight: Sequence[CaseRow], history: Iterable[CaseRow], rule: NightRule
 ) -> tuple[NightComparison, ...]:
-    """Compare each case of a night with its history; the order of the cases is kept.
+    """Compare each case of a night with its history. The order of the cases stays the same.
 
     Args:
-        history: rows of any nights and cases, with one row for each case of a night.
+        history: rows of earlier nights, of any cases, with one row for each case of a night.
     """
     rows = sorted(history, key=lambda row: (row.at_s, row.run_id))
     compared = [_compared(row, rows, rule, len(tonight)) for row in tonight]
@@ -241,7 +250,7 @@ def judge_night(
 
 
 def _concluded(compared: NightComparison, conclusion: Conclusion) -> NightComparison:
-    """The comparison with its outcome; a loss that tonight shows alone is not a slow one."""
+    """The comparison with its outcome. A slow loss counts only if tonight alone shows no change."""
     outcome = _OUTCOMES.get(conclusion, Outcome.NO_CHANGE)
     if outcome.stands_out or compared.slow_loss is None:
         return replace(compared, outcome=outcome, slow_loss=None)
@@ -251,7 +260,6 @@ def _concluded(compared: NightComparison, conclusion: Conclusion) -> NightCompar
 def _compared(
     row: CaseRow, rows: Sequence[CaseRow], rule: NightRule, cases: int
 ) -> NightComparison:
-    """Compare one case with the nights that count."""
     earlier = [
         each
         for each in rows
@@ -292,7 +300,7 @@ def _compared(
 
 
 def quantity_of(row: CaseRow) -> Quantity:
-    """The quantity that a row's value is."""
+    """The quantity that the value of a row measures."""
     return _BY_COLUMN[row.measure]
 
 
@@ -304,12 +312,13 @@ def merit_of(row: CaseRow) -> float:
 def compare_merits(
     merits: Sequence[float], are_usual: Sequence[bool], noise: Noise, rule: NightRule, cases: int
 ) -> tuple[Effect | None, tuple[float, int] | None]:
-    """The effect of tonight, and the slow loss up to tonight with the index of its first night.
+    """The effect of tonight, and the slow loss until tonight as (loss, index of its first night).
 
     Args:
-        merits: figures of one case in all comparable nights in order, tonight's last, above zero.
-        are_usual: for each earlier night, False if it stood out.
-        cases: number of cases of the night.
+        merits: figures of one case in all comparable nights, oldest first and tonight last. Each is
+            above zero, and more is better.
+        are_usual: for each earlier night, False if its outcome was a regression or an improvement.
+        cases: number of cases that the night compares.
     """
     *nights, tonight = merits
     usual = [index for index, is_usual in enumerate(are_usual) if is_usual]
@@ -349,7 +358,7 @@ def _why_unusual(night: CaseRow, rule: NightRule) -> str | None:
         return None
     if accepted is not None and night.run_id == accepted.run_id:
         return None
-    return f"its outcome was {night.outcome}, and history_since does not accept it"
+    return f"the outcome was {night.outcome}, and neither --accept nor history_since accepts it"
 
 
 def _notes(before: CaseRow, row: CaseRow) -> tuple[str, ...]:
@@ -367,10 +376,11 @@ class CaseReport:
     """The outcome of one case of a night.
 
     Attributes:
-        case, kind, message_bytes: name, `limit` or `load`, and message size [B].
-        outcome: the night's conclusion about the case.
+        case, kind, message_bytes: the case's name, its kind (`limit` or `load`), and its message
+            size [B].
+        outcome: the conclusion about the case.
         text: the outcome in a sentence.
-        comparison: the comparison behind it, or None if the case has no valid figure.
+        comparison: the comparison with earlier nights; None if the case has no valid figure.
     """
 
     case: str
@@ -382,13 +392,15 @@ class CaseReport:
 
 
 def case_report(compared: NightComparison) -> CaseReport:
-    """Report a case that was measured."""
+    """The report of a measured case."""
     row, text = compared.tonight, comparison_text(compared)
     return CaseReport(row.case, row.kind, row.message_bytes, compared.outcome, text, compared)
 
 
 def comparison_text(compared: NightComparison) -> str:
-    """A comparison in a sentence: figure, change, interval and likely cause or upgrade."""
+    """The comparison as a sentence, with figure, change, interval, and the likely cause or the
+    upgrade.
+    """
     row, effect = compared.tonight, compared.effect
     compares = quantity_of(row)
     figure = f"{compares.title} {row.value:.4g} {compares.unit}".rstrip()
@@ -401,7 +413,7 @@ def comparison_text(compared: NightComparison) -> str:
         change = f"{_signed(effect.change)} ({_interval(effect)}) against {nights}"
         if slow := compared.slow_loss:
             since = f"{format_ratio(slow.loss)} since the night of {slow.since}"
-            change = f"slowly: {since}; {change}"
+            change = f"slow loss: {since}; {change}"
         sentences = [f"{figure}: {compared.outcome.value}, {change}; {least}"]
     if compared.outcome is Outcome.REGRESSION:
         sentences += _cause(compared)
@@ -420,26 +432,26 @@ def _interval(effect: Effect) -> str:
 
 
 def _cause(compared: NightComparison) -> list[str]:
-    """The differences from the night before, and the limiting resources then and now."""
+    """Clauses on the likely cause: the changes, and the limiting resource of both nights."""
     before, row = compared.before, compared.tonight
     changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.own_changes]
     if upgrade := _upgrade(compared):
         follow = len(compared.changes) - len(changed)
         found = [f"possible reasons: {', '.join([upgrade, *changed])}"]
         if follow:
-            found.append(f"{follow} more facts differ as the releases do, see nightly.json")
+            found.append(f"{follow} more facts differ because of the upgrade, see nightly.json")
     elif changed:
         found = [f"likely cause: {', '.join(changed)}"]
     else:
         found = ["no recorded property of the cluster differs"]
     then = (before.limited_by if before else None) or "not known"
     if row.limited_by:
-        found.append(f"bound by {row.limited_by}, previously by {then}")
+        found.append(f"limited by {row.limited_by}, previously by {then}")
     return found
 
 
 def _upgrade(compared: NightComparison) -> str:
-    """The change of the release since the night before as a clause; empty without one."""
+    """The change of Kafka's release since the night before; empty without an upgrade."""
     if compared.upgrade is None:
         return ""
     before, now = compared.upgrade
@@ -452,8 +464,8 @@ def night_document(
     """The content of nightly.json, as docs/nightly.md describes it.
 
     Args:
-        head: the names of the night and of its configuration, its times, and how it ended.
-        cases: all cases of the suite, in its order.
+        head: the names of the night and its configuration, the start and end times, and the status.
+        cases: all cases, in the order of the suite.
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -466,7 +478,7 @@ def night_document(
 _OF_ROW = ("np", "scale", "measure", "value", "values", "mb_per_s_per_broker", "handler_s_per_mb",
            "latency_p99_ms", "achieved_share", "verdicts", "trials", "duration_s", "limited_by",
            "evidence")  # fmt: skip
-"""Columns of the table `cases` that nightly.json has of each case."""
+"""Columns of the table `cases` that nightly.json contains for each case."""
 
 
 def _case_document(case: CaseReport) -> dict[str, Any]:
@@ -500,7 +512,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
 
 
 def _effect(effect: Effect) -> dict[str, float | int]:
-    """An effect as relative changes: 0 is no change, -0.1 a loss of 10 %."""
+    """The effect as relative changes: 0 means no change, and -0.1 means a loss of 10 %."""
     return {
         "change": effect.change,
         "low": effect.low - 1.0,
@@ -512,7 +524,9 @@ def _effect(effect: Effect) -> dict[str, float | int]:
 
 
 def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
-    """The rows of a table of the cases: case, figure, change, interval, nights, outcome."""
+    """Table rows, one for each case, with case, figure, change, interval, number of nights, and
+    outcome.
+    """
     rows: list[tuple[str, ...]] = []
     for each in cases:
         compared = each.comparison
