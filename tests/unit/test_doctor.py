@@ -214,5 +214,5 @@ def test_the_page_has_the_numbers_of_the_code() -> None:
     steps = ", ".join(f"{each:g}" for each in survey.BOUNDS_S)
     assert f"({steps} s)" in PAGE
     assert f"up to {slots.DEADLINE_S:g} s" in PAGE
-    assert f"come for {slots.SETTLED_S:g} s" in PAGE
+    assert f"for {slots.SETTLED_S:g} s" in PAGE
     assert f"within {survey.TIMEOUT_S:g} s" in PAGE
