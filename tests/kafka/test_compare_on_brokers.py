@@ -57,7 +57,7 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     assert case["conclusion"] == Conclusion.NO_ANSWER.value
     assert (document["status"], document["exit_code"]) == ("no conclusion", 3)
     assert document["differences"] == []
-    assert case["notes"] == ["the budget ended after 0 of 3 pairs"]
+    assert case["notes"] == ["the time budget ended after 0 of 3 pairs"]
     page = (order.folder / "compare.html").read_text(encoding="utf-8")
     assert "The run ended with the status: no conclusion." in page
     assert page.count("The budget ended after 0 of 3 pairs.") == 1

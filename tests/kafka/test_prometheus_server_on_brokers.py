@@ -228,7 +228,7 @@ def test_headroom_by_the_server_is_that_of_the_planted_limit(
             row, output = handlers_today(
                 found / "served.yaml", summary.parent.name, found / "out", f"{WATCHED_S}s"
             )
-            assert ("today's traffic is the busiest" in output) is (way == "past")
+            assert ("today's traffic is the traffic of the busiest" in output) is (way == "past")
             times[way] = row["times"]
     assert times == pytest.approx(dict.fromkeys(times, 1 / PRODUCTION), rel=0.1)
 

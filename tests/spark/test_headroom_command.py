@@ -90,7 +90,7 @@ def test_an_answer_is_shown_written_and_appended(
     file = tmp_path / "headroom.json"
     text = asked(cluster, out, "--run", RUN_ID, "--json", str(file))
     assert "4.0 times today's traffic fits" in text
-    assert "broker 1's request handlers give out first" in text
+    assert "the first exhausted resource is broker 1's request handlers" in text
     assert "no date: the history of this cluster has 1 day" in text
     written = json.loads(file.read_text())
     assert written["times"] == pytest.approx(4.0, rel=0.03)

@@ -108,7 +108,7 @@ def test_wrong_sides_are_refused_before_anything_is_started() -> None:
         (("testbed", "testbed"), along, "axis np"),
         (("foo", "testbed"), (), "--a foo is neither a setting nor a cluster; expected"),
         (("producer.acks=1", "producer.acks=all"), (),
-         r"--a sets producer\.acks.*mean workload\.producer\.acks"),
+         r"--a sets producer\.acks.*write workload\.producer\.acks"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=words):
             setups(*sides, *overrides)

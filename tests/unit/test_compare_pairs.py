@@ -104,7 +104,7 @@ def test_the_steady_load_is_lowered_until_both_sides_sustain_it() -> None:
 
 def test_no_more_than_the_cap_is_offered() -> None:
     sides = sides_of(10.0, 10.0)
-    with pytest.raises(NoConclusionError, match=r"100% of 20 producers a broker.*load_cap"):
+    with pytest.raises(NoConclusionError, match=r"100% of 20 producers per broker.*load_cap"):
         CaseComparer(sides, EFFORT, 5.0, 20.0).measure(ComparedSize(1_000))
     assert max(load for _, load in sides.made) == 20.0
     # Measured pairs stay when the time is up.
@@ -113,7 +113,7 @@ def test_no_more_than_the_cap_is_offered() -> None:
     CaseComparer(sides, EFFORT, START, CAP, lambda: len(sides.made) < 7).measure(case)
     assert len(case.saturated) == 3
     assert case.steady == []
-    assert case.notes[0] == "the budget ended after 3 of 4 pairs"
+    assert case.notes[0] == "the time budget ended after 3 of 4 pairs"
 
 
 def test_the_owners_cap_is_named_where_it_allows_no_higher_load() -> None:
@@ -134,7 +134,7 @@ def test_the_owners_cap_is_named_where_it_allows_no_higher_load() -> None:
     guards.read_bounds()
     found = ComparisonRun._highest_load(cast(ComparisonRun, body), cast(RunState, run), 1_000)
     assert found == (100 / 3, "goal.search.load_cap")
-    with pytest.raises(NoConclusionError, match=f"100% of 2 producers a broker.*raise {key}"):
+    with pytest.raises(NoConclusionError, match=f"100% of 2 producers per broker.*raise {key}"):
         CaseComparer(sides_of(10.0, 10.0), EFFORT, 1.0, 2.0, cap_key=key).measure(
             ComparedSize(1_000)
         )

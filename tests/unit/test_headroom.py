@@ -159,7 +159,7 @@ def test_trials_of_another_size_or_goal_or_far_beyond_the_limit_do_not_count() -
     trials = [*trials_at(40, 80, 100), *trials_at(300, handler_idle=0.0)]
     line = run_limit(boundary(), trials, LIMITS).lines[1][HANDLERS]
     assert line.at_load == pytest.approx(AT_LIMIT, rel=0.02)
-    with pytest.raises(NoConclusionError, match="show no use of the brokers' resources"):
+    with pytest.raises(NoConclusionError, match="have no readings of the brokers' resources"):
         run_limit(boundary(goal="strict"), trials, LIMITS)
     with pytest.raises(NoConclusionError, match="10 kB"):
         run_limit(boundary(message_bytes=10_000), trials, LIMITS)
@@ -221,7 +221,7 @@ def test_todays_traffic_fits_as_often_as_the_load_does(load: float) -> None:
     assert answer.times == pytest.approx(LIMIT / load, rel=0.04)
     assert answer.times_low < LIMIT / load < answer.times_high
     assert (answer.first.broker_id, answer.first.resource) == (1, "request handlers")
-    assert ("beyond the limit" in answer_words(answer)) == (load > LIMIT)
+    assert ("exceeds the limit" in answer_words(answer)) == (load > LIMIT)
 
 
 def test_the_interval_has_that_of_the_limit_and_the_scatter_of_the_window() -> None:

@@ -99,7 +99,7 @@ def test_brokers_are_watched_until_a_sample_after_the_window() -> None:
     assert today.whole.brokers[0].bytes_in_per_s
     assert today.machines == {1: "a", 2: "b"}
     source = Source("connection refused")
-    with pytest.raises(NoConclusionError, match=r"broker 1 shows no .*refused.*--window"):
+    with pytest.raises(NoConclusionError, match=r"broker 1 has no .*refused.*--window"):
         production(source).watched(0.2, waiting(3, source), 0.02)
 
 
@@ -136,7 +136,7 @@ def test_the_busiest_part_of_the_past_counts() -> None:
     assert today.whole.brokers[0].handler_idle == pytest.approx(0.5)
     assert today.end_s - today.start_s == 300.0
     assert len(today.parts) == 3
-    assert "busiest 5 min of the last 24 h 00 min" in today.note
+    assert "busiest 5 min in the last 24 h 00 min" in today.note
     with_hole = busiest([0.1, 0.2, 0.5, 0.2, 0.1, 0.0], hole=2)
     assert with_hole is not None
     assert with_hole.whole.brokers[0].handler_idle == pytest.approx(0.8)
@@ -197,7 +197,7 @@ def test_brokers_without_metrics_are_named(monkeypatch: pytest.MonkeyPatch, tmp_
     blind = replace(NODE, lacks=(HANDLER_IDLE_NS,))
     source = SimpleNamespace(nodes={1: blind}, close=lambda: None)
     monkeypatch.setattr(body, "open_metrics", lambda *_: source)
-    with ExitStack() as stack, pytest.raises(ConfigError, match=r"prod shows no metrics"):
+    with ExitStack() as stack, pytest.raises(ConfigError, match=r"prod has no metrics"):
         body._open_sources(load_cluster(str(file)), OPENED, SimpleNamespace(), stack)  # type: ignore[arg-type]
 
 
@@ -289,7 +289,7 @@ def test_the_answer_is_shown_appended_and_written(store: Store, tmp_path: Path) 
     text, document = answered(tmp_path, "--run=run-1")
     for part in (
         "4.0 times today's traffic",
-        "broker 1's request handlers give out first",
+        "the first exhausted resource is broker 1's request handlers",
         "assumption: ",
         "no date: the history of this cluster has 1 day;",
     ):
@@ -323,7 +323,7 @@ def test_runs_without_an_answer_for_the_goal_are_named(
 
 
 def test_too_little_headroom_is_exit_code_4_after_the_append(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(HeadroomError, match="fewer than --fail-below 5") as error:
+    with pytest.raises(HeadroomError, match="at least 5 times") as error:
         answered(tmp_path, "--run=run-1", "--fail-below=5")
     assert error.value.exit_code == 4
     assert store.appended

@@ -147,7 +147,7 @@ def test_what_determines_the_load_is_the_same_on_both_sides() -> None:
     )  # fmt: skip
     for setting in settings:
         specs = {Side.A: "testbed", Side.B: f"workload.mix.{setting}"}
-        with pytest.raises(ConfigError, match="expected the same value on both; give it with --s"):
+        with pytest.raises(ConfigError, match="expected the same value on both sides; use --s"):
             load_sides(specs, "testbed", MIX, "default", ())
 
 

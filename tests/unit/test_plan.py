@@ -196,9 +196,9 @@ def test_the_only_size_of_a_sweep_needs_no_option(tmp_path: Path) -> None:
     printed = run_setups(tmp_path, "--mb-per-s", "7")
     assert "smallest measured set-up that carries this load: brokers 1, heap_mb 512" in printed
     two = replace(ANSWER, results=(*RESULTS, limit(1, 256, 5.0, message_bytes=100)))
-    with pytest.raises(ConfigError, match="--message-bytes is missing and the limits are those of"):
+    with pytest.raises(ConfigError, match="--message-bytes is missing and the limits come from"):
         run_setups(tmp_path, "--mb-per-s", "7", answer=two)
-    with pytest.raises(ConfigError, match="--scale is 2 and the limits are those of sweep s1"):
+    with pytest.raises(ConfigError, match="--scale is 2 and the limits come from sweep s1"):
         run_setups(tmp_path, "--scale", "2", answer=two)
 
 

@@ -1,8 +1,5 @@
-"""The answer of a comparison, and compare.json, its contract with programs.
-
-The pairs of trials of a comparison: it chooses the next side and its load.
-
-The sides take turns A B B A (`jobs.campaigns.campaign.order_of`).
+"""The measurement of a comparison's pairs of trials, and the answer in compare.json. The sides take
+turns in the order A B B A (`jobs.campaigns.campaign.order_of`).
 """
 
 from __future__ import annotations
@@ -46,28 +43,33 @@ from metrics.units import format_size
 from search.model import PRODUCERS, Verdict
 
 SATURATED_ACHIEVED_SHARE = 0.85
-"""Share of the offered load below which brokers take all that they can [ratio]."""
+"""Brokers are saturated if they acknowledge at most this share of the offered load [ratio]."""
 EXCESS = 1.5
-"""Load of the pairs, relative to the higher capacity of both sides [ratio]."""
+"""Load of the saturated pairs, relative to the capacity of the faster side [ratio]."""
 STEADY_SHARE = 0.6
-"""First load to try that both sides may sustain, relative to the lower capacity [ratio]."""
+"""First load of the steady pairs, relative to the capacity of the slower side [ratio]."""
 STEADY_LOWER = 0.5
-"""The next load to try, relative to one that a side did not sustain [ratio]. Saturated brokers get
-fuller batches, so their capacity can be several times the load that they sustain."""
+"""Next load of the steady pairs, relative to a load that a side did not sustain [ratio]. Saturated
+brokers get fuller batches, so their capacity can be several times the load that they sustain.
+"""
 STEADY_LOWERS_MAX = 4
 PROBES_MAX = 12
 RAISES_MAX = 6
 RAISE = 1.25
-"""Least factor by which the load rises after a side was not saturated [ratio]."""
+"""Minimum factor by which the load increases after a side was not saturated [ratio]."""
 PROPORTIONS_MAX = 0.1
-"""Difference between the shares that saturated brokers take of two parts of a mix [ratio]."""
+"""A note is added if saturated brokers' achieved shares of two parts of a mix differ by more than
+this [ratio].
+"""
 ALL_TAKEN = 0.97
-"""Share of the offered load above which the capacity cannot be estimated [ratio]."""
+"""Above this achieved share of the offered load, the capacity cannot be estimated [ratio]."""
 
 
 Hold = Callable[[Side, float, str], Trial]
-"""Makes one trial of a side at a load per broker, so that clusters of different sizes compare, and
-appends it to the tables; the text is its purpose, for the progress."""
+"""Function that makes one trial of a side and appends the trial to the tables. The load is per
+broker, so that clusters of different sizes can be compared. The text is the purpose of the trial,
+for the display.
+"""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,10 @@ class Effort:
     """The number of trials for one message size.
 
     Attributes:
-        pairs: number of pairs of saturated trials, which decide.
-        steady_pairs: number of pairs at a load that both sides sustain, which explain.
-        repeats_max: how often an INVALID trial or pair is repeated.
+        pairs: number of pairs of saturated trials. The conclusion depends on these pairs.
+        steady_pairs: number of pairs at a load that both sides sustain. These pairs explain the
+            difference.
+        repeats_max: maximum number of repeats of an INVALID trial or pair.
     """
 
     pairs: int
@@ -86,7 +89,7 @@ class Effort:
 
     @property
     def trials(self) -> int:
-        """The number of trials without repeats; three of them find the load."""
+        """The number of trials without repeats, including three trials that find the load."""
         return 3 + 2 * (self.pairs + self.steady_pairs)
 
 
@@ -95,12 +98,13 @@ class ComparedSize:
     """The measurements at one message size.
 
     Attributes:
-        message_bytes: message size; the mean one of a mix [B].
-        is_mix: whether the traffic is a mix, whose load is a scale [%].
-        load: load per broker in the last saturated trials.
-        steady_load: load per broker in the steady trials; lowered until both sides sustain it.
-        saturated, steady: the pairs in order.
-        notes: notes for readers of the answer.
+        message_bytes: message size, or the mean message size of a mix [B].
+        is_mix: whether the traffic is a mix. Then loads are scales [%].
+        load: load per broker in the newest saturated trials.
+        steady_load: load per broker in the steady trials. It is reduced until both sides sustain
+            it.
+        saturated, steady: the pairs of saturated trials and the pairs of steady trials, in order.
+        notes: remarks on the measurement, one sentence each.
     """
 
     message_bytes: int
@@ -122,12 +126,12 @@ class CaseComparer:
     """Measures one message size on both sides.
 
     Attributes:
-        hold: makes a trial.
+        hold: function that makes one trial.
         effort: the numbers of trials.
-        load_start, load_cap: first and highest load per broker.
-        has_time: states whether the budget permits another trial.
-        words: the unit of a load, in the plural.
-        cap_key: the key that allows no higher load than `load_cap`.
+        load_start, load_cap: first load and highest permitted load per broker.
+        has_time: function that returns whether the time budget permits another trial.
+        words: the unit of a load in the plural, such as `producers`.
+        cap_key: the configuration key that limits the load to `load_cap`.
     """
 
     hold: Hold
@@ -139,7 +143,8 @@ class CaseComparer:
     cap_key: str = "goal.search.load_cap"
 
     def measure(self, case: ComparedSize) -> None:
-        """Measure the case; it keeps its pairs after an error or an interrupt.
+        """Measure one message size. After an error or an interrupt the case contains all finished
+        pairs.
 
         Raises:
             NoConclusionError: no load saturates both sides.
@@ -157,17 +162,20 @@ class CaseComparer:
     # --- finding the load ---------------------------------------------------
 
     def _saturating_load(self) -> float:
-        """Raise the load of each side until it takes clearly less than is offered."""
+        """Increase the load of each side until the side acknowledges clearly less than the offered
+        load.
+        """
         load, capacities = self.load_start, list[float]()
         probes = 0
         for side in Side:
             while True:
                 probes += 1
-                trial = self._valid(side, load, "finding a load that neither side takes")
+                trial = self._valid(side, load, "finding a load that saturates both sides")
                 if trial is None or probes > PROBES_MAX:
                     raise NoConclusionError(
                         f"no load saturates side {side.value}: the trials at {load:g} "
-                        f"{self.words} a broker are INVALID; see their reasons in the table trials"
+                        f"{self.words} per broker are INVALID; expected valid trials; see the "
+                        "reasons in the table trials"
                     )
                 share = achieved_share(trial)
                 if is_full(trial):
@@ -175,8 +183,9 @@ class CaseComparer:
                     break
                 if load >= self.load_cap:
                     raise NoConclusionError(
-                        f"side {side.value} still takes {share:.0%} of {load:g} "
-                        f"{self.words} a broker, the highest load; raise {self.cap_key}"
+                        f"side {side.value} acknowledges {share:.0%} of {load:g} {self.words} per "
+                        f"broker, the highest load; expected a load that saturates the brokers; "
+                        f"raise {self.cap_key}"
                     )
                 load = min(2.0 * load, self.load_cap)
         return min(EXCESS * max(capacities), self.load_cap)
@@ -201,19 +210,19 @@ class CaseComparer:
                 failures += 1
             if failures > self.effort.repeats_max or raises > RAISES_MAX:
                 case.notes.append(
-                    f"no more pairs were measured after {failures} with INVALID trials and "
-                    f"{raises} with a side that was not saturated"
+                    f"the measurement of pairs ended after {failures} pairs with INVALID trials "
+                    f"and {raises} pairs with a side that was not saturated"
                 )
                 return
 
     def _raised(self, load: float, unsaturated: Trial) -> float:
-        """A higher load, after a side was not saturated."""
+        """The next load after a trial that did not saturate the brokers."""
         share = achieved_share(unsaturated)
         factor = 2.0 if share > ALL_TAKEN else max(RAISE, EXCESS * share)
         return min(factor * load, self.load_cap)
 
     def _steady_pairs(self, case: ComparedSize) -> None:
-        """Measure pairs at one load, which is lowered while the first pair shows an overload."""
+        """Measure the steady pairs. The load is reduced while the first pair has an overload."""
         assert case.steady_load is not None, "set before"
         lowers = number = 0
         while number < self.effort.steady_pairs:
@@ -237,30 +246,32 @@ class CaseComparer:
             if overloads:
                 case.notes.append(
                     f"side {side.value} was OVERLOADED in {overloads} of {len(verdicts)} steady "
-                    "trials, so it did not sustain that load"
+                    "trials, so this side did not sustain the load of these trials"
                 )
 
     def _note_proportions(self, case: ComparedSize) -> None:
-        """Note where saturated brokers take the parts of a mix in other proportions."""
+        """Add a note if saturated brokers acknowledge different shares of the parts of a mix."""
         for side in Side:
             taken = median_shares([pair.of(side) for pair in case.saturated])
             if taken and max(taken.values()) - min(taken.values()) > PROPORTIONS_MAX:
                 named = ", ".join(f"{share:.0%} of {part}" for part, share in taken.items())
                 case.notes.append(
-                    f"saturated brokers of side {side.value} took {named}, so its capacity is that "
-                    "of the mix in these proportions"
+                    f"saturated brokers of side {side.value} acknowledged {named}, so the capacity "
+                    "applies to the mix in these proportions"
                 )
 
     def _is_time_left(self, case: ComparedSize, done: int, wanted: int) -> bool:
         if self.has_time():
             return True
-        case.notes.append(f"the budget ended after {done} of {wanted} pairs")
+        case.notes.append(f"the time budget ended after {done} of {wanted} pairs")
         return False
 
     def _pair(
         self, number: int, load: float, reason: str, is_good: Callable[[Trial], bool]
     ) -> dict[Side, Trial]:
-        """A trial of each side; only the first when that is INVALID or not good."""
+        """One trial of each side. The second trial is omitted if the first one is INVALID or not
+        good.
+        """
         trials: dict[Side, Trial] = {}
         for side in order_of(number):
             trial = self._valid(side, load, reason)
@@ -272,7 +283,7 @@ class CaseComparer:
         return trials
 
     def _valid(self, side: Side, load: float, reason: str) -> Trial | None:
-        """A valid trial, with repeats of INVALID ones; None after too many repeats."""
+        """A valid trial. An INVALID trial is repeated; None if all repeats are INVALID."""
         for _ in range(1 + self.effort.repeats_max):
             trial = self.hold(side, load, reason)
             if trial.judgement.verdict is not Verdict.INVALID:
@@ -281,7 +292,7 @@ class CaseComparer:
 
 
 def is_full(trial: Trial) -> bool:
-    """Whether the brokers took clearly less than was offered."""
+    """Whether the brokers acknowledged clearly less than the offered load."""
     return achieved_share(trial) <= SATURATED_ACHIEVED_SHARE
 
 
@@ -290,7 +301,7 @@ def _is_sustained(trial: Trial) -> bool:
 
 
 def median_shares(trials: Sequence[Trial]) -> dict[str, float]:
-    """Part of a mix → the share of its records that brokers acknowledged, the median [ratio]."""
+    """Part of a mix → median share of the part's records that brokers acknowledged [ratio]."""
     parts: dict[str, list[float]] = {}
     for trial in trials:
         for name, own in trial.evidence.client.parts.items():
@@ -299,12 +310,12 @@ def median_shares(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def _taken(trial: Trial) -> float:
-    """The load per broker that the brokers took."""
+    """The acknowledged load per broker, on the goal's axis."""
     return achieved_share(trial) * trial.pattern.on_axis / max(1, trial.pattern.brokers)
 
 
 def load_of_cluster(load_per_broker: float, brokers: int) -> int:
-    """The load on the goal's axis for a whole cluster."""
+    """The load of a whole cluster, on the goal's axis, rounded up."""
     return max(1, math.ceil(load_per_broker * brokers))
 
 
@@ -316,13 +327,13 @@ class SideFacts:
     """The facts of one side.
 
     Attributes:
-        label: the side as on the command line.
-        run_id: the id of its trials in the tables.
-        cluster: the name of its cluster's configuration.
-        brokers: its number of brokers.
-        environment: its environment, as in the table `runs`.
-        settings: the values of the workload's and the goal's keys, by their paths.
-        caveats: restrictions of its figures, a clause each.
+        label: the side, as written on the command line.
+        run_id: the id of the side's trials in the tables.
+        cluster: the name of the side's cluster file.
+        brokers: the number of brokers.
+        environment: the facts about the side, as in the table `runs`.
+        settings: path of each key of the workload and the goal → its value.
+        caveats: restrictions of the side's figures, one clause each.
     """
 
     label: str
@@ -335,12 +346,12 @@ class SideFacts:
 
     @property
     def release(self) -> str:
-        """The release of its brokers and the place of the metadata; empty if unknown."""
+        """The release of the brokers and the metadata mode, as text; empty if unknown."""
         return release_of(self.environment).text
 
     @property
     def compared(self) -> dict[str, str]:
-        """All facts and settings in which two sides can differ."""
+        """All facts and all settings, by name."""
         return {**self.environment, **self.settings}
 
 
@@ -349,12 +360,12 @@ class CaseAnswer:
     """The answer at one message size.
 
     Attributes:
-        case: the trials.
-        capacity: the comparison of the capacities, which decides.
-        steady: the comparisons at a load that both sides sustain.
-        conclusion: the kind of difference between the capacities.
+        case: the measured pairs of trials.
+        capacity: the comparison of the capacities. The conclusion depends on this comparison.
+        steady: the comparisons of readings at a load that both sides sustain.
+        conclusion: the conclusion about the difference between the capacities.
         evidence: the evidence of each side.
-        cause: the likely cause of the difference; None without one.
+        cause: the likely cause of the difference; None without a significant difference.
     """
 
     case: ComparedSize
@@ -371,9 +382,9 @@ class ComparisonAnswer:
 
     Attributes:
         sides: the facts of both sides.
-        cases: the answer at each message size that was begun.
-        differences: the differences between the sides that can affect brokers.
-        min_effect: the smallest change of the capacity that counts [ratio].
+        cases: the answers, one for each message size whose measurement has begun.
+        differences: the differences between the sides that can affect the brokers.
+        min_effect: the smallest relevant change of the capacity [ratio].
     """
 
     sides: Mapping[Side, SideFacts]
@@ -383,7 +394,7 @@ class ComparisonAnswer:
 
 
 def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
-    """The outcome of a comparison that was not stopped."""
+    """The outcome of a comparison that ended without an error."""
     if any(case.conclusion is Conclusion.REGRESSION for case in answer.cases):
         return RunOutcome("done", RegressionError.exit_code)
     unanswered = [c.case for c in answer.cases if c.conclusion is Conclusion.NO_ANSWER]
@@ -394,8 +405,8 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
         return RunOutcome(
             NO_CONCLUSION,
             NoConclusionError.exit_code,
-            f"no conclusion at {sizes}: too few pairs are valid; expected {PAIRS_MIN}; raise "
-            "--pairs or --budget-s, or see the reasons of INVALID trials in the table trials",
+            f"no conclusion at {sizes}: too few pairs are valid; expected at least {PAIRS_MIN}; "
+            "raise --pairs or --budget-s, or see the reasons of INVALID trials in the table trials",
         )
     return RunOutcome()
 
@@ -403,7 +414,9 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
 def answer_of(
     sides: Mapping[Side, SideFacts], cases: Sequence[ComparedSize], min_effect: float
 ) -> ComparisonAnswer:
-    """The answer of these trials; an answer without cases before both sides are open."""
+    """The answer that follows from the trials. It has no cases if a side has not been
+    opened yet.
+    """
     if len(sides) < len(Side):
         return ComparisonAnswer(sides, (), (), min_effect)
     capacities = [compared(CAPACITY, case.saturated) for case in cases]
@@ -435,7 +448,9 @@ def answer_of(
 
 
 def caveats_of_sides(caveats: Mapping[Side, Sequence[str]]) -> list[str]:
-    """The caveats of both sides, each once; one of a single side begins with its letter."""
+    """The caveats of both sides without repetition. A caveat of one side only begins with the
+    side's letter.
+    """
     found = []
     for each in dict.fromkeys(text for own in caveats.values() for text in own):
         holders = [side.value for side, own in caveats.items() if each in own]
@@ -444,10 +459,10 @@ def caveats_of_sides(caveats: Mapping[Side, Sequence[str]]) -> list[str]:
 
 
 def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) -> None:
-    """Write compare.json; docs/compare.md describes it.
+    """Write compare.json, as docs/compare.md describes it.
 
     Args:
-        head: the fields on the start and the end of the comparison.
+        head: the fields about the comparison itself, such as its times and its status.
     """
     document = {
         "schema_version": SCHEMA_VERSION,

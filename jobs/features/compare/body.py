@@ -1,9 +1,4 @@
-"""A comparison: measures pairs of trials on two sides, and concludes from them.
-
-The presentation of a comparison: the notes of its plan, its tables and its sentences.
-
-A reporter for one side of a comparison, which marks events with the side's letter.
-"""
+"""A comparison: measures pairs of trials on two sides, and presents the conclusion."""
 
 from __future__ import annotations
 
@@ -65,7 +60,7 @@ _SHOWN = (
 
 
 def answer_tables(answer: ComparisonAnswer) -> list[Table]:
-    """The tables: effects, the use of resources, and differences between the sides."""
+    """The tables of an answer: effects, use of resources, and differences between the sides."""
     if not answer.cases:
         return []
     differences = differences_table(answer.differences)
@@ -74,7 +69,7 @@ def answer_tables(answer: ComparisonAnswer) -> list[Table]:
 
 
 def sentences(answer: ComparisonAnswer) -> Iterator[str]:
-    """The sentences on each size: notes, conclusion, and likely cause with its evidence.
+    """The sentences on each message size: notes, conclusion, and likely cause with evidence.
 
     The last sentence states the releases of both sides.
     """
@@ -90,7 +85,7 @@ def sentences(answer: ComparisonAnswer) -> Iterator[str]:
 
 
 def _releases(sides: Mapping[Side, SideFacts]) -> Iterator[str]:
-    """The release of each side, where one is known."""
+    """A sentence on the releases of both sides; none if both releases are unknown."""
     known = {side: facts.release or "of unknown release" for side, facts in sides.items()}
     if len(set(known.values())) > 1:
         yield "; ".join(f"{side.value} is {release}" for side, release in known.items())
@@ -99,7 +94,7 @@ def _releases(sides: Mapping[Side, SideFacts]) -> Iterator[str]:
 
 
 def effects_table(answer: ComparisonAnswer) -> Table:
-    """The table of effects, a row for each size and measure."""
+    """The table of effects, one row for each message size and each measure."""
     rows = [
         _effect_row(case, each) for case in answer.cases for each in (case.capacity, *case.steady)
     ]
@@ -137,7 +132,7 @@ def _percent(share: float) -> str:
 
 
 def bound_table(answer: ComparisonAnswer) -> Table:
-    """The table of each side's limiting resource, and of the use of resources at both loads."""
+    """The table of resource use at both loads, with the limiting resource of each side."""
     rows = []
     for case in answer.cases:
         for when in ("saturated", "same load"):
@@ -153,7 +148,7 @@ def bound_table(answer: ComparisonAnswer) -> Table:
 
 
 def differences_table(differences: Sequence[Difference]) -> Table | None:
-    """The table of differences between the sides; None without any."""
+    """The table of differences between the sides; None if both sides are equal."""
     if not differences:
         return None
     rows = tuple((short_name(each.name), each.before, each.after) for each in differences)
@@ -161,18 +156,20 @@ def differences_table(differences: Sequence[Difference]) -> Table | None:
 
 
 def sentence(case: CaseAnswer, min_effect: float) -> str:
-    """The conclusion at one size, with its interval and the smallest visible loss."""
+    """The conclusion at one message size as a sentence, with the interval and the smallest
+    detectable loss.
+    """
     size, effect = case.case.title, case.capacity.effect
     if effect is None:
         count = len(case.capacity.pairs)
-        return f"{size}: no answer; {count} pairs are valid, and {PAIRS_MIN} are needed"
+        return f"{size}: no answer; {count} pairs are valid, and at least {PAIRS_MIN} are needed"
     conclusion = f"{size}: {case.conclusion.value}"
     change = f"B takes {abs(effect.change):.1%} {'less' if effect.change < 0 else 'more'} than A"
     interval = f"95 % interval {_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
     if case.conclusion is Conclusion.NONE_SEEN:
         return (
             f"{conclusion}; measured {_percent(effect.change)}, {interval}; a loss below "
-            f"{effect.smallest_visible:.1%} is not visible"
+            f"{effect.smallest_visible:.1%} cannot be detected"
         )
     if case.conclusion is Conclusion.SMALL:
         return f"{conclusion}, {min_effect:.0%}: {change}, {interval}"
@@ -180,7 +177,7 @@ def sentence(case: CaseAnswer, min_effect: float) -> str:
 
 
 class SideReporter(Reporter):
-    """Marks events with the side, and passes them to another reporter."""
+    """Adds the side's letter to events, and passes the events to another reporter."""
 
     def __init__(self, reporter: Reporter, side: Side) -> None:
         self._reporter = reporter
@@ -195,20 +192,20 @@ class SideReporter(Reporter):
         self._reporter.report(event)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user on the other reporter."""
+        """Ask the user through the other reporter."""
         return self._reporter.confirm(question)
 
 
 class ComparisonRun(Campaign[int]):
-    """Compares two sides at each message size; an error or an interrupt keeps the results.
+    """Compares two sides at each message size. Finished results survive an error or an interrupt.
 
-    Each side has a run id of its own in the tables: `ID-a` and `ID-b`.
+    In the tables each side has its own run id, `ID-a` or `ID-b`.
 
     Args:
         sides: the set-ups of both sides.
         effort: the numbers of trials for each message size.
         min_effect: the smallest change of the capacity that counts [ratio].
-        budget_s: the time after which no trial begins [s]; None without a bound.
+        budget_s: time after which no further trial begins [s]; None for no time budget.
     """
 
     def __init__(
@@ -229,41 +226,46 @@ class ComparisonRun(Campaign[int]):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """The configuration of each side by its name."""
+        """Name of each side → its configuration."""
         return {_name(side): setup.config for side, setup in self._sides.items()}
 
     @property
     def shares_brokers(self) -> bool:
-        """Whether both sides load the same brokers, as they differ in workload or goal only."""
+        """Whether both sides load the same brokers. This is the case if only the workload or the
+        goal differs.
+        """
         return share_brokers(self._sides)
 
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
-        """A reporter that marks events with the side."""
+        """A reporter that adds the side's letter to events."""
         return SideReporter(reporter, Side(name.upper()))
 
     @property
     def _config(self) -> Configuration:
-        """The configuration of A, whose sizes and search are those of B, too."""
+        """The configuration of side A. Side B has the same message sizes and the same search."""
         return self._sides[Side.A].config
 
     @property
     def _labels(self) -> str:
-        """The labels of both sides."""
         return " against ".join(setup.label for setup in self._sides.values())
 
     def schedule(self) -> Iterator[list[Turn[int]]]:
-        """Each message size once; its trials take turns A B B A."""
+        """The schedule: each message size once. At each size the sides take turns in the order A B
+        B A.
+        """
         yield once(self._config.workload.message_bytes)
 
     def title(self, turn: Turn[int]) -> str:
-        """The message size, or the mix."""
+        """The message size, or `the mix`, as a title."""
         case = ComparedSize(turn.case, is_mix=self._config.workload.mix is not None)
         return case.title if case.is_mix else f"messages of {case.title}"
 
     # --- the plan -----------------------------------------------------------
 
     def forecast(self, case: int) -> Plan:
-        """The pairs at one size; estimated as a search with the same number of trials."""
+        """The plan of the pairs at one message size, estimated like a search with the same number
+        of trials.
+        """
         config = self._config.with_workload(message_bytes=(case,))
         plan, one_s, trials = plan_of(config, Path()), trial_s(config.workload), self._effort.trials
         written = plan.write_bytes_max
@@ -277,40 +279,49 @@ class ComparisonRun(Campaign[int]):
         )
 
     def needed_s(self, turn: Turn[int]) -> float:
-        """Nothing, as a budget ends the pairs of a size and not the size."""
+        """Zero, because the budget limits the pairs of each message size, and each size
+        is begun.
+        """
         return 0.0
 
     def starting_s(self, groups: Sequence[Sequence[Turn[int]]]) -> float:
-        """The brokers of both sides start one after the other."""
+        """The start time of Spark and the brokers [s]. The sides' brokers start one after the
+        other.
+        """
         clusters = (setup.config.cluster for setup in self._sides.values())
         return SPARK_S + sum(brokers_s(each) + LOOKS_S for each in clusters)
 
     def about(self, groups: Sequence[Sequence[Turn[int]]]) -> tuple[str, ...]:
-        """The sides, the pairs and the memory."""
+        """Plan notes: the sides, the number of pairs, and the memory."""
         effort, sides = self._effort, self._sides
         notes = [
             *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
-            f"for each size {effort.pairs} pairs with more load than either side takes, and "
-            f"{effort.steady_pairs} pairs at a load that both sustain, in turns A B B A; both "
-            + ("load the same brokers" if self.shares_brokers else "run all the time"),
+            f"for each size {effort.pairs} pairs at a load that saturates both sides, and "
+            f"{effort.steady_pairs} pairs at a load that both sides sustain, in turns A B B A; "
+            "both "
+            + (
+                "sides load the same brokers"
+                if self.shares_brokers
+                else "clusters run all the time"
+            ),
         ]
         if any(side.memory_bytes for side in sides.values()):
             memory = format_volume(needed_bytes(sides))
-            notes.append(f"the brokers and Spark take about {memory} of memory")
+            notes.append(f"the brokers and Spark need about {memory} of memory")
         if self.budget_s is not None:
             limit = format_duration(self.budget_s)
-            notes.append(f"no trial is begun after {limit} of trials")
+            notes.append(f"no trial begins later than {limit} after the first trial")
         return tuple(notes)
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the pairs for all sizes, within the budget."""
+        """The plan of all pairs at all message sizes, within the time budget."""
         plan, most_s = super().plan(out), self.budget_s or math.inf
         return replace(plan, cluster=self._labels, duration_s=min(plan.duration_s, most_s))
 
     # --- measuring ----------------------------------------------------------
 
     def evaluate(self, run: RunState, error: BaseException | None) -> None:
-        """Conclude from the trials until now."""
+        """Compute the answer from the finished trials."""
         self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
     @contextmanager
@@ -325,7 +336,7 @@ class ComparisonRun(Campaign[int]):
             yield
 
     def measure_turn(self, run: RunState, turn: Turn[int], budget: TimeBudget) -> None:
-        """Measure the pairs of one size, within its share of the budget."""
+        """Measure the pairs of one message size, within this size's share of the time budget."""
         search, brokers = self._config.goal.search, run.contexts[_name(Side.A)].brokers
         load_cap, cap_key = self._highest_load(run, turn.case)
         done = turn.number / len(self._config.workload.message_bytes)
@@ -348,7 +359,9 @@ class ComparisonRun(Campaign[int]):
             raise
 
     def _highest_load(self, run: RunState, message_bytes: int) -> tuple[float, str]:
-        """The highest load per broker that the guards of both sides allow, and the key in words."""
+        """The highest load per broker that the guards of both sides permit, and the key that limits
+        the load.
+        """
         found = []
         for context in run.contexts.values():
             guards, most = context.guards, self._config.goal.search.load_cap
@@ -383,11 +396,11 @@ class ComparisonRun(Campaign[int]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome by the error, or by the answer."""
+        """The outcome of the comparison, derived from the error or else from the answer."""
         return outcome_with(self._answer) if error is None else outcome_of(error)
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
-        """The effects, and their likely causes."""
+        """The files, the tables and the sentences of the comparison."""
         tables, texts = answer_tables(self._answer), tuple(sentences(self._answer))
         caveats = caveats_of_sides({s: f.caveats for s, f in self._answer.sides.items()})
         config, (started_at, finished_at) = self._config, run.times
@@ -425,7 +438,7 @@ class ComparisonRun(Campaign[int]):
 
     @property
     def _caveat(self) -> str:
-        """The caveats of both sides' figures."""
+        """The caveats of both sides as one text."""
         of_cluster = {side: setup.config.cluster.caveats for side, setup in self._sides.items()}
         found = {
             side: (*own, *(facts.caveats if (facts := self._answer.sides.get(side)) else ()))
@@ -435,5 +448,5 @@ class ComparisonRun(Campaign[int]):
 
 
 def _name(side: Side) -> str:
-    """The name of a side in its run id."""
+    """The name of a side, which is the suffix of its run id."""
     return side.value.lower()

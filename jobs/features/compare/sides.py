@@ -1,7 +1,4 @@
-"""The two sides of a comparison, from the command line.
-
-The comparison of two finished runs by their limits, without any load.
-"""
+"""The two sides of a comparison from the command line, and the comparison of two finished runs."""
 
 from __future__ import annotations
 
@@ -55,7 +52,9 @@ TESTBED_KEYS = {
     "security": "security",
     "jmx_secured": "jmx_secured",
 }
-"""Settings of a side beside broker properties, with their keys of `testbed` in a cluster's file."""
+"""Setting of a side → its key of `testbed` in a cluster's file. All other settings are broker
+properties.
+"""
 
 SAME_ON_BOTH = (
     ("workload", "message_bytes"),
@@ -65,7 +64,9 @@ SAME_ON_BOTH = (
     ("workload", "producer", "rate_records_per_s"),
     ("goal", "search"),
 )
-"""Keys, and those below them, by which a comparison chooses the load that both sides get."""
+"""Keys that determine the load of a comparison, including all keys below them. Both sides must have
+equal values.
+"""
 
 SAME_IN_PARTS = (
     ("producers",),
@@ -73,13 +74,15 @@ SAME_IN_PARTS = (
     ("producer", "rate_bytes_per_s"),
     ("producer", "rate_records_per_s"),
 )
-"""The same keys in each part of a mix."""
+"""Keys of a part of a mix that determine the load. Both sides must have equal values."""
 
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
-"""The setting that gives all windows their full time; a window that ends early is biased."""
+"""The setting that prevents an early end of windows, because the readings of a window that ends
+early are biased.
+"""
 
 SPARK_BYTES = 1_500_000_000
-"""Memory of the driver, its JVM and the Python workers [B]."""
+"""Memory for the driver, its JVM and the Python workers [B]."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class SideSetup:
 
     Attributes:
         label: the side as on the command line.
-        config: its complete configuration.
+        config: the complete configuration of the side.
     """
 
     label: str
@@ -96,7 +99,7 @@ class SideSetup:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The values of the workload's and the goal's keys, by their paths."""
+        """Path of each key of the workload and the goal → its value as text."""
         found = {}
         for file, model in (("workload", self.config.workload), ("goal", self.config.goal)):
             found.update({f"{file}.{key}": str(value) for key, value in describe(model).items()})
@@ -104,18 +107,21 @@ class SideSetup:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory of the side's own brokers on this machine [B]; 0 for other clusters."""
+        """The memory of the side's testbed on this machine [B]; 0 if the cluster is not
+        a testbed.
+        """
         testbed = self.config.cluster.testbed
         return 0 if testbed is None else facade.memory_bytes(testbed)
 
 
 def settings_of(spec: str) -> dict[str, str] | None:
-    """The settings in a text such as `kafka=3.9.2,num.io.threads=2`; None for a cluster's file.
+    """The settings in a text such as `kafka=3.9.2,num.io.threads=2`; None if the text names a
+    cluster.
 
-    A comma ends a setting only before another one, as values can contain commas.
+    A value may contain commas: a comma ends a setting only if another setting follows.
 
     Raises:
-        ConfigError: a setting is given twice, or has no name or no value.
+        ConfigError: a setting is given twice, has no name, or has no value.
     """
     if "=" not in spec:
         return None
@@ -124,8 +130,8 @@ def settings_of(spec: str) -> dict[str, str] | None:
         key, _, value = (text.strip() for text in part.partition("="))
         if not key or not value or key in settings:
             raise ConfigError(
-                f"{part.strip()!r} in {spec!r} is not a setting, or repeats one; expected settings "
-                "such as kafka=4.3.1,num.io.threads=2; correct it"
+                f"{part.strip()!r} in {spec!r} is not a setting, or repeats a setting; expected "
+                "settings such as kafka=4.3.1,num.io.threads=2; correct the option"
             )
         settings[key] = value
     return settings
@@ -135,8 +141,8 @@ def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
     """The settings in the form of `--set` options.
 
     Raises:
-        ConfigError: a setting must be the same on both sides, or is a key of a workload or a goal
-            without its file.
+        ConfigError: the setting must be equal on both sides, or is a key of a workload or a goal
+            that lacks the prefix `workload.` or `goal.`.
     """
     found = []
     for key, value in settings.items():
@@ -154,14 +160,14 @@ def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
 
 def _require_comparable(key: str, path: tuple[str, ...], option: str) -> None:
     if path[:2] == ("workload", "mix"):
-        own = path[3:]  # a key of a part, or of several of its keys
+        own = path[3:]  # the path below the part's name
         is_fixed = any(own[: len(same)] == same[: len(own)] for same in SAME_IN_PARTS)
     else:
         is_fixed = any(path[: len(same)] == same for same in SAME_ON_BOTH)
     if is_fixed:
         raise ConfigError(
-            f"{option} sets {key}, from which a comparison chooses the load of both sides; "
-            f"expected the same value on both; give it with --set {key}=VALUE"
+            f"{option} sets {key}, which determines the load of both sides; expected the same "
+            f"value on both sides; use --set {key}=VALUE"
         )
 
 
@@ -169,9 +175,8 @@ def _require_broker_property(key: str, path: tuple[str, ...], option: str) -> No
     for file, model in (("workload", Workload), ("goal", Goal)):
         if path in set(all_keys(model)):
             raise ConfigError(
-                f"{option} sets {key}, and a name without a file in front is a broker property; "
-                f"did you mean {file}.{key}? Expected the full path of a key of the {file}, as "
-                "--set takes it"
+                f"{option} sets {key}, which is a key of the {file}; expected its full path; write "
+                f"{file}.{key}"
             )
 
 
@@ -181,12 +186,13 @@ def load_sides(
     """Load and check the configurations of both sides.
 
     Args:
-        specs: for each side a cluster (a file of conf/clusters, or a path), or settings: of the
-            brokers of the testbed `cluster`, or any key by its full path, as `--set` has it.
+        specs: side → a cluster (the name of a file in conf/clusters, or a path), or settings. A
+            setting is a broker property of the testbed `cluster`, or the full path of any key, as
+            with `--set`.
 
     Raises:
-        ConfigError: a file or a setting is invalid, or the goal is not along np, or scale for a
-            mix.
+        ConfigError: a file or a setting is invalid, or the goal does not search along np, or along
+            scale for a mix.
     """
     sides = {}
     for side, spec in specs.items():
@@ -200,8 +206,8 @@ def load_sides(
             if of_brokers and not load_cluster(cluster, overrides).starts_brokers:
                 raise ConfigError(
                     f"{option} {spec} sets properties of brokers, and cluster {cluster} is not "
-                    "a testbed; expected a testbed, whose brokers the comparison starts; name two "
-                    "cluster files, or another --cluster"
+                    "a testbed; expected a testbed, because the comparison starts the brokers; "
+                    "name two cluster files, or name a testbed with --cluster"
                 )
             config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))
         require_endless(config)
@@ -224,9 +230,10 @@ def _require_cluster(spec: str, option: str) -> None:
 
 def _require_producers(config: Configuration) -> None:
     wanted = (
-        "goal.search.axis np, as a comparison changes the number of producers; choose another goal"
+        "goal.search.axis np, because a comparison varies the number of producers; choose another "
+        "goal"
         if config.workload.mix is None
-        else "scale, as a comparison changes how many times the whole mix is offered; leave out "
+        else "scale, because a comparison varies how many times the whole mix is offered; remove "
         "goal.search.axis"
     )
     if config.axis is not (NP if config.workload.mix is None else SCALE):
@@ -236,7 +243,7 @@ def _require_producers(config: Configuration) -> None:
 
 
 def share_brokers(sides: Mapping[Side, SideSetup]) -> bool:
-    """Whether the sides differ in the workload or the goal only, and load the same brokers."""
+    """Whether both sides load the same brokers, because only the workload or the goal differs."""
     a, b = sides[Side.A].config, sides[Side.B].config
     return a.cluster == b.cluster and a != b
 
@@ -256,7 +263,7 @@ def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = No
     problem = memory_problem(machine or this_machine(), needed_bytes(sides))
     if problem is not None:
         raise ConfigError(
-            f"brokers of both sides run at the same time. {problem} Or compare with fewer brokers, "
+            f"the brokers of both sides run at the same time. {problem} Or use fewer brokers, "
             "for example --set cluster.testbed.brokers=1 "
             "--set workload.topic.replication_factor=1"
         )
@@ -264,11 +271,12 @@ def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = No
 
 AXIS = "run"
 SEARCHED = 0
-"""Stands for the message size of limits that searched along the size."""
+"""Replaces the message size of limits whose search varied the message size."""
 DIFFERENCES_SHOWN = 12
 Kind = tuple[str, str, str]
-"""The kind of a limit: its goal, the state of the cluster, and the axis of the search. Limits of
-different kinds do not compare."""
+"""The kind of a limit: the goal, the state of the cluster, and the axis of the search. Only limits
+of the same kind are compared.
+"""
 
 
 def compare_finished(
@@ -277,18 +285,18 @@ def compare_finished(
     """Compare the limits of two runs, and show the differences with their intervals.
 
     Args:
-        run_ids: the ids of two runs in `out`.
-        min_effect: the smallest loss that counts [ratio].
+        run_ids: the ids of two runs in the folder `out`.
+        min_effect: the smallest relevant loss [ratio].
 
     Raises:
-        ConfigError: a run does not exist, both ids are equal, the runs have no limit of the same
-            goal, state and size, or the file cannot be written.
-        NoConclusionError: no size has a limit with an interval in both runs.
-        RegressionError: a limit of the second run is lower.
+        ConfigError: a run does not exist, both ids are equal, the runs have no limit with the same
+            goal, state and message size, or the file cannot be written.
+        NoConclusionError: at no message size do both runs have a limit with an interval.
+        RegressionError: a limit of the second run is significantly lower.
     """
     if len(set(run_ids)) < len(run_ids):
         raise ConfigError(
-            f"the run {run_ids[0]} is given twice; expected two different runs; name another"
+            f"the run {run_ids[0]} is given twice; expected two different runs; name another run"
         )
     first, second = (load_summary(out / run_id / "summary.json") for run_id in run_ids)
     names = (first.run_id, second.run_id)
@@ -322,9 +330,9 @@ def compare_finished(
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
-    """The limits of a run by their kind and size [B]; early versions stored no goal.
+    """(Kind, message size [B]) → limit of a run. Summaries of early versions have no goal.
 
-    `SEARCHED` stands for the size of a limit that searched along the size.
+    The size is `SEARCHED` if the search varied the message size.
     """
     return {
         (
@@ -340,7 +348,7 @@ def _size(message_bytes: int) -> str:
 
 
 def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list[Result]]:
-    """The results of both runs at their common sizes, by kind."""
+    """Kind → the results of both runs at the message sizes that both runs have."""
     common = _limits(first).keys() & _limits(second).keys()
     found: dict[Kind, list[Result]] = {}
     for run in (first, second):
@@ -392,20 +400,20 @@ def _sentences(
         limits = "; ".join(
             f"{goal}, {state}, {_size(message_bytes)}" for (goal, state, _), message_bytes in alone
         )
-        yield f"not compared, as only one run has the limit: {limits}"
+        yield f"not compared, because only one run has the limit: {limits}"
     for each in changed[:DIFFERENCES_SHOWN]:
         yield f"differs: {each.name} {each.before} → {each.after}"
     if len(changed) > DIFFERENCES_SHOWN:
         yield f"{len(changed) - DIFFERENCES_SHOWN} more facts of the environments differ"
     yield (
-        f"the intervals include the precision of each limit, and assume {BETWEEN_NIGHTS_SD:.0%} "
-        "(standard deviation) between runs; redline compare --a … --b … loads both sides in turns, "
-        "and needs no such assumption"
+        "the intervals include the precision of each limit, and assume a standard deviation of "
+        f"{BETWEEN_NIGHTS_SD:.0%} between runs; redline compare --a … --b … loads both sides in "
+        "turns, and needs no such assumption"
     )
 
 
 def _caveats(first: RunSummary, second: RunSummary) -> Iterator[str]:
-    """The caveats of both runs; once where they are the same."""
+    """The caveats of both runs; only one sentence if both are equal."""
     if first.caveat == second.caveat:
         found = {"both runs": first.caveat}
     else:

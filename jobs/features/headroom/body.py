@@ -1,9 +1,4 @@
-"""The body of `redline headroom`.
-
-The history of a cluster's use, and the growth that it shows.
-
-Today's traffic of a cluster: watched for a while, or read from a Prometheus server.
-"""
+"""The body of `redline headroom`: today's traffic, the limit, the answer, and the growth."""
 
 from __future__ import annotations
 
@@ -69,23 +64,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE_INTERVAL_S = 1.0
-"""Time between two samples of a watched cluster [s]."""
+"""Time between two samples of a cluster that is watched live [s]."""
 STEP_S, STEP_SCRAPES = 300.0, 4
-"""Time between two samples of the past [s], and the least number of scrapes in it."""
+"""Time between two samples of the past [s], and the minimum number of scrapes in this time."""
 HISTORY_S, HISTORY_STEP_S = 56 * 86_400.0, 3_600.0
-"""The past from which growth is read, and its steps [s]."""
+"""Length of the history that shows the growth, and the step of this history [s]."""
 
 History = list[tuple[float, float]]
-"""(time [s since the epoch], share of the limit in use)."""
+"""Pairs (time [s since the epoch], share of the limit in use [ratio])."""
 
 
 @dataclass(frozen=True)
 class Production:
-    """The production traffic of an open cluster, from the sources of its metrics.
+    """The production traffic of an open cluster, read from the cluster's metrics.
 
     Attributes:
         hosts: the metrics of the brokers' hosts.
-        link_mbit_per_s: stated speed of the brokers' network interfaces.
+        link_mbit_per_s: stated speed of the brokers' network interfaces [Mbit/s]; None if not
+            stated.
     """
 
     opened: OpenCluster
@@ -95,7 +91,9 @@ class Production:
 
     @property
     def server(self) -> PrometheusServerSource | None:
-        """The Prometheus server with the past of the brokers; None with another source."""
+        """The Prometheus server with the brokers' history; None if the metrics have
+        another source.
+        """
         return self.source if isinstance(self.source, PrometheusServerSource) else None
 
     def watched(
@@ -104,14 +102,15 @@ class Production:
         wait: Callable[[float], object] = time.sleep,
         every_s: float = SAMPLE_INTERVAL_S,
     ) -> Today:
-        """Today's traffic from samples of the next seconds.
+        """Today's traffic, from samples that are taken during the next `window_s` seconds.
 
         Args:
-            wait: waits for a number of seconds.
-            every_s: interval of the samples, unless the source has longer ones [s].
+            wait: function that waits for a number of seconds.
+            every_s: interval of the samples [s]. A source with a longer interval keeps its own
+                interval.
 
         Raises:
-            NoConclusionError: the brokers gave too few samples.
+            NoConclusionError: the brokers returned too few samples.
         """
         source, hosts = self.source, self.hosts
         interval_s = sample_interval_of(source, every_s)
@@ -135,7 +134,7 @@ class Production:
         return today
 
     def busiest_of_past(self, now_s: float, back_s: float) -> Today | None:
-        """The busiest part of the past; None where no server has counts of it.
+        """The busiest step of the past; None if no server has metrics of this time.
 
         Raises:
             NoConclusionError: the server does not answer.
@@ -147,16 +146,18 @@ class Production:
         at, busiest = max(enumerate(parts), key=lambda each: _busy(each[1]))
         beside = [each.whole for each in parts[max(0, at - 1) : at + 2]]
         note = (
-            f"today's traffic is the busiest {format_duration(step_s)} of the last "
-            f"{format_duration(back_s)}, from {iso_utc(busiest.start_s)}"
+            f"today's traffic is the traffic of the busiest {format_duration(step_s)} in the last "
+            f"{format_duration(back_s)}, from {iso_utc(busiest.start_s)} on"
         )
         return replace(busiest, parts=beside if len(beside) > 1 else (), note=note)
 
     def past_use(self, now_s: float, share_of: Callable[[Today], float | None]) -> History:
-        """The share of the limit in use, each hour of the past eight weeks; empty without a server.
+        """The share of the limit in use in each hour of the past eight weeks; empty without a
+        server.
 
         Args:
-            share_of: the share of the limit that a window uses; None where it is not known.
+            share_of: function that returns the share of the limit that a window uses; None if
+                unknown.
 
         Raises:
             NoConclusionError: the server does not answer.
@@ -166,15 +167,15 @@ class Production:
         return [(at_s, share) for at_s, share in shares if share is not None and share > 0]
 
     def _past(self, start_s: float, end_s: float, step_s: float) -> list[Today]:
-        """The traffic between successive steps in which all brokers have samples."""
+        """The traffic of each past step in which all brokers have samples."""
         if self.server is None:
             return []
         try:
             samples = self.server.past_samples(start_s, end_s, step_s)
         except ScrapeError as error:
             raise NoConclusionError(
-                f"the history of the brokers cannot be read: {error}; expected an answer of the "
-                "Prometheus server; try again, or watch the cluster with another source"
+                f"the history of the brokers cannot be read: {error}; expected an answer from the "
+                "Prometheus server; try again, or use another source of metrics"
             ) from error
         by_time: dict[float, list[BrokerSample]] = {}
         for each in samples:
@@ -199,14 +200,16 @@ def _require_samples(today: Today, samples: Sequence[BrokerSample], interval_s: 
         own = [each.error for each in samples if each.broker_id == window.broker_id and each.error]
         why = window.contradiction or (own[-1] if own else "no sample in the window")
         raise NoConclusionError(
-            f"broker {window.broker_id} shows no whole window of "
-            f"{format_duration(today.end_s - today.start_s)} ({why}); expected two samples or "
-            f"more, one every {interval_s:g} s; watch for longer with --window"
+            f"broker {window.broker_id} has no complete window of "
+            f"{format_duration(today.end_s - today.start_s)} ({why}); expected at least two "
+            f"samples, one every {interval_s:g} s; watch for a longer time with --window"
         )
 
 
 def _busy(today: Today) -> tuple[float, float]:
-    """The busiest handlers of a window, and the input of all brokers."""
+    """A sort key: the use of the busiest broker's request handlers, then the input of
+    all brokers.
+    """
     used = today.loads(Indicators())
     key = (Resource.REQUEST_HANDLERS, RATIO)
     busy = max((each[key].used for each in used.values() if key in each), default=0.0)
@@ -219,7 +222,7 @@ NO_LIBRARY = (
 
 
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
-    """The share of the limit in use in earlier calls of the same kind."""
+    """The share of the limit in use, from the table rows of earlier calls of the same kind."""
     return [
         (row.at_s, 1.0 / row.headroom.times)
         for row in rows
@@ -228,9 +231,10 @@ def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
 
 
 def of_source(production: Production, answer: Answer, today: Today, limits: Indicators) -> History:
-    """The share in use of the resource that gives out first, from a Prometheus server.
+    """The history of the first exhausted resource: the share of its limit in use, from a Prometheus
+    server.
 
-    It is empty for other sources, and for a use in bytes.
+    The history is empty for other sources, and for a resource whose use is measured in bytes.
 
     Raises:
         NoConclusionError: the server does not answer.
@@ -250,7 +254,7 @@ def of_source(production: Production, answer: Answer, today: Today, limits: Indi
 
 
 def continued(history: History, answer: Answer, at_s: float) -> tuple[Growth | None, str]:
-    """The growth of a history with today's answer, and a sentence about it."""
+    """The growth that a history and today's answer show, and a sentence about this growth."""
     whole = [*history, (at_s, 1.0 / answer.times)] if answer.times > 0 else list(history)
     days = {int(each // DAY_S) for each, _ in whole}
     low, high = answer.times_low / answer.times, answer.times_high / answer.times
@@ -264,23 +268,28 @@ def continued(history: History, answer: Answer, at_s: float) -> tuple[Growth | N
 
 
 WINDOW_S, PAST_S = 60.0, DAY_S
-"""Time for which a cluster is watched, and the past that is read from a Prometheus server [s]."""
+"""Default time for which a cluster is watched, and default length of the history from a Prometheus
+server [s].
+"""
 
 
 @dataclass(frozen=True)
 class HeadroomOrder:
-    """What a user asks for.
+    """The options of one call of `redline headroom`.
 
     Attributes:
         cluster: name or path of the cluster's file.
-        overrides: keys of the file with other values.
+        overrides: `--set` options for the cluster's file.
         out: the folder of all runs.
-        tables: path or catalog name of the Delta tables; None for a folder of `out`.
-        run_id: the run with the limit; None for an estimate.
-        goal: goal of the run, or of the estimate; None for the only or the default one.
-        window_s: time to watch, or to read from a Prometheus server; None for the default [s].
-        fail_below: least number of times that today's traffic has to fit; None for any.
-        json_file: a file for the answer for programs; None without one.
+        tables: path or catalog schema of the Delta tables; None for the default folder in `out`.
+        run_id: the run that measured the limit; None for an estimate by thresholds.
+        goal: the goal of the run, or of the estimate; None for the run's only goal, or for the
+            default goal.
+        window_s: time to watch the cluster, or time to read from a Prometheus server [s]; None for
+            the default.
+        fail_below: minimum number of times that today's traffic must fit into the limit; None for
+            no minimum.
+        json_file: the file for the answer as JSON; None to write no file.
     """
 
     cluster: str
@@ -301,7 +310,7 @@ class HeadroomOrder:
 
 @dataclass(frozen=True)
 class _KnownLimit:
-    """The limit of a run as its tables have it."""
+    """The limit of a run, read from the tables; without a run, only the thresholds of a goal."""
 
     goal: str
     limits: Indicators
@@ -309,25 +318,24 @@ class _KnownLimit:
 
 
 def show_headroom(order: HeadroomOrder) -> int:
-    """Answer an order, append the answer to the tables, and return the exit code.
+    """Compute the headroom, append the answer to the tables, and return the exit code.
 
     Raises:
-        ConfigError: the run is not known or is one of another cluster, or the brokers show no
-            metrics.
+        ConfigError: the run is unknown or measured another cluster, or the brokers have no metrics.
         NoConclusionError: the run has no limit, or the cluster is idle.
-        HeadroomError: there is less headroom than `fail_below`.
+        HeadroomError: the headroom is less than `fail_below`.
         TryLaterError: no broker answers.
     """
     cluster = load_cluster(order.cluster, order.overrides)
     if cluster.starts_brokers:
         raise ConfigError(
-            f"cluster {cluster.name} is a testbed that each run starts, so that it has no traffic "
-            "today; expected running brokers (bootstrap_servers); name their file with --cluster"
+            f"cluster {cluster.name} is a testbed that each run starts, so it has no production "
+            "traffic; expected running brokers (bootstrap_servers); name their file with --cluster"
         )
     if order.run_id is not None and order.tables is None and not (order.out / "tables").is_dir():
         raise ConfigError(
             f"{order.out / 'tables'} does not exist; expected the tables of the run "
-            f"{order.run_id}; name its --out or --tables"
+            f"{order.run_id}; name their place with --out or --tables"
         )
     with make_reporter() as reporter, ExitStack() as stack:
         opened = open_cluster(cluster, reporter, stack)
@@ -344,7 +352,7 @@ def show_headroom(order: HeadroomOrder) -> int:
         earlier = []
         try:
             earlier = of_source(production, answer, today, known.limits)
-        except NoConclusionError as error:  # the answer of today stays
+        except NoConclusionError as error:  # the answer for today needs no history
             warn(reporter, str(error))
         if not earlier:
             calls = store.headroom(opened.info.cluster_id)
@@ -357,8 +365,8 @@ def show_headroom(order: HeadroomOrder) -> int:
         store.settle()
     if order.fail_below is not None and answer.times < order.fail_below:
         raise HeadroomError(
-            f"{answer_words(answer)}: fewer than --fail-below {order.fail_below:g}; add brokers, "
-            "move load away, or accept less headroom"
+            f"{answer_words(answer)}; expected at least {order.fail_below:g} times (--fail-below); "
+            "add brokers, move load to another cluster, or accept less headroom"
         )
     return 0
 
@@ -370,8 +378,9 @@ def _open_sources(
     stack.callback(source.close)
     if is_blind(source.nodes):
         raise ConfigError(
-            f"cluster {cluster.name} shows no metrics of its brokers, and headroom is read from "
-            "them; expected jmx or metrics in its file; add one (redline init asks for them)"
+            f"cluster {cluster.name} has no metrics of its brokers, and headroom is computed from "
+            "metrics; expected jmx or metrics in the cluster's file; add one of them (redline init "
+            "asks for them)"
         )
     hosts = open_hosts(cluster, opened)
     stack.callback(hosts.close)
@@ -395,25 +404,26 @@ def _known_limit(
 
 
 def require_same_cluster(run: RunSummary, cluster: Cluster, opened: OpenCluster) -> None:
-    """Require that a run measured this cluster, by its id or else by its name.
+    """Require that a run measured this cluster. Clusters are compared by id, or else by name.
 
     Raises:
-        ConfigError: it measured another one.
+        ConfigError: the run measured another cluster.
     """
     then, now = run.environment.get("cluster.id", ""), opened.info.cluster_id
     if not (then == now if then and now else run.cluster == cluster.name):
         raise ConfigError(
             f"run {run.run_id} measured the cluster {run.cluster} (id {then or 'unknown'}), and "
             f"--cluster is {cluster.name} (id {now or 'unknown'}); expected a run of the same "
-            "brokers; name one of its runs, or omit --run for an estimate"
+            "brokers; name a run of this cluster, or omit --run for an estimate"
         )
 
 
 def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indicators:
-    """The limits of a goal in the recorded configuration of a run; the defaults where it has none.
+    """The thresholds of a goal, from the recorded configuration of a run. A threshold that is not
+    recorded has its default.
 
     Args:
-        settings: the sections of the configuration, see `configuration_of_row`.
+        settings: the sections of the recorded configuration, from `configuration_of_row`.
     """
     own = settings.get(f"goal {goal}", settings.get("goal", {}))
     names = {f"indicators.{each.name}": each.name for each in fields(Indicators)}
@@ -421,10 +431,10 @@ def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indic
 
 
 def _today(order: HeadroomOrder, production: Production, reporter: Reporter) -> Today:
-    """Today's traffic, from a server's past or from the next minute.
+    """Today's traffic, from the history of a Prometheus server or from live samples.
 
     Raises:
-        NoConclusionError: the cluster is idle, or shows too little.
+        NoConclusionError: the cluster is idle, or returned too few samples.
     """
     today = None
     if production.server is not None:
@@ -443,9 +453,9 @@ def _today(order: HeadroomOrder, production: Production, reporter: Reporter) -> 
 def _idle_words(today: Today) -> str:
     taken = format_mb_per_s((today.bytes_in_per_s or 0.0) / 1e6)
     return (
-        f"the cluster is idle: its brokers received {taken} MB/s in the window, and there is no "
-        "traffic to hold against a limit; expected production's traffic; call this job while it "
-        "runs, or watch for longer with --window"
+        f"the cluster is idle: its brokers received {taken} MB/s in the window; expected "
+        "production traffic to compare with a limit; call this job while producers write, or watch "
+        "for a longer time with --window"
     )
 
 
@@ -468,11 +478,12 @@ def rows_of(
     goal: str,
     where: tuple[str, OpenCluster],
 ) -> list[HeadroomRow]:
-    """The rows of an answer for the table; the first has the answer of the cluster.
+    """The rows of an answer for the table `headroom`. The first row has the answer for the whole
+    cluster.
 
     Args:
-        goal: goal of the limit.
-        where: name of the cluster's file, and the open cluster.
+        goal: name of the goal of the limit.
+        where: the name of the cluster, and the open cluster.
     """
     name, opened = where
     windows = {each.broker_id: each for each in today.whole.brokers}
@@ -515,7 +526,7 @@ def rows_of(
 def document(
     rows: list[HeadroomRow], answer: Answer, growth: Growth | None, fail_below: float | None
 ) -> dict[str, Any]:
-    """The answer for programs; docs/headroom.md describes it."""
+    """The answer as a JSON document, as docs/headroom.md describes it."""
     first = rows[0]
     return {
         "headroom_id": first.headroom_id,

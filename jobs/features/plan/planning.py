@@ -1,7 +1,4 @@
-"""The number of brokers that a load needs, and the smallest measured set-up that carries it.
-
-The smallest measured set-up of a sweep that carries a load. Pure.
-"""
+"""The number of brokers for a load, and the smallest measured set-up that carries the load."""
 
 from __future__ import annotations
 
@@ -46,18 +43,19 @@ SIZES = (
     f"{PROPERTIES_PREFIX}heap_mb",
     f"{PROPERTIES_PREFIX}log_dirs",
 )
-"""Keys that determine the size of a set-up, the most expensive first."""
+"""Keys that determine the size of a set-up; the most expensive key comes first."""
 DAY_S = 86_400
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A case of a sweep, and the load that it carries.
+    """A case of a sweep, and the load that this case carries.
 
     Attributes:
-        settings: full path of each key that varies → its value.
+        settings: full path of each varied key → its value.
         message_bytes: message size [B].
-        mb_per_s: lowest lower end of the limits' 90 % intervals over all repeats [MB/s].
+        mb_per_s: the lowest value, over all repeats, of the lower end of the limit's 90 % interval
+            [MB/s].
     """
 
     settings: Mapping[str, str]
@@ -76,22 +74,22 @@ class Setup:
 
     @property
     def size(self) -> tuple[float, ...]:
-        """A sort key for the size of the set-up."""
+        """The sort key for the size of the set-up, one value for each key of `SIZES`."""
         return tuple(float(self.settings.get(path, 0)) for path in SIZES)
 
 
 def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
-    """The set-ups of all cases with a limit at a message size, the smallest first.
+    """The set-ups of all cases that have a limit at this message size, the smallest first.
 
     Raises:
-        ConfigError: no case has a limit at this size.
+        ConfigError: no case has a limit at this message size.
     """
     sizes = sorted({each.message_bytes for each in results if each.value})
     if message_bytes not in sizes:
         known = ", ".join(map(format_size, sizes)) or "none"
         raise ConfigError(
             f"the sweep has no limit at {format_size(message_bytes)}; expected a measured size: "
-            f"{known}; name one of these, or measure this size"
+            f"{known}; name a measured size, or measure this size"
         )
     lowest: dict[tuple[tuple[str, str], ...], float] = {}
     for each in results:
@@ -104,21 +102,22 @@ def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
 
 
 def smallest_setup(setups: Sequence[Setup], mb_per_s: float) -> Setup | None:
-    """The first set-up that carries a load; None if there is none."""
+    """The first set-up that carries a load; None if no set-up carries it."""
     return next((one for one in setups if one.mb_per_s >= mb_per_s), None)
 
 
 @dataclass(frozen=True)
 class AskedDemand:
-    """The demand as the options state it; None for what they leave out.
+    """The demand that the options state. An option that was not given is None.
 
     Attributes:
-        mb_per_s: payload from producers today, all brokers together; 0 with a scale [MB/s].
-        scale: how many times a mix [ratio].
+        mb_per_s: today's payload from producers, all brokers together [MB/s]; 0 if a scale is
+            given.
+        scale: how many times the mix is offered [ratio].
         message_bytes: size of a message [B].
         replication_factor: replicas of a partition.
-        consumer_groups: number of groups that each read everything.
-        margins: what limits do not change, by the names of fields of `Demand`, such as `growth`.
+        consumer_groups: number of consumer groups; each group reads all records.
+        margins: the other fields of `Demand` by name, such as `growth`.
     """
 
     mb_per_s: float
@@ -132,21 +131,21 @@ class AskedDemand:
         """The demand for one kind of traffic.
 
         Args:
-            of: what has the limits, such as `a sweep`.
+            of: the source of the limits in words, such as `a sweep`.
 
         Raises:
-            ConfigError: it has a scale, or no message size.
+            ConfigError: the demand has a scale, or has no message size.
         """
         if self.scale is not None:
             raise ConfigError(
-                f"--scale is {self.scale:g} and the limits are those of {of}; expected a run with "
-                "a mix, as a scale counts how many times its workload; use --mb-per-s or "
+                f"--scale is {self.scale:g} and the limits come from {of}; expected a run with a "
+                "mix, because a scale counts how many times a mix is offered; use --mb-per-s or "
                 "--gb-per-day"
             )
         if self.message_bytes is None:
             raise ConfigError(
-                f"--message-bytes is missing and the limits are those of {of}; expected the size "
-                "of a message, as limits depend on it; add it"
+                f"--message-bytes is missing and the limits come from {of}; expected the message "
+                "size, because limits depend on it; add --message-bytes"
             )
         return Demand(
             self.mb_per_s,
@@ -157,13 +156,14 @@ class AskedDemand:
         )
 
     def of(self, limits: Sequence[MeasuredLimit], name: str) -> Demand:
-        """The demand for these limits; that of a mix has its sizes, replicas and groups.
+        """The demand for these limits. For a mix, message sizes, replicas and groups come from the
+        limits.
 
         Args:
-            name: what has the limits, such as `run R`.
+            name: the source of the limits in words, such as `run R`.
 
         Raises:
-            ConfigError: an option does not suit the limits, or one is missing.
+            ConfigError: an option is not suitable for the limits, or a required option is missing.
         """
         if not limits[0].parts:
             return self.plain(name)
@@ -175,11 +175,11 @@ class AskedDemand:
         named = [option for option, value in given.items() if value is not None]
         if named:
             raise ConfigError(
-                f"{' and '.join(named)} given and {name} measured a mix; expected none of them, as "
-                "each part has its own, which the run knows; omit them"
+                f"{' and '.join(named)} given, and {name} measured a mix; expected none of these "
+                "options, because the run states them for each part; omit them"
             )
         demand = Demand(
-            self.mb_per_s or 1.0,  # with a scale it follows from the mix
+            self.mb_per_s or 1.0,  # with a scale, of_mix computes the payload
             limits[0].message_bytes,
             scale=self.scale,
             **self.margins,
@@ -197,13 +197,14 @@ def plan_brokers(
     """Calculate and show how many brokers the demand needs.
 
     Args:
-        folder: the folder of the run with the limits; None for `limit_mb_per_s`.
-        goal: the run's goal to plan by; None where the run has one.
-        limit_mb_per_s: a known limit of a broker [MB/s].
-        json_file: a file for the answer for programs; None without one.
+        folder: the folder of the run with the limits; None to use `limit_mb_per_s`.
+        goal: the goal whose limits count; None if the run has only one goal.
+        limit_mb_per_s: a known limit of one broker [MB/s].
+        json_file: the file for the answer as JSON; None to write no file.
 
     Raises:
-        ConfigError: as `limits_of` and `AskedDemand.of` raise, or a file cannot be read or written.
+        ConfigError: `limits_of` or `AskedDemand.of` raises the error, or a file cannot be read or
+            written.
     """
     caveat = ""
     if folder is not None:
@@ -238,22 +239,22 @@ def plan_brokers(
 
 
 def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> None:
-    """Show which set-up of a sweep carries the demand with its growth and headroom.
+    """Show which set-up of a sweep carries the demand, including growth and headroom.
 
     Args:
         folder: the folder of the sweep.
-        asked: the demand; its message size may be missing where the sweep has one, as with a mix.
-        json_file: a file for the answer for programs; None without one.
+        asked: the demand. The message size may be missing if all limits of the sweep have one size.
+        json_file: the file for the answer as JSON; None to write no file.
 
     Raises:
-        ConfigError: the sweep does not exist, or does not ask for limits.
-        NoConclusionError: none of the set-ups carries the demand.
+        ConfigError: the sweep does not exist, or its experiment does not measure limits.
+        NoConclusionError: no set-up carries the demand.
     """
     answer = load_sweep(folder / "sweep.json")
     if answer.asks != "limit" or answer.unit != "MB/s":
         raise ConfigError(
-            f"the sweep {answer.sweep_id} states {answer.figure}; expected a sweep of limits in "
-            "MB/s; name a sweep of an experiment with asks: limit"
+            f"the sweep {answer.sweep_id} measured {answer.figure}; expected limits in MB/s; name "
+            "a sweep of an experiment with asks: limit"
         )
     sizes = {each.message_bytes for each in answer.results if each.value}
     if asked.message_bytes is None and len(sizes) == 1:
@@ -262,8 +263,8 @@ def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> No
     if demand.offline or demand.link_mbit_per_s or demand.zones or demand.disk_gb:
         raise ConfigError(
             "--offline, --zones, --disk-gb or --link-mbit-per-s is given with --sweep; expected "
-            "them with --run or --limit, as a sweep measures whole set-ups; omit them, or use "
-            "--headroom"
+            "these options with --run or --limit only, because a sweep measures whole set-ups; "
+            "omit them, or use --headroom"
         )
     setups = setups_of(answer.results, demand.message_bytes)
     wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
@@ -309,20 +310,20 @@ def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> No
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
-    """The limits of a run that planning can use; of a mix, the one along `scale`.
+    """The limits of a run that planning can use. For a mix this is the limit along `scale`.
 
     Raises:
-        ConfigError: the run has several goals and `goal` names none of them, or it has no limits
-            along np or scale.
+        ConfigError: the run has several goals and `goal` names none of them, or the run has no
+            limits along np or scale.
     """
     chosen = chosen_goal(summary.boundaries, summary.run_id, goal)
     of_goal = [each for each in summary.boundaries if each.goal == chosen]
     of_part = next((each for each in of_goal if each.parts and each.along is not SCALE), None)
     if of_part is not None:
         raise ConfigError(
-            f"run {summary.run_id} searched along {of_part.axis}, whose limit is that of one part "
-            "beside the others as they are; expected a limit of the whole mix; search it along "
-            "scale (redline find-limit without goal.search.axis)"
+            f"run {summary.run_id} searched along {of_part.axis}, so its limit applies to one part "
+            "of the mix; expected a limit of the whole mix; search along scale (redline find-limit "
+            "without goal.search.axis)"
         )
     points = [
         each
@@ -335,19 +336,22 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
     is_older = any(not each.replication_factor for point in points for each in point.parts)
     if summary.replication_factor < 1 or is_older:
         raise ConfigError(
-            f"the summary of run {summary.run_id} has no replication factor, as an older version "
-            "wrote it; expected a newer summary; run redline find-limit again"
+            f"the summary of run {summary.run_id} has no replication factor, because an older "
+            "version wrote it; expected a newer summary; run redline find-limit again"
         )
     if not points:
         raise ConfigError(
             f"run {summary.run_id} ({summary.status}) has no closed bracket to plan with; expected "
-            "limits along np, or of a mix along scale; finish it with redline find-limit --resume"
+            "limits along np, or along scale for a mix; finish the run with redline find-limit "
+            "--resume"
         )
     return [_limit_of(point, summary) for point in points]
 
 
 def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
-    """The limit at a point; that of a mix has its parts in their proportions."""
+    """The limit at a boundary point. The limit of a mix has the mix's parts in their
+    proportions.
+    """
     parts = tuple(
         TrafficShare(
             each.part,
@@ -374,28 +378,28 @@ def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
         between_runs=BETWEEN_RUNS,
     )
     if parts:
-        assert point.scale_sustained, "it is an answer along scale"
+        assert point.scale_sustained, "limits_of accepts a mix along scale only"
         found = replace(found, mix_mb_per_s=point.mb_per_s / point.scale_sustained)
     return _lasting(found, point)
 
 
 def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
-    """The limit that disks were proven to write, where it is known; else the burst, in words.
+    """The steady limit if it is known. Otherwise the burst limit, with a sentence that says so.
 
-    Both vary from run to run.
+    Both limits vary from run to run.
     """
     steady = point.steady_mb_per_s
     size = format_size(point.message_bytes)
     if not steady:
         note = f" ({point.proof_note})" if point.proof_note else ""
-        text = f"the limit at {size} is a burst: disks are not proven to write it for long{note}"
+        text = f"the limit at {size} is a burst limit: it is not proven on disk{note}"
         return limit if point.proven_on_disk else replace(limit, lasts=text)
     if steady >= point.mb_per_s:
         return limit
     share = steady / point.mb_per_s
     text = (
-        f"the limit at {size} is the steady one, which disks were proven to write; as a burst a "
-        f"broker took {format_mb_per_s(limit.mb_per_s)} MB/s"
+        f"the limit at {size} is the steady limit, which is proven on disk; the burst limit of a "
+        f"broker is {format_mb_per_s(limit.mb_per_s)} MB/s"
     )
     return replace(
         limit, mb_per_s=share * limit.mb_per_s, mb_per_s_low=None, limited_by="disk", lasts=text

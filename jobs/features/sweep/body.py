@@ -1,4 +1,4 @@
-"""A sweep: each case of an experiment is a run, on brokers shared by cases with equal clusters."""
+"""A sweep: each case of an experiment is a run. Cases with equal clusters share their brokers."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ from metrics.tables.rows import SweepCase
 from metrics.units import iso_utc
 
 PLAN = "experiment.json"
-"""The file in a sweep's folder with its experiment and cases, which --resume checks."""
+"""Name of the file in a sweep's folder that records the experiment and its cases; --resume checks
+this file.
+"""
 
 
 class SweepRun(Campaign[ExperimentCase]):
     """Measures the cases of an experiment.
 
     Args:
-        budget_s: the budget of the sweep [s]; None for the experiment's.
+        budget_s: the time budget of the sweep [s]; None for the budget of the experiment.
 
     Attributes:
-        results: the results of the measured cases, with and without an answer.
-        nearby: the limit of the previous case, near which the next search begins.
+        results: the results of all measured cases, including cases without an answer.
+        nearby: the limit of the previous case. The next search begins near this limit.
     """
 
     def __init__(self, sweep: Sweep, budget_s: float | None = None) -> None:
@@ -56,7 +58,7 @@ class SweepRun(Campaign[ExperimentCase]):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """None of its own, as each case is a run."""
+        """Empty, because each case is a run with its own configuration."""
         return {}
 
     @property
@@ -65,36 +67,40 @@ class SweepRun(Campaign[ExperimentCase]):
         return [case.config for case in self.sweep.cases]
 
     def schedule(self) -> Iterator[list[Turn[ExperimentCase]]]:
-        """All cases in each repeat, in a random order from the experiment's seed."""
+        """The schedule: in each repeat all cases, in a random order that the experiment's seed
+        determines.
+        """
         experiment = self.sweep.experiment
         return shuffled(
             self.sweep.cases, experiment.repeats, experiment.seed, lambda each: each.config.cluster
         )
 
     def title(self, turn: Turn[ExperimentCase]) -> str:
-        """The case and its repeat."""
+        """The name of the case, and the number of the repeat."""
         return f"case {turn.case.name}, repeat {turn.repeat}"
 
     # --- the plan -----------------------------------------------------------
 
     def body_of(self, case: ExperimentCase) -> Body:
-        """The body of a case's run; a search begins near the limit of the case before."""
+        """The run of a case. A search begins near the limit of the previous case."""
         measurement = self.sweep.measurement
         with explaining(measurement):
             asked = case_of(self.sweep.experiment, case.config)
             return measurement.body(replace(asked, nearby=self.nearby))
 
     def forecast(self, case: ExperimentCase) -> Plan:
-        """The plan of the case's run."""
+        """The plan of one case."""
         return self.body_of(case).plan(Path())
 
     def starting_s(self, groups: Sequence[Sequence[Turn[ExperimentCase]]]) -> float:
-        """Brokers start for each group of cases; looks are for each case."""
+        """The time outside the measurements [s]: the brokers of each group start once, and each
+        case checks the cluster once.
+        """
         started_s = sum(brokers_s(group[0].case.config.cluster) for group in groups)
         return SPARK_S + started_s + sum(map(len, groups)) * LOOKS_S
 
     def about(self, groups: Sequence[Sequence[Turn[ExperimentCase]]]) -> tuple[str, ...]:
-        """The experiment, and what varies."""
+        """Plan notes: the experiment, and the varied keys with their values."""
         experiment, cases = self.sweep.experiment, self.sweep.cases
         values = {path: dict.fromkeys(each.settings[path] for each in cases)
                   for path in experiment.varied}  # fmt: skip
@@ -107,10 +113,11 @@ class SweepRun(Campaign[ExperimentCase]):
     # --- measuring ----------------------------------------------------------
 
     def resume(self, run: RunState) -> None:
-        """Write the experiment to the sweep's folder, or compare it with the file that exists.
+        """Write the experiment to the sweep's folder, or compare the experiment with the existing
+        file.
 
         Raises:
-            ConfigError: the sweep began with another experiment.
+            ConfigError: the resumed sweep began with another experiment.
         """
         sweep, path = self.sweep, run.order.folder / PLAN
         plan = {
@@ -123,18 +130,18 @@ class SweepRun(Campaign[ExperimentCase]):
         elif path.read_text(encoding="utf-8") != text:
             raise ConfigError(
                 f"the sweep {run.order.run_id} began with another experiment ({path}); expected "
-                "the same, as cases of two experiments do not compare; give the same file and "
-                "options, or start a new sweep"
+                "the same experiment, because cases of two experiments cannot be compared; give "
+                "the same file and options, or start a new sweep"
             )
 
     def measure(self, run: RunState) -> None:
-        """Measure all cases with one Spark session."""
+        """Measure all cases in one Spark session."""
         with self._stack:
             super().measure(run)
 
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[ExperimentCase]]) -> Iterator[None]:
-        """Open the brokers of the group, and Spark with the first one."""
+        """Open the brokers of a group of cases. With the first group, also start Spark."""
         cluster, open_spark = group[0].case.config.cluster, partial(self._open_spark, run.order)
         with ExitStack() as brokers:
             self._cluster = open_cluster(cluster, run.order.reporter, brokers, open_spark)
@@ -142,7 +149,7 @@ class SweepRun(Campaign[ExperimentCase]):
             yield
 
     def _open_spark(self, order: RunOrder) -> None:
-        """Open one session and the tables, for all cases."""
+        """Open the Spark session and the tables for all cases, unless they are open."""
         if self._session is not None:
             return
         order.reporter.report(PhaseStarted("starting Spark"))
@@ -152,11 +159,13 @@ class SweepRun(Campaign[ExperimentCase]):
         self._stack.callback(self._session.tables(order.tables_or_default).close)
 
     def _folders(self, run: RunState, turn: Turn[ExperimentCase]) -> list[Path]:
-        """The folders of this turn's runs, the first try first."""
+        """The run folders of this turn, in the order of its attempts."""
         return sorted(run.order.folder.glob(f"{run.order.run_id}-{turn.name}*"))
 
     def take_over(self, run: RunState, turn: Turn[ExperimentCase]) -> bool:
-        """Add the results of the turn's finished run."""
+        """Add the results of this turn's finished run; False if no run of this turn has
+        finished.
+        """
         found = (finished(folder) for folder in self._folders(run, turn))
         summary = next((each for each in found if each is not None), None)
         if summary is None:
@@ -168,7 +177,7 @@ class SweepRun(Campaign[ExperimentCase]):
         return True
 
     def measure_turn(self, run: RunState, turn: Turn[ExperimentCase], budget: TimeBudget) -> None:
-        """Execute a run, and take over its results, also those without an answer."""
+        """Execute the run of a case, and add its results, even if there is no answer."""
         order, case, tries = run.order, turn.case, len(self._folders(run, turn))
         name = f"{order.run_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
         own = replace(
@@ -188,14 +197,14 @@ class SweepRun(Campaign[ExperimentCase]):
         except NoConclusionError as error:
             unanswered = error
         is_finished = self.take_over(run, turn)
-        assert is_finished, "every run writes its summary at its end"
+        assert is_finished, "every run writes a summary at its end"
         if unanswered is not None:
             raise unanswered
 
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome by the error, or by the cases without an answer."""
+        """The outcome of the sweep: the error, or else the number of cases without an answer."""
         if error is not None:
             return outcome_of(error)
         silent = sorted({each.why for each in self.results if each.value is None})
@@ -210,8 +219,8 @@ class SweepRun(Campaign[ExperimentCase]):
         return RunOutcome()
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
-        """The effects of the axes, with a chart."""
-        # Imported here, as Altair is a tenth of the imports of a command that ends before.
+        """The files, the table, the sentences and the chart of the sweep."""
+        # Imported here, because the import of Altair is slow and a failed sweep needs no charts.
         from metrics.features.sweep.charts import sweep_page, write_sweep_chart
         from metrics.reporting.drawing import can_draw
 
@@ -232,20 +241,22 @@ class SweepRun(Campaign[ExperimentCase]):
 
 
 def require_begun(folder: Path) -> None:
-    """Require the folder of a sweep that is resumed.
+    """Require that the folder of the resumed sweep exists.
 
     Raises:
-        ConfigError: it does not exist.
+        ConfigError: the folder does not exist.
     """
     if not folder.exists():
         raise ConfigError(
             f"--resume names the sweep {folder.name}, and {folder} does not exist; expected a "
-            "sweep of this --out; correct the id, or name the sweep's --out"
+            "sweep in the folder of --out; correct the id, or name the sweep's folder with --out"
         )
 
 
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
-    """The axes by which cases differ, as paths or `CASE`, with their values as ordered texts."""
+    """Axis → its values in order. An axis is the path of a varied key, or `CASE` if cases have
+    names.
+    """
     return {
         path: tuple(dict.fromkeys(case.shown[path] for case in sweep.cases))
         for path in sweep.cases[0].shown
@@ -255,11 +266,11 @@ def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
 def answer_of(
     run: RunState, outcome: RunOutcome, sweep: Sweep, results: Sequence[Result]
 ) -> SweepAnswer:
-    """The answer of a sweep with this outcome."""
+    """The answer of a sweep that ended with this outcome."""
     sweep_id, experiment = run.order.run_id, sweep.experiment
     return SweepAnswer(
         sweep_id,
-        # The id contains the start, also that of a resumed sweep.
+        # The id contains the start time, also for a resumed sweep.
         iso_utc(begun_s(sweep_id) or run.started_s),
         iso_utc(time.time()),
         outcome.status,
@@ -281,7 +292,7 @@ def answer_of(
 
 
 def in_order(sweep: Sweep, results: Sequence[Result]) -> list[Result]:
-    """Results in the order of the experiment's cases, sizes and repeats."""
+    """The results in the order of cases, message sizes and repeats."""
     place = {tuple(sorted(case.shown.items())): i for i, case in enumerate(sweep.cases)}
     return sorted(
         results, key=lambda r: (place[tuple(sorted(r.settings.items()))], r.message_bytes, r.repeat)

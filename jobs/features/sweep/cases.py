@@ -1,7 +1,4 @@
-"""The cases of an experiment, each checked as `redline find-limit` checks its configuration.
-
-An experiment's file: the keys that a sweep varies, its cases, and the figure of each case.
-"""
+"""The file of an experiment, and the checked cases of a sweep."""
 
 from __future__ import annotations
 
@@ -27,13 +24,13 @@ from metrics.comparing.figures import CASE, PROPERTIES_PREFIX, setting_text
 from metrics.features.sweep.answer import CaseSettings, Claim
 
 CASES_MAX = 200
-"""Largest number of cases of an experiment."""
+"""Maximum number of cases of an experiment."""
 NAME = "name"
-"""The key of a listed case for its name, beside its settings."""
+"""The key for the name of a listed case; all other keys of a case are settings."""
 
 
 def _as_values(value: Any) -> Any:
-    """The values of an axis, at least two and each once."""
+    """The values of an axis: at least two, and none more than once."""
     texts = [json.dumps(each) for each in value] if isinstance(value, list | tuple) else []
     if len(texts) < 2 or len(set(texts)) < len(texts) or any(each is None for each in value):
         raise UnexpectedError("a list of two values or more, each once, such as [1, all]")
@@ -48,32 +45,35 @@ class Experiment(ConfigModel):
     """An experiment for `redline sweep`.
 
     Attributes:
-        name: the file's name without .yaml unless the file states another.
-        description: the question, a sentence for people.
-        published: the result of a published study, for people; empty where there is none.
-        claims: the published claims, each of which a sweep holds against its figures.
-        asks: the measurement of each case: "limit", the highest sustained load, by a search;
-            "load", the readings at a fixed load; "fill", the time to write the workload's volume;
-            "drain", the time in which consumer groups read it from the start; "failover", the
-            time until every leader serves again after a broker of a testbed was killed under load;
-            or the name of a measurement that an installed package adds.
-        cluster, workload, goal: the name of a file of conf, or a path.
-        set: overrides of their keys in all cases, as with --set.
-        quick: further overrides, with --quick, that make the experiment short.
-        quick_axes: fewer values of some axes, with --quick.
-        quick_repeats: replaces `repeats`, with --quick.
-        axes: the full path of each key that varies, as in --set, and its values.
-        combine: "grid", each value with each value of the other axes; "one at a time", each value
-            with the first values of the other axes.
-        cases: the settings of each case, instead of axes, with the same keys in all of them; a
-            `name` stands for several settings that belong together.
-        cold: whether a testbed's machine drops the page cache of the volume before it is read, for
-            "drain".
+        name: the name of the experiment (default: the file's name without .yaml).
+        description: the question of the experiment, as a sentence.
+        published: the result of a published study, as text; empty without a study.
+        claims: claims of published studies. A sweep compares each claim with its figures.
+        asks: the measurement of each case. "limit": the highest sustained load, found by a search.
+            "load": the readings at a fixed load. "fill": the time to write the workload's volume.
+            "drain": the time in which consumer groups read the volume from the start. "failover":
+            the time from the kill of a testbed broker under load until every partition has a leader
+            again. Installed packages can add further measurements.
+        cluster, workload, goal: the name of a file in conf, or the path of a file.
+        set: overrides of keys of the cluster, the workload and the goal in all cases, as with
+            --set.
+        quick: further overrides that apply with --quick and make the experiment short.
+        quick_axes: fewer values of some axes; applies with --quick.
+        quick_repeats: replaces `repeats` with --quick.
+        axes: full path of each varied key, as in --set → its values.
+        combine: "grid" combines each value with each value of the other axes. "one at a time"
+            combines each value with the first value of each other axis.
+        cases: replaces axes: the settings of each case, with the same keys in all cases. The key
+            `name` gives a case a name.
+        cold: for "drain": whether the volume is dropped from the page cache of the testbed's
+            machine before consumers read it.
         load: the fixed load on the goal's axis; required unless asks is "limit".
-        trials: number of trials of each case and repeat, for "load".
-        repeats: number of measurements of each case; all other cases come between two of them.
-        seed: seed of the order of the cases.
-        budget_s: a case starts only if it would end within this time from the start [s].
+        trials: for "load": number of trials of each case in each repeat.
+        repeats: number of measurements of each case. All cases are measured once before any case is
+            measured again.
+        seed: seed of the random order of the cases.
+        budget_s: time budget of a sweep [s]. A case starts only if it is expected to end within
+            this time.
     """
 
     name: Name
@@ -102,24 +102,24 @@ class Experiment(ConfigModel):
     def _varies_in_one_way(self) -> Experiment:
         if bool(self.axes) == bool(self.cases):
             given = "both axes and cases" if self.axes else "neither axes nor cases"
-            raise ValueError(f"there are {given}; expected one of them; correct it")
+            raise ValueError(f"the file has {given}; expected one of them; correct the file")
         for key, values in self.quick_axes.items():
             others = [each for each in values if each not in self.axes.get(key, ())]
             if key not in self.axes or others:
                 raise ValueError(
-                    f"quick_axes has {key}: {list(values)}; expected some of the values that axes "
-                    f"has of it, {list(self.axes.get(key, ()))}; correct it"
+                    f"quick_axes has {key}: {list(values)}; expected only values that axes has for "
+                    f"{key}, {list(self.axes.get(key, ()))}; correct the values"
                 )
         keys = {frozenset(each) for each in self.cases}
         if len(keys) > 1 or keys & {frozenset(), frozenset({NAME})}:
             raise ValueError(
-                "cases do not set the same keys, or none; expected the same keys in each case, so "
-                "that the cases can be compared; complete them"
+                "cases set different keys, or no keys; expected the same keys in each case, so "
+                "that the cases can be compared; add the missing keys"
             )
         if len(self.settings) > CASES_MAX:
             raise ValueError(
-                f"there are {len(self.settings):,} cases; expected at most {CASES_MAX}; take fewer "
-                "values, or combine: one at a time"
+                f"the experiment has {len(self.settings):,} cases; expected at most {CASES_MAX}; "
+                "use fewer values, or combine: one at a time"
             )
         return self
 
@@ -127,26 +127,28 @@ class Experiment(ConfigModel):
     def _names_are_unique(self) -> Experiment:
         unnamed = [each[NAME] for each in self.cases if NAME in each and not each[NAME]]
         if unnamed:
-            raise ValueError(f"a case has the name {unnamed[0]!r}; expected a text; write one")
+            raise ValueError(f"a case has the name {unnamed[0]!r}; expected a text; write a name")
         if len(set(self.names)) < len(self.names):
-            raise ValueError("two cases have the same name; expected unique names; change one")
+            raise ValueError("two cases have the same name; expected unique names; rename one")
         if self.names and len(self.settings) < len(self.names):
-            raise ValueError("two cases have the same settings; expected each once; remove one")
+            raise ValueError(
+                "two cases have the same settings; expected different settings; remove one case"
+            )
         return self
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """The full paths of the keys that vary, in the order of the file."""
+        """The full paths of the varied keys, in the order of the file."""
         return tuple(self.axes or (key for key in self.cases[0] if key != NAME))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the listed cases; empty where they have none."""
+        """The names of the listed cases; empty if cases have no names."""
         return tuple(str(each[NAME]) for each in self.cases if NAME in each)
 
     @property
     def settings(self) -> tuple[dict[str, Any], ...]:
-        """Full path → value for each case, each case once."""
+        """For each case a map from full path to value, without duplicate cases."""
         if self.cases:
             found = [{k: each[k] for k in each if k != NAME} for each in self.cases]
         elif self.combine == "grid":
@@ -161,18 +163,20 @@ class Experiment(ConfigModel):
 
 
 _REMEDIES = {"trials": "set repeats instead"}
-"""Key that a measurement does not take → its remedy where that is not to remove the key."""
+"""Key → the remedy if a measurement does not accept the key. For other keys the remedy is to remove
+the key.
+"""
 
 
 @dataclass(frozen=True)
 class ExperimentCase:
-    """One combination of values.
+    """One case of an experiment.
 
     Attributes:
-        name: a unique name in its sweep, such as `acks=all`.
-        settings: full path → value, as text.
-        shown: the settings by which people recognize it, or its own name under the key `CASE`.
-        config: the complete configuration.
+        name: a name that is unique in the sweep, such as `acks=all`.
+        settings: full path of each varied key → its value as text.
+        shown: the texts that reports show: the settings, or the case's name under the key `CASE`.
+        config: the complete configuration of the case.
     """
 
     name: str
@@ -186,7 +190,7 @@ class Sweep:
     """An experiment with its checked cases.
 
     Attributes:
-        measurement: the question that is asked of each case.
+        measurement: the measurement of each case.
     """
 
     experiment: Experiment
@@ -202,18 +206,18 @@ def load_sweep(
     quick: bool = False,
     repeats: int | None = None,
 ) -> Sweep:
-    """Read an experiment, and check each of its cases as `redline find-limit` checks its own.
+    """Read an experiment, and check the configuration of each case as `redline find-limit` does.
 
     Args:
-        name_or_path: a file of conf/experiments/ by its name without .yaml, or a path.
-        overrides: `--set` options, which take precedence over the file's `set`, but not over its
+        name_or_path: the name of a file in conf/experiments/ without .yaml, or the path of a file.
+        overrides: `--set` options. They take precedence over the file's key `set`, but not over its
             axes.
-        cluster: replaces the cluster of the experiment.
+        cluster: a cluster that replaces the cluster of the experiment; None to keep it.
         quick: whether the keys for --quick apply.
-        repeats: replaces the repeats of the experiment.
+        repeats: a number that replaces the repeats of the experiment; None to keep them.
 
     Raises:
-        ConfigError: the file or one of the cases is wrong; the message states the place.
+        ConfigError: the file or a case is invalid. The message states the place in the file.
     """
     replaced = {} if repeats is None else {"repeats": repeats}
     experiment, source = load_model(
@@ -231,15 +235,16 @@ def load_sweep(
 
 
 def case_of(experiment: Experiment, config: Configuration) -> Case:
-    """A case with the keys of its experiment, as a measurement takes it."""
+    """A case in the form that measurements accept, with the keys of its experiment."""
     return Case(config, experiment.load, experiment.trials, experiment.cold)
 
 
 def _measurement_of(experiment: Experiment, source: ParsedFile) -> Measurement:
-    """The measurement that an experiment names, which takes the experiment's keys.
+    """The measurement that an experiment names.
 
     Raises:
-        ConfigError: it is unknown, a key that it requires is missing, or it does not take one.
+        ConfigError: the measurement is unknown, lacks a required key, or does not accept a given
+            key.
     """
     try:
         found = measurement_named(experiment.asks)
@@ -254,12 +259,12 @@ def _measurement_of(experiment: Experiment, source: ParsedFile) -> Measurement:
         if is_given and key not in found.takes:
             raise ConfigError(
                 f"{source.origin((key,))}: {key} is given, and asks is {found.name}, which does "
-                f"not take it; {_REMEDIES.get(key, 'remove it')}"
+                f"not accept {key}; {_REMEDIES.get(key, f'remove {key}')}"
             )
     if "load" in found.takes and experiment.load is None:
         raise ConfigError(
-            f"{source.origin(('asks',))}: asks is {found.name}, and no load is given; expected "
-            "load: NUMBER; add it"
+            f"{source.origin(('asks',))}: asks is {found.name}, and load is missing; expected "
+            "load: NUMBER; add load"
         )
     return found
 
@@ -305,7 +310,7 @@ def _cases(
 
 
 def _require_one(config: Configuration) -> None:
-    """Refuse a case that has several goals, or limits in several states of the cluster."""
+    """Refuse a case that has several goals, or that also searches limits with offline brokers."""
     if len(config.goals) > 1:
         raise ConfigError(
             f"goal {config.goal_names} names several goals; expected one; write an experiment for "
@@ -314,24 +319,25 @@ def _require_one(config: Configuration) -> None:
     offline = config.goal.search.brokers_offline
     if offline is not None:
         raise ConfigError(
-            f"goal.search.brokers_offline is {offline}; expected none in an experiment, as a case "
-            "is one limit for each size; remove it, and use redline find-limit --offline"
+            f"goal.search.brokers_offline is {offline}; expected no such key in an experiment, "
+            "because a case has one limit for each message size; remove the key, and use redline "
+            "find-limit --offline"
         )
 
 
 def _require_effect(config: Configuration, settings: Mapping[str, object]) -> None:
-    """Refuse a comparison of properties that topics of `cluster.topics` do not take."""
+    """Refuse to vary topic properties if the cluster's file names existing topics."""
     without = [key for key in settings if key.startswith("workload.topic.")]
     if without and config.cluster.topics:
         raise ConfigError(
-            f"{without[0]} is varied, and cluster {config.cluster.name} has the key topics, whose "
-            "topics keep their own shape; expected other keys; compare topics instead, as values "
-            "of cluster.topics"
+            f"{without[0]} is varied, and cluster {config.cluster.name} names existing topics, "
+            "whose properties do not change; expected other keys; compare topics instead, as "
+            "values of cluster.topics"
         )
 
 
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Full path → the shortest name that is unique among them, such as Kafka's property name."""
+    """Full path → the shortest unique name, for example the name of a broker property."""
     short = {}
     for path in paths:
         of_broker = path.removeprefix(PROPERTIES_PREFIX)

@@ -1,7 +1,4 @@
-"""The answer of a sweep, read from the Delta tables by any Spark session.
-
-The results of a sweep: the figures of its finished runs.
-"""
+"""The answer of a sweep, from the summaries of its runs or from the Delta tables."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ from metrics.tables.store import TableStore
 from metrics.traffic.axes import NP
 
 CONCLUDED = ("done", "no conclusion")
-"""Statuses of runs that ended with an answer, or with the reason why there is none."""
+"""Statuses of runs that ended with an answer, or with a reason why there is no answer."""
 
 
 def finished(folder: Path) -> RunSummary | None:
-    """The summary of a finished run; None for an unfinished one."""
+    """The summary of the run in a folder; None if the run has not finished."""
     path = folder / "summary.json"
     if not path.exists():
         return None
@@ -37,11 +34,11 @@ def finished(folder: Path) -> RunSummary | None:
 def results_of(
     measurement: Measurement, settings: Mapping[str, str], repeat: int, summary: RunSummary
 ) -> Iterator[Result]:
-    """A case's figure at each message size.
+    """The results of a case's run, one for each message size.
 
     Args:
-        settings: full path of each key that varies → its value.
-        repeat: number of the measurement of this case, from 1.
+        settings: full path of each varied key → its value.
+        repeat: number of the repeat, from 1.
     """
     with explaining(measurement):
         found = list(measurement.results(summary))
@@ -54,14 +51,15 @@ Row = Mapping[str, Any]
 
 
 def read_sweep(tables: TableStore, sweep_id: str = "") -> SweepAnswer:
-    """Read the answer of a sweep, without `description` and `published`, which no table has.
+    """Read the answer of a sweep from its tables. `description` and `published` are empty, because
+    no table contains them.
 
     Args:
-        tables: the tables with the rows of its runs.
-        sweep_id: the sweep; empty for the newest.
+        tables: the tables with the rows of the sweep's runs.
+        sweep_id: the id of the sweep; empty for the newest sweep.
 
     Raises:
-        ConfigError: this sweep does not exist.
+        ConfigError: the tables contain no such sweep.
     """
     rows = _rows(tables, sweep_id)
     runs = sorted({row["run_id"] for row in rows})
@@ -82,9 +80,8 @@ def _rows(tables: TableStore, sweep_id: str) -> list[Row]:
     found = frame.where(sql.col("sweep_id") == sweep_id).collect() if has_any and sweep_id else []
     if not found:
         raise ConfigError(
-            f"there is no {f'sweep {sweep_id}' if sweep_id else 'sweep'} in "
-            f"{tables.address('runs')}; expected the id of a sweep that redline sweep wrote to "
-            "these tables; correct it"
+            f"{tables.address('runs')} has no {f'sweep {sweep_id}' if sweep_id else 'sweep'}; "
+            "expected the id of a sweep that redline sweep wrote to these tables; correct the id"
         )
     return [row.asDict(recursive=True) for row in found]
 
@@ -99,11 +96,12 @@ def _rows_of_runs(tables: TableStore, table: str, run_ids: Sequence[str]) -> lis
 
 
 def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row]) -> SweepAnswer:
-    """Combine the rows of a sweep's runs into its answer.
+    """Combine the table rows of a sweep's runs into the answer of the sweep.
 
     Args:
-        runs: rows of the table `runs` of all runs of one sweep.
-        points, trials: rows of `boundaries`; and, for runs without these, rows of `trials`.
+        runs: rows of the table `runs`, of all runs of one sweep.
+        points, trials: rows of the table `boundaries`, and rows of `trials` for the runs that have
+            no boundary.
     """
     recorded = [row["measurement"] for row in runs if row.get("measurement")]
     asks = recorded[0] if recorded else inferred_measurement(bool(points), trials, "done")

@@ -1,17 +1,15 @@
-"""How many times today's traffic fits, for each broker and resource, and which gives out first.
+"""How many times today's traffic fits into the limit, for each broker and each resource.
 
-A use U of a resource is a part at rest R and a part that grows with the traffic. With C of it
-there, today's traffic fits (C - R) / (U - R) times. Where a run measured the limit, C of the
-limiting resource is its use there, and its interval is that of the limit.
+The use U of a resource is the sum of a part R without traffic and a part that grows with the
+traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U - R) times. If a
+run measured the limit, C of the limiting resource is its use at the limit, and the answer has the
+interval of the limit.
 
-Today's traffic against the traffic at a measured limit, corrected by the size of a message.
-
-Sizes between measured ones follow the boundary line: a cost for each message and one for each byte
-(`metrics.planning.provisioning`). Sizes count as brokers store them, with the overhead of records
-and batches, so that compression is in them; the model of
-`metrics.planning.load_needs` gives them where a run's brokers do not show them.
-
-Today's traffic held against the limits of a run, or against thresholds alone.
+Another answer compares today's bytes per second with the bytes per second at the limit. It is used
+alone if no resource use is known. A limit between two measured message sizes is interpolated with a
+cost for each message and a cost for each byte (`metrics.planning.provisioning`). Message sizes are
+stored sizes: after compression, and with the overhead of records and batches. If a run's brokers do
+not report stored sizes, `metrics.planning.load_needs` calculates them.
 """
 
 from __future__ import annotations
@@ -44,26 +42,29 @@ from metrics.windows.use import Resource
 from search.model import LEVEL
 
 TIMES_MAX = 100.0
-"""Number of times beyond which a use cannot be distinguished from no use."""
+"""If traffic fits more often than this, its use of the resource cannot be distinguished
+from zero.
+"""
 UNMEASURED_LOW, UNMEASURED_HIGH = 0.5 / 0.8, 1.0 / 0.8
-"""Ends of the interval of a limit that no run measured, over the threshold [ratio]. Runs found
-limits between half of the request handlers' time in use and all of it; the threshold is 80 %."""
+"""Ends of the interval of a limit that no run measured, relative to the threshold [ratio]. Runs
+found limits at 50 % to 100 % use of the request handlers; the threshold is 80 %.
+"""
 _TAIL = (1.0 + LEVEL) / 2.0
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much there is of a resource.
+    """The capacity of a resource of one broker.
 
     Attributes:
-        at_rest: use without traffic [unit of the use].
-        rest_error: its standard deviation.
-        limit: use at which the resource gives out.
-        limit_error: its standard deviation.
-        low, high: ends of the 90 % interval of the limit over its best estimate [ratio].
-        counts: whether it decides the answer.
-        bend: half of the 90 % interval of the logarithm of the answer for each unit of that
-            logarithm, as a use is not quite a line [ratio].
+        at_rest: use of the resource without traffic [unit of the use].
+        rest_error: standard deviation of `at_rest`.
+        limit: use at which the resource is exhausted.
+        limit_error: standard deviation of `limit`.
+        low, high: ends of the limit's 90 % interval, divided by its best estimate [ratio].
+        counts: whether the answer depends on this resource.
+        bend: error because the use is not exactly a line over the load: half of the 90 % interval
+            of ln(answer), divided by ln(answer) [ratio].
     """
 
     at_rest: float
@@ -81,11 +82,13 @@ class Answer:
     """How many times today's traffic fits into the cluster.
 
     Attributes:
-        rows: each resource of each broker, the first to give out first.
-        times, times_low, times_high: that of the first one, with the 90 % interval.
-        is_estimate: whether no run measured the limit.
-        assumption: the assumptions, a sentence.
-        notes: further sentences that a reader must know.
+        rows: one row for each resource of each broker; the resource that is exhausted first comes
+            first.
+        times, times_low, times_high: how many times today's traffic fits, with the ends of the 90 %
+            interval.
+        is_estimate: whether the limit is estimated from thresholds, because no run measured it.
+        assumption: the assumptions, as one sentence.
+        notes: warnings about the answer, one sentence each.
     """
 
     rows: tuple[ResourceHeadroom, ...]
@@ -98,12 +101,14 @@ class Answer:
 
     @property
     def first(self) -> ResourceHeadroom:
-        """The resource that gives out first."""
+        """The row of the resource that is exhausted first."""
         return self.rows[0]
 
 
 def measured_capacity(measured: RunLimit, broker_id: int, load: ResourceLoad) -> Capacity | None:
-    """What a run shows of a resource; None where neither it nor a threshold shows its limit."""
+    """The capacity of a resource according to a run; None if neither the run nor a threshold shows
+    the limit.
+    """
     line, binding = measured.line_of(broker_id, load.key), measured.binding
     rest = Line(0.0, 0.0, 0.0, 0.0) if line is None else line
     is_fallback = binding is None and load.key == (Resource.REQUEST_HANDLERS, RATIO)
@@ -114,18 +119,18 @@ def measured_capacity(measured: RunLimit, broker_id: int, load: ResourceLoad) ->
         )  # fmt: skip
     if load.most is None:
         return None
-    # The run may have used more of it than the threshold, without that being its limit.
+    # The run may have used more than the threshold, although this resource was not the limit.
     return Capacity(rest.at_rest, rest.rest_error, max(load.most, rest.at_load), bend=measured.bend)
 
 
 def unmeasured_capacity(
     load: ResourceLoad, curve: Sequence[tuple[float, float]], rate: float
 ) -> Capacity | None:
-    """The threshold of a resource that no run measured; None without one.
+    """The capacity of a resource according to its threshold; None without a threshold.
 
     Args:
-        curve: the traffic and the use in each part of the window, or of a history.
-        rate: the traffic of the window.
+        curve: pairs (traffic, use), one for each part of the window.
+        rate: the traffic in the whole window, in the unit of `curve`.
     """
     if load.most is None:
         return None
@@ -141,10 +146,11 @@ def unmeasured_capacity(
 def row_of(
     broker_id: int, load: ResourceLoad, capacity: Capacity, error: float
 ) -> ResourceHeadroom:
-    """How many times the traffic of a use fits, with the interval.
+    """How many times today's traffic fits into one resource of one broker, with the 90 % interval.
 
     Args:
-        error: half of the 90 % interval of the use, from its scatter [unit of the use].
+        error: half of the 90 % interval of the use, from the scatter of the readings [unit of the
+            use].
     """
     rest = min(capacity.at_rest, load.used)
     row = ResourceHeadroom(
@@ -161,7 +167,7 @@ def row_of(
     times = free / grows
     bent = capacity.bend * abs(math.log(times))
     spread = math.hypot(deviations * capacity.limit_error / free, of_rest, bent)
-    # An error of a small use is many times the use, so that it counts as a difference.
+    # The error of a small use is many times the use, so it is added and not multiplied.
     most, least = grows + error, max(grows - error, free / TIMES_MAX)
     down = math.hypot(spread, math.log(most / grows), math.log(capacity.low or 1e-9))
     up = math.hypot(spread, math.log(max(1.0, grows / least)), math.log(capacity.high))
@@ -171,11 +177,13 @@ def row_of(
 
 
 Parts = Sequence[Mapping[int, Mapping[Key, ResourceLoad]]]
-"""The uses of all brokers in each part of the window."""
+"""For each part of the window: broker id → resource → its use."""
 
 
 def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float:
-    """Half of the 90 % interval of a use: its scatter in the parts, and the windows' edges."""
+    """Half of the 90 % interval of a use, from its scatter between the parts and from the polling
+    error.
+    """
     seen = [part[broker_id][key].used for part in parts if key in part.get(broker_id, {})]
     found = 0.0
     if len(seen) > 1:
@@ -188,7 +196,7 @@ def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float
 
 
 def rows_without_run(today: Today, limits: Indicators) -> Iterator[ResourceHeadroom]:
-    """The rows of all brokers by thresholds, which no run confirmed."""
+    """The rows of all brokers and resources, with thresholds as limits."""
     rates = [
         {each.broker_id: each.bytes_in_per_s or 0.0 for each in part.brokers}
         for part in (today.whole, *today.parts)
@@ -219,7 +227,9 @@ def _rows(
 
 
 def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
-    """The rows in the order in which they give out; those that do not count are last."""
+    """The rows in the order in which the resources are exhausted. Rows that do not
+    count come last.
+    """
 
     def place(row: ResourceHeadroom) -> tuple[bool, float, int]:
         times = math.inf if row.times is None else row.times
@@ -231,11 +241,12 @@ def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
 def answer_of(
     rows: Sequence[ResourceHeadroom], *, is_estimate: bool, assumption: str, notes: Sequence[str]
 ) -> Answer | None:
-    """The answer of all rows; None where no row that counts has a number."""
+    """The answer that follows from all rows; None if no row that counts has a number."""
     known = [row for row in rows if row.counts and row.times is not None]
     if not known:
         return None
-    # The least of several is at most as high as the lowest upper end, and may be any lower end.
+    # The minimum of several values is at most the lowest upper end, and at least the lowest lower
+    # end.
     return Answer(
         ordered(rows),
         min(row.times for row in known if row.times is not None),
@@ -248,23 +259,27 @@ def answer_of(
 
 
 MEASURED_TRAFFIC = "measured traffic"
-"""Name of the row of today's rate against the measured one."""
+"""Resource name of the rows that compare today's bytes per second with the measured limit."""
 SIZES_ALIKE = 0.1
-"""Difference of two sizes up to which they count as the same [ratio]."""
+"""Two message sizes count as equal if they differ by at most this much [ratio]."""
 FULLNESS_APART = 2.0
-"""Ratio of messages for each request, today's over the run's, beyond which rates mislead."""
+"""A comparison by bytes misleads if messages per request differ from the run by more than this
+factor.
+"""
 _DISAGREES = 1.25
-"""Ratio of the answers by use and by rate beyond which their interval does not explain it."""
+"""A note is added if the answer by bytes differs from the answer by use by more than
+this factor.
+"""
 
 
 def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple[float, str]:
-    """The traffic at the limit of a broker for messages of this stored size [B/s].
-
-    Beside it a note how it follows from the measured ones, empty where that size was measured.
+    """The traffic of a broker at the limit, for messages of this stored size [B/s]. The second
+    value is a note on how the figure follows from measured sizes. The note is empty if this size
+    was measured.
 
     Args:
-        points: the measured ones, at least one.
-        stored_bytes: size of a message with its share of the batch [B].
+        points: the limits at the measured sizes; at least one.
+        stored_bytes: stored size of a message, including its share of the batch header [B].
     """
     nearest = min(points, key=lambda each: abs(each.stored_bytes - stored_bytes))
     if abs(nearest.stored_bytes / stored_bytes - 1.0) <= SIZES_ALIKE:
@@ -275,28 +290,29 @@ def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple
         smaller = stored_bytes < nearest.stored_bytes
         rate = nearest.messages_per_s * stored_bytes if smaller else nearest.bytes_per_s
         return rate, (
-            f"messages are {size} in the brokers' logs and {measured} in the nearest measurement: "
-            f"the same {'messages' if smaller else 'bytes'}/s are assumed to be the limit"
+            f"messages are {size} in the brokers' logs and {measured} in the nearest measurement; "
+            f"both sizes are assumed to have the same limit in "
+            f"{'messages' if smaller else 'bytes'}/s"
         )
     line = [
         MeasuredLimit(max(1, round(each.stored_bytes)), each.bytes_per_s / 1e6) for each in points
     ]
     found, _ = limit_at(line, round(stored_bytes))
     return found.mb_per_s * 1e6, (
-        f"messages are {size} in the brokers' logs, between measured sizes: the limit is "
-        "interpolated with a cost for each message and for each byte"
+        f"messages are {size} in the brokers' logs, which is between two measured sizes; the limit "
+        "is interpolated with a cost for each message and a cost for each byte"
     )
 
 
 def traffic_rows(
     today: Today, measured: RunLimit, points: Sequence[RunLimit], *, counts: bool
 ) -> tuple[list[ResourceHeadroom], list[str]]:
-    """The rows of the brokers' traffic against the measured one, and the notes on them.
+    """The rows that compare each broker's traffic with the measured limit, and notes on these rows.
 
     Args:
-        measured: the limit at the size that is nearest to today's.
-        points: the limits at all sizes.
-        counts: whether these rows decide the answer.
+        measured: the limit at the message size that is nearest to today's mean size.
+        points: the limits at all message sizes.
+        counts: whether the answer depends on these rows.
     """
     limits = [each.traffic for each in points if each.traffic is not None]
     rows: list[ResourceHeadroom] = []
@@ -306,7 +322,9 @@ def traffic_rows(
         if not taken or not messages:
             continue
         most, note = limit_for_size(limits, taken / messages)
-        if note and not notes:  # brokers differ in the last digits
+        if (
+            note and not notes
+        ):  # one note for all brokers, whose sizes differ only in the last digits
             notes.append(note)
         load = ResourceLoad(Resource.UNKNOWN, BYTES_PER_S, taken)
         capacity = Capacity(0.0, 0.0, most, 0.0, measured.low, measured.high, counts)
@@ -318,7 +336,7 @@ def traffic_rows(
 
 
 def _fullness_notes(brokers: Sequence[BrokerWindow], limit: TrafficLimit) -> Iterator[str]:
-    """A sentence where requests carry more or fewer messages than at the limit."""
+    """A sentence if requests contain many more or many fewer messages than at the limit."""
     messages = sum(each.messages_in_per_s or 0.0 for each in brokers)
     requests = sum(each.produce.per_s or 0.0 for each in brokers)
     if not (limit.requests_per_s and requests):
@@ -326,35 +344,37 @@ def _fullness_notes(brokers: Sequence[BrokerWindow], limit: TrafficLimit) -> Ite
     then, now = limit.messages_per_s / limit.requests_per_s, messages / requests
     if not 1 / FULLNESS_APART <= now / then <= FULLNESS_APART:
         yield (
-            f"a request carries {now:.3g} messages today and {then:.3g} in the run: bytes say "
-            "little, and the use of the resources counts"
+            f"a request has {now:.3g} messages today and {then:.3g} in the run, so a comparison by "
+            "bytes misleads; the answer uses the resources' use"
         )
 
 
 def disagreement(by_use: float, rows: Sequence[ResourceHeadroom]) -> str:
-    """A sentence where the rates give another answer than the use of the resources; else empty."""
+    """A sentence if the comparison by bytes gives another answer than the use of resources;
+    otherwise empty.
+    """
     times = [row.times for row in rows if row.times is not None]
     if not times or 1 / _DISAGREES <= min(times) / by_use <= _DISAGREES:
         return ""
     share = format_ratio(min(times) / by_use)
     return (
-        f"by bytes/s today's traffic would fit {min(times):.1f} times, {share} of the answer: a "
-        "byte of it costs the brokers more or less than a byte of the run's load"
+        f"by bytes/s today's traffic would fit {min(times):.1f} times, {share} of the answer: the "
+        "brokers' cost per byte today differs from the cost per byte in the run"
     )
 
 
 ASSUMES_RUN = (
     "today's traffic grows evenly, with the topics, message sizes, batches and consumers of this "
-    "window, and each resource's use grows in proportion to it"
+    "window, and each resource's use grows in proportion to the traffic"
 )
 ASSUMES_THRESHOLDS = (
-    "each resource's use grows in proportion to the traffic, and gives out between 62 % and 125 % "
-    "of its threshold, as no run measured where"
+    "each resource's use grows in proportion to the traffic, and the resource is exhausted between "
+    "62 % and 125 % of its threshold, because no run measured the limit"
 )
 
 
 def nearest_limit(today: Today, points: Sequence[RunLimit]) -> RunLimit:
-    """The limit at the message size that is nearest to today's mean, as stored by the brokers."""
+    """The limit at the message size that is nearest to today's mean stored size."""
     taken = sum(each.bytes_in_per_s or 0.0 for each in today.whole.brokers)
     messages = sum(each.messages_in_per_s or 0.0 for each in today.whole.brokers)
     known = [each for each in points if each.traffic is not None]
@@ -372,11 +392,11 @@ def nearest_limit(today: Today, points: Sequence[RunLimit]) -> RunLimit:
 def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicators) -> Answer | None:
     """How many times today's traffic fits into the limit of a run.
 
-    None where no resource has a use that can be distinguished from no use.
+    None if every resource's use is so small that it cannot be distinguished from zero.
 
     Args:
         points: the limits of the run, at least one.
-        limits: the limits of the goal.
+        limits: the thresholds of the goal.
     """
     measured = nearest_limit(today, points)
     rows = list(
@@ -393,7 +413,7 @@ def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicator
 
 
 def hold_against_thresholds(today: Today, limits: Indicators) -> Answer | None:
-    """How many times today's traffic fits until a threshold, with a wide interval."""
+    """How many times today's traffic fits until a threshold is reached, with a wide interval."""
     return answer_of(
         list(rows_without_run(today, limits)),
         is_estimate=True,
@@ -412,13 +432,13 @@ def _notes_on(measured: RunLimit, today: Today) -> list[str]:
     if measured.binding is None:
         named = "an unknown resource" if measured.limited_by is None else measured.limited_by.value
         notes.append(
-            f"the run was limited by {named}, whose use does not grow with the traffic: the use "
-            "of the request handlers at the limit stands for it"
+            f"the run was limited by {named}, whose use does not grow with the traffic; the "
+            "request handlers' use at the limit replaces it"
         )
     ids = [each.broker_id for each in today.whole.brokers]
     if unknown := [str(each) for each in ids if each not in measured.lines]:
         notes.append(
-            f"the run had no broker {', '.join(unknown)}: the mean of the other brokers stands "
-            "for it"
+            f"the run had no broker {', '.join(unknown)}; the mean of the run's brokers replaces "
+            "its readings"
         )
     return notes

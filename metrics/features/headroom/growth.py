@@ -1,13 +1,12 @@
-"""When the cluster will be full: growth, weekdays and hours of a history, and their continuation.
+"""The forecast of the day on which a cluster is full, from the history of its use.
 
-The history is the share of the limit in use. Its logarithm is the sum of a level that grows by the
-same amount each day and a random step, a pattern of the day, a pattern of the week and what is
-left, which remembers the day before (statsmodels' `UnobservedComponents`, a state-space model whose
-Kalman filter accepts holes). The cluster is full on the first day whose busiest hour reaches the
-limit: with the scatter of days and hours around that sum, which comes well before its mean does. No
-date is stated beyond three times the history.
-
-The answer in words: how many times today's traffic fits, what gives out first, and when.
+The history is the share of the limit in use. Its logarithm is the sum of four parts: a level, which
+grows by a constant and a random step each day; a pattern of the hours; a pattern of the weekdays;
+and a remainder, which is correlated with the remainder of the previous day. statsmodels'
+`UnobservedComponents` fits the model. It is a state-space model, whose Kalman filter accepts
+missing days. The cluster is full on the first day whose busiest hour reaches the limit. Because of
+the scatter of days and hours, this day comes well before the mean use reaches the limit. No date is
+stated beyond three times the length of the history.
 """
 
 from __future__ import annotations
@@ -30,43 +29,50 @@ from search.model import LEVEL
 
 HOUR_S, DAY_S, WEEK_DAYS = 3_600.0, 86_400.0, 7
 DAYS_LEAST = 14
-"""Shortest history with a date: two of each weekday [days]."""
+"""Minimum length of a history for a date [days]: each weekday must occur twice."""
 DAYS_SEEN_LEAST = 10
-"""Least number of days with a value in it [days]."""
+"""Minimum number of days with a value in the history [days]."""
 HISTORIES_AHEAD = 3
-"""Time within which a date is stated, in lengths of the history."""
+"""A date is stated only within this many lengths of the history."""
 TENTH = 0.1
-"""The share of cases that the early date is ahead of [ratio]."""
+"""The early date is the date before which the cluster is full in this share of the simulated cases
+[ratio].
+"""
 WALK_LEAST = 0.01
-"""Least standard deviation of what a day adds to the growth: traffic grows in steps, too, which a
-short history need not show [ln]."""
+"""Minimum standard deviation of a day's random step of the level [ln]. Traffic also grows in sudden
+steps, and a short history may contain none.
+"""
 _NEARLY_BUSIEST = 0.1
-"""Hours whose pattern is so near to the busiest one can have the day's highest use [ln]."""
+"""Hours whose pattern is this near to the busiest hour's pattern can have the highest use of a day
+[ln].
+"""
 _DAYS_OF_SCATTER = 7
 _DRAWS, _SEED = 4_000, 20_261_126
 _HOURS_OF_DAY = 24
 _USE_LEAST = 1e-4
 
 History = Sequence[tuple[float, float]]
-"""(time [s since the epoch], share of the limit in use), in any order."""
+"""Pairs (time [s since the epoch], share of the limit in use [ratio]), in any order."""
 
 
 class NoForecastLibraryError(Exception):
-    """The library for time series is not installed."""
+    """statsmodels, the library for time series, is not installed."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of a history, and when the cluster is full for the first time.
+    """The growth of a history, and the forecast of the first day on which the cluster is full.
 
     Attributes:
         per_day: growth of the level [ratio per day].
-        per_day_low, per_day_high: its 90 % interval.
-        days: time until the cluster is full in half of the cases; None beyond `days_ahead` [days].
-        days_low, days_high: its 90 % interval; None beyond `days_ahead` [days].
-        peak: the busiest hour of the busiest weekday over the level [ratio].
+        per_day_low, per_day_high: ends of the 90 % interval of `per_day`.
+        days: time until the cluster is full in half of the simulated cases [days]; None beyond
+            `days_ahead`.
+        days_low, days_high: ends of the 90 % interval of `days` [days]; None beyond `days_ahead`.
+        peak: the use in the busiest hour of the busiest weekday, divided by the level [ratio].
         history_days: length of the history [days].
-        days_tenth: time until it is full in a tenth of the cases; None beyond `days_ahead` [days].
+        days_tenth: time until the cluster is full in a tenth of the simulated cases [days]; None
+            beyond `days_ahead`.
     """
 
     per_day: float
@@ -81,21 +87,22 @@ class Growth:
 
     @property
     def days_ahead(self) -> float:
-        """Time within which a date is stated [days]."""
+        """The longest time ahead for which a date is stated [days]."""
         return HISTORIES_AHEAD * self.history_days
 
 
 def is_long_enough(history: History) -> bool:
-    """Whether a history has days and weeks to continue."""
+    """Whether a history has enough days for a forecast."""
     days = {int(at_s // DAY_S) for at_s, use in history if use > 0}
     return bool(days) and max(days) - min(days) + 1 >= DAYS_LEAST and len(days) >= DAYS_SEEN_LEAST
 
 
 def growth_of(history: History, limit_low: float = 1.0, limit_high: float = 1.0) -> Growth | None:
-    """The growth of a history and its continuation; None for a history that is too short.
+    """The growth of a history, and the forecast; None if the history is too short.
 
     Args:
-        limit_low, limit_high: ends of the 90 % interval of the limit over its best estimate.
+        limit_low, limit_high: ends of the limit's 90 % interval, divided by its best estimate
+            [ratio].
 
     Raises:
         NoForecastLibraryError: statsmodels is not installed.
@@ -113,18 +120,18 @@ def growth_of(history: History, limit_low: float = 1.0, limit_high: float = 1.0)
     state = _fitted(level)
     busiest_hour = max(hours[_hour(at_s)] for at_s, _ in known)
     left = _Scatter.of(known, hours, busiest_hour, state.fit, first_day)
-    # From the middle of the last day to the last value.
+    # The time from the middle of the last day to the last value.
     ahead_days = (last_s - (first_day + len(daily) - 0.5) * DAY_S) / DAY_S
     return _continued(state, left, busiest_hour, ahead_days, len(daily), (limit_low, limit_high))
 
 
 @dataclass(frozen=True)
 class _State:
-    """Level, slope and weekday pattern on the last day: their mean and covariance.
+    """The fitted state on the last day: mean and covariance of level, slope and weekday pattern.
 
     Attributes:
-        fit: level and weekday pattern of each day of the history.
-        walk: standard deviation of what a day adds to the growth [ln].
+        fit: sum of level and weekday pattern, for each day of the history [ln].
+        walk: standard deviation of a day's random step of the level [ln].
     """
 
     mean: np.ndarray
@@ -136,12 +143,13 @@ class _State:
 
 @dataclass(frozen=True)
 class _Scatter:
-    """How the highest use of a day is spread around level, weekday and busiest hour [ln].
+    """The distribution of the difference between a day's highest use and the model's use in the
+    busiest hour [ln].
 
     Attributes:
-        mean, deviation: its mean and standard deviation.
-        memory: correlation of neighboring days.
-        last: the highest use of the last day, over what is expected.
+        mean, deviation: mean and standard deviation of the difference.
+        memory: correlation of the differences of two successive days.
+        last: the difference on the last day.
     """
 
     mean: float
@@ -153,7 +161,9 @@ class _Scatter:
     def of(
         cls, known: History, hours: list[float], busiest_hour: float, fit: np.ndarray, first: int
     ) -> _Scatter:
-        """The scatter of the daily peaks, or of all values where there are too few whole days."""
+        """The scatter of the daily peaks. If too few days are complete, the scatter of
+        all values.
+        """
         busy = {hour for hour, each in enumerate(hours) if each >= busiest_hour - _NEARLY_BUSIEST}
         seen: dict[int, set[int]] = {}
         for at_s, _ in known:
@@ -174,7 +184,7 @@ class _Scatter:
         return cls(mean, deviation, min(0.95, max(0.0, memory)), float(left[-1]))
 
     def draw(self, chance: np.random.Generator, before: np.ndarray) -> np.ndarray:
-        """The highest use of the next day, after that of the day before."""
+        """Random differences for the next day, given the differences of the day before."""
         kept = self.memory * (before - self.mean)
         new = chance.normal(0.0, self.deviation * math.sqrt(1 - self.memory**2), len(before))
         return self.mean + kept + new
@@ -185,9 +195,10 @@ def _hour(at_s: float) -> int:
 
 
 def _hours_of_day(known: History) -> list[float]:
-    """The pattern of the day: for each hour the mean distance from the mean of its day.
+    """The pattern of the day: for each hour, the mean difference from the mean of the day [ln].
 
-    Days have different hours with values, so that distances and means of days are found in turns.
+    Days may lack values of different hours, so the differences and the days' means are computed
+    alternately.
     """
     hours = [0.0] * _HOURS_OF_DAY
     by_day: dict[int, list[tuple[int, float]]] = {}
@@ -211,7 +222,7 @@ def _fitted(level: np.ndarray) -> _State:
     except ModuleNotFoundError as error:
         raise NoForecastLibraryError from error
     with warnings.catch_warnings():
-        # A variance at 0 is a good answer here, and the optimizer warns of it.
+        # The optimizer warns about a variance of 0, which is a valid result here.
         warnings.simplefilter("ignore")
         model = UnobservedComponents(
             level,
@@ -242,7 +253,7 @@ def _continued(
     shape = chance.multivariate_normal(
         np.zeros(len(state.mean)), state.covariance, _DRAWS, method="eigh"
     )
-    # Student's t for few days: the variance is known no better than that.
+    # Student's t distribution, because the variance of a few days is uncertain.
     wider = np.sqrt(state.freedom / chance.chisquare(state.freedom, _DRAWS))
     drawn = state.mean + shape * wider[:, None]
     spread = (math.log(limit[1]) - math.log(limit[0])) / 2 / student_quantile(0.95, math.inf)
@@ -271,38 +282,38 @@ def _continued(
 
 
 def _weekday_patterns(states: np.ndarray) -> np.ndarray:
-    """The patterns of the seven weekdays, which add up to 0: a state has six of them."""
+    """The patterns of the seven weekdays. A state contains six patterns; all seven add up to 0."""
     return np.column_stack((states[:, 2:], -states[:, 2:].sum(axis=1)))
 
 
-COLUMNS = ("broker", "resource", "used", "at rest", "gives out at", "times", "at 90 %")
+COLUMNS = ("broker", "resource", "used", "at rest", "limit", "times", "at 90 %")
 ROWS_MAX = 40
-"""Number of rows of a terminal's table; of more, the tightest of each resource are shown."""
+"""Maximum number of rows of a table on the terminal. A longer table shows only the tightest broker
+of each resource.
+"""
 
 
 def times_words(times: float | None) -> str:
-    """A number of times, such as `3.2` or `0.95`."""
+    """A number of times as text, such as `3.2` or `0.95`."""
     if times is None:
         return "over 100"
     return f"{times:.2f}" if times < 2 else f"{times:.1f}" if times < 20 else f"{times:.0f}"
 
 
 def answer_words(answer: Answer) -> str:
-    """The answer in a sentence without its full stop."""
+    """The answer as a sentence without a full stop."""
     first = answer.first
     span = f"{times_words(answer.times_low)} to {times_words(answer.times_high)}"
     kind = "estimated from thresholds, without a run: " if answer.is_estimate else ""
-    beyond = "; today's traffic is beyond the limit" if answer.times < 1 else ""
+    beyond = "; today's traffic exceeds the limit" if answer.times < 1 else ""
     return (
         f"{kind}{times_words(answer.times)} times today's traffic fits ({span} at 90 %); "
-        f"broker {first.broker_id}'s {first.resource} gives out first{beyond}".replace(
-            "handlers gives", "handlers give"
-        ).replace("threads gives", "threads give")
+        f"the first exhausted resource is broker {first.broker_id}'s {first.resource}{beyond}"
     )
 
 
 def growth_words(growth: Growth, at_s: float) -> str:
-    """The growth and the date in a sentence without its full stop.
+    """The growth and the forecast date as a sentence without a full stop.
 
     Args:
         at_s: the time of the answer [s since the epoch].
@@ -317,7 +328,7 @@ def growth_words(growth: Growth, at_s: float) -> str:
     early = f"in one of ten cases before {_date(at_s, growth.days_tenth)}"
     if growth.days is None:
         beyond = _date(at_s, growth.days_ahead)
-        return f"{seen}: the cluster is full {early}, in half of them not before {beyond}"
+        return f"{seen}: the cluster is full {early}, and in half of the cases not before {beyond}"
     return (
         f"{seen}: the cluster is full in half of the cases before {_date(at_s, growth.days)} "
         f"({growth.days:.0f} days), {early}, when the busiest hour of a day reaches the limit"
@@ -329,16 +340,18 @@ def _date(at_s: float, days: float) -> str:
 
 
 def short_history_words(days: int) -> str:
-    """The reason why there is no date yet."""
+    """The reason for a missing forecast date."""
     return (
         f"no date: the history of this cluster has {days} day{'' if days == 1 else 's'}; expected "
-        f"{DAYS_LEAST} or more, with a call on most of them; call this job every hour, or at "
-        "least every day"
+        f"at least {DAYS_LEAST} days, with a call on most of these days; call this job every hour, "
+        "or at least every day"
     )
 
 
 def table_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
-    """The rows for a terminal; of many, the tightest of each resource."""
+    """The table rows for a terminal. If there are too many rows, only the tightest broker of each
+    resource.
+    """
     shown: Sequence[ResourceHeadroom] = answer.rows
     if len(shown) > ROWS_MAX:
         tightest: dict[str, ResourceHeadroom] = {}

@@ -1,17 +1,16 @@
-"""How much of each resource there is: measured at the limit of a run, or by a threshold.
+"""The use of each resource in production and at the limit of a run.
 
-The use of a resource as a line over the load: a part at rest, and a part that grows.
+The use of a resource is modeled as a line over the load: a part without load, and a part that
+grows.
 
-Busy handlers and threads, bytes and CPU time grow in proportion to the requests, beside what an
-idle broker uses (fetches of followers, heartbeats). Few trials near the limit do not show that
-part, so that it has a prior of its own: near 0, and at most some hundredths of the use.
+The use of handlers, threads, CPU and bytes grows in proportion to the requests. An idle broker also
+uses some of each, for fetches of followers and heartbeats. A few trials near the limit cannot show
+this idle part, so it has a prior distribution: near 0, and at most some hundredths of the use at
+the limit.
 
-The use of a broker's resources that grows with its traffic, in one window.
-
-A use is a share of the resource, or a rate where only a run shows how much of it there is. The
-limits of the shares are those of the attribution, see `metrics.judging.nearness`.
-
-The windows of production: one for the answer, and shorter ones that show its scatter.
+A use is a share of the resource, or a rate if only a run shows the capacity of the resource. The
+limits of shares are the thresholds of the attribution (`metrics.judging.nearness`). Production has
+one window for the answer, and shorter windows that show the scatter of the use.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ from search.model import Verdict
 RATIO, BYTES_PER_S = "ratio", "B/s"
 
 SHARES_APART = 0.05
-"""Difference up to which the brokers of a machine and the machine show the same use [ratio]."""
+"""The CPU use of a machine's brokers may exceed the machine's own reading by this much [ratio]."""
 
 Key = tuple[Resource, str]
-"""A resource, and the unit of its use."""
+"""A resource and the unit of its use, `ratio` or `B/s`."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +65,9 @@ class ResourceLoad:
     Attributes:
         resource: the resource.
         unit: unit of the use, `ratio` or `B/s`.
-        used: the part in use that grows with the traffic [unit].
-        most: the use at which the resource gives out, less what others use of it; None where only
-            a run shows it [unit].
+        used: the use that grows with the traffic [unit].
+        most: the use at which the resource is exhausted, minus the use by other programs [unit];
+            None if only a run shows this value.
     """
 
     resource: Resource
@@ -88,13 +87,13 @@ def loads_of(
     limits: Indicators,
     machines: Mapping[int, str] | None = None,
 ) -> dict[int, dict[Key, ResourceLoad]]:
-    """Broker id → the use of its resources, as far as its window shows it.
+    """Broker id → the use of each resource that the broker's window shows.
 
     Args:
         brokers: the windows of all brokers.
         hosts: the windows of their hosts.
         limits: the limits of the goal.
-        machines: broker id → name of its machine; by default each has its own.
+        machines: broker id → name of its machine; by default each broker has its own machine.
     """
     by_broker: dict[int, list[HostWindow]] = {}
     for host in hosts:
@@ -133,7 +132,9 @@ def _threads(window: BrokerWindow, limits: Indicators) -> Iterator[ResourceLoad]
 def _cpu(
     window: BrokerWindow, beside: Sequence[BrokerWindow], hosts: Sequence[HostWindow]
 ) -> Iterator[ResourceLoad]:
-    """The CPU that brokers use; what other programs use of the machine does not grow with it."""
+    """The CPU use of the brokers. The use by other programs of the machine does not grow with the
+    traffic.
+    """
     shares = [each.cpu_process_share for each in beside]
     whole = max(
         (each for each in (cpu_share(window), *(host.cpu_busy for host in hosts)) if each),
@@ -146,7 +147,7 @@ def _cpu(
         return
     own = sum(filter(None, shares))
     if window.cpu_machine_share is not None and own > whole + SHARES_APART:
-        own = window.cpu_process_share or 0.0  # an address that brokers of several machines share
+        own = window.cpu_process_share or 0.0  # brokers of several machines have one address
     yield _share(Resource.CPU, own, CPU_SATURATED - max(0.0, whole - own))
 
 
@@ -173,7 +174,9 @@ def _network(window: BrokerWindow, hosts: Sequence[HostWindow]) -> Iterator[Reso
 
 
 def _quota(window: BrokerWindow) -> Iterator[ResourceLoad]:
-    """A quota in use shows only once it throttles; then it is fully used."""
+    """The use of a quota is visible only while the quota throttles, and then the quota is fully
+    used.
+    """
     if produce_throttle_ms(window):
         yield _share(Resource.QUOTA, 1.0, 1.0)
 
@@ -183,14 +186,14 @@ def _share(resource: Resource, used: float, most: float) -> ResourceLoad:
 
 
 SLICES = 6
-"""Number of parts of the window, whose scatter shows how sure its means are."""
+"""Number of parts of the window. The scatter between the parts shows the error of the means."""
 IDLE_BYTES_PER_S = 1_000.0
-"""Input of all brokers below which a cluster is idle [B/s]."""
+"""A cluster is idle if the input of all its brokers is below this rate [B/s]."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of all brokers and hosts over the same time."""
+    """The windows of all brokers and all hosts for the same time."""
 
     brokers: tuple[BrokerWindow, ...]
     hosts: tuple[HostWindow, ...] = ()
@@ -202,11 +205,11 @@ class Today:
 
     Attributes:
         source: source of the metrics.
-        start_s, end_s: the window [s since the epoch].
-        whole: the windows over all of it.
-        parts: the windows of its parts.
-        machines: broker id → name of its machine, where it is known.
-        note: how the window was chosen; empty for the last minute or so.
+        start_s, end_s: start and end of the window [s since the epoch].
+        whole: the readings for the whole window.
+        parts: the readings for each part of the window.
+        machines: broker id → name of its machine, if the name is known.
+        note: a sentence on how the window was chosen; empty if the cluster was watched live.
     """
 
     source: str
@@ -219,22 +222,24 @@ class Today:
 
     @property
     def bytes_in_per_s(self) -> float | None:
-        """Input of all brokers from producers [B/s]; None where a broker does not show it."""
+        """Bytes per second from producers to all brokers [B/s]; None if a broker does not report
+        its rate.
+        """
         rates = [each.bytes_in_per_s for each in self.whole.brokers]
         return None if None in rates or not rates else sum(filter(None, rates))
 
     @property
     def is_idle(self) -> bool:
-        """Whether producers write next to nothing."""
+        """Whether producers write less than `IDLE_BYTES_PER_S`."""
         taken = self.bytes_in_per_s
         return taken is not None and taken < IDLE_BYTES_PER_S
 
     def loads(self, limits: Indicators) -> dict[int, dict[Key, ResourceLoad]]:
-        """Broker id → the use of its resources in the whole window."""
+        """Broker id → the use of each of its resources in the whole window."""
         return loads_of(self.whole.brokers, self.whole.hosts, limits, self.machines)
 
     def parts_of(self, limits: Indicators) -> list[dict[int, dict[Key, ResourceLoad]]]:
-        """The same for each part."""
+        """For each part of the window: broker id → the use of each of its resources."""
         return [loads_of(each.brokers, each.hosts, limits, self.machines) for each in self.parts]
 
 
@@ -248,15 +253,17 @@ def today_of(
     link_mbit_per_s: float | None = None,
     machines: Mapping[int, str] | None = None,
 ) -> Today:
-    """Today's windows from samples of some seconds.
+    """Today's traffic, computed from samples of one time span.
 
     Args:
         source: source of the metrics.
-        samples, hosts: samples of brokers and hosts in the span.
+        samples, hosts: samples of brokers and of hosts in the time span.
         brokers: ids of the brokers.
-        brokers_by_host: host → ids of the brokers that run on it.
-        span: start and end [s since the epoch], and the time between samples [s].
-        link_mbit_per_s: stated speed of the brokers' network interfaces.
+        brokers_by_host: host → ids of the brokers on this host.
+        span: start and end of the time span [s since the epoch], and the time between two samples
+            [s].
+        link_mbit_per_s: stated speed of the brokers' network interfaces [Mbit/s]; None if not
+            stated.
         machines: broker id → name of its machine.
     """
     start_s, end_s, interval_s = span
@@ -277,19 +284,19 @@ def today_of(
 
 
 REST_PRIOR = 0.05
-"""Standard deviation of the use at rest before any trial, over the use at the limit [ratio]."""
+"""Prior standard deviation of the use without load, relative to the use at the limit [ratio]."""
 NOISE_LEAST = 0.01
-"""Least standard deviation of a reading, over the use at the limit [ratio]."""
+"""Minimum standard deviation of a reading, relative to the use at the limit [ratio]."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """The use of a resource over the load.
+    """The use of a resource as a line over the load.
 
     Attributes:
         at_rest: use without load.
-        at_load: use at the load that the line was fitted for.
-        rest_error, load_error: standard deviation of each.
+        at_load: use at the reference load of the fit.
+        rest_error, load_error: standard deviations of `at_rest` and of `at_load`.
     """
 
     at_rest: float
@@ -299,16 +306,16 @@ class Line:
 
 
 def fit_line(points: Sequence[tuple[float, float]], load: float) -> Line | None:
-    """The line through (load, use) of some windows; None without a window under load.
+    """The fitted line through pairs (load, use); None if no window has a load.
 
     Args:
         points: load and use of each window.
-        load: load at which `at_load` is wanted; the unit is that of the points.
+        load: reference load, at which `at_load` is computed, in the unit of the points.
     """
     known = [(each / load, use) for each, use in points if each > 0]
     if not known or load <= 0:
         return None
-    # The nearest reading gives the scale of prior and noise.
+    # The reading nearest to the reference load determines the scale of the prior and the noise.
     nearest = min(known, key=lambda each: abs(each[0] - 1.0))
     scale = nearest[1] / nearest[0]
     if scale <= 0:
@@ -340,14 +347,16 @@ def _fitted(points: Sequence[tuple[float, float]], noise: float, prior: float) -
 
 
 OVERLOADS_TO = 1.1
-"""Highest load of an overload whose readings count, over the limit; beyond it readings are capped
-[ratio]."""
+"""Readings of overloads count up to this load, relative to the limit [ratio]. At higher loads the
+use no longer grows.
+"""
 BEND, BEND_OF_DISKS = 0.05, 0.4
-"""How far a use is from a line, see `Capacity.bend`; from recorded loads of real brokers
-(tests/data/ladders). Where appends wait for a disk, requests get fuller before the limit, so that
-each of them does more."""
+"""How far the use deviates from a line (`Capacity.bend`), measured with recorded loads of real
+brokers (tests/data/ladders). If appends wait for a disk, requests get fuller before the limit, so
+each request does more.
+"""
 _OF_BYTES = (Resource.DISK, Resource.NETWORK)
-"""Resources that a run can measure in bytes where their share in use is not known."""
+"""Resources whose use a run can measure in bytes if the share in use is unknown."""
 
 
 @dataclass(frozen=True)
@@ -357,7 +366,7 @@ class TrafficLimit:
     Attributes:
         stored_bytes: bytes of record batches for each message [B].
         bytes_per_s: bytes of record batches from producers [B/s].
-        requests_per_s: produce requests; None where the brokers do not show them [1/s].
+        requests_per_s: produce requests per second [1/s]; None if the brokers do not report them.
     """
 
     stored_bytes: float
@@ -366,22 +375,24 @@ class TrafficLimit:
 
     @property
     def messages_per_s(self) -> float:
-        """Messages from producers [1/s]."""
+        """Messages from producers per second [1/s]."""
         return self.bytes_per_s / self.stored_bytes
 
 
 @dataclass(frozen=True)
 class RunLimit:
-    """The limit of a run at one message size, as far as headroom needs it.
+    """The limit of a run at one message size, with the readings that headroom needs.
 
     Attributes:
         message_bytes: size of a message [B].
-        low, high: ends of the limit's 90 % range on any day over its best estimate [ratio].
-        limited_by: the limiting resource; None where it is not known.
-        lines: broker id → use of each resource over the load, at the limit.
-        traffic: the traffic of a broker at the limit, the mean of all brokers; None where they do
-            not show it.
-        is_doubtful: whether its interval is wider than the goal accepts.
+        low, high: ends of the 90 % range of the limit on any day, divided by its best estimate
+            [ratio].
+        limited_by: the limiting resource; None if unknown.
+        lines: broker id → resource → its use as a line over the load, with the limit as reference
+            load.
+        traffic: the mean traffic of a broker at the limit; None if the brokers do not report their
+            traffic.
+        is_doubtful: whether the interval of the limit is wider than the goal accepts.
     """
 
     message_bytes: int
@@ -393,7 +404,9 @@ class RunLimit:
     is_doubtful: bool = False
 
     def line_of(self, broker_id: int, key: Key) -> Line | None:
-        """The line of a broker; for a broker that the run did not have, the mean of the others."""
+        """The line of a broker. For a broker that the run did not have, the mean line of the run's
+        brokers.
+        """
         own = self.lines.get(broker_id)
         if own is not None:
             return own.get(key)
@@ -409,12 +422,14 @@ class RunLimit:
 
     @property
     def bend(self) -> float:
-        """How far the uses are from lines."""
+        """How far the use deviates from a line; see `Capacity.bend`."""
         return BEND_OF_DISKS if self.limited_by is Resource.DISK else BEND
 
     @property
     def binding(self) -> Key | None:
-        """The limiting resource with the unit in which the run measured it; None if not known."""
+        """The limiting resource, and the unit in which the run measured its use; None
+        if unknown.
+        """
         keys = {key for lines in self.lines.values() for key in lines}
         if self.limited_by is None:
             return None
@@ -429,7 +444,7 @@ def answers_of(points: Sequence[Boundary], run_id: str, goal: str | None) -> lis
 
     Raises:
         ConfigError: the run has several goals, and `goal` names none of them.
-        NoConclusionError: the run has no limit along an axis that makes the load grow.
+        NoConclusionError: the run has no limit along an axis that increases the payload.
     """
     chosen = chosen_goal(points, run_id, goal) if points else goal
     found = [
@@ -445,8 +460,8 @@ def answers_of(points: Sequence[Boundary], run_id: str, goal: str | None) -> lis
     if not found:
         raise NoConclusionError(
             f"run {run_id} has no closed bracket, and headroom is the distance to a limit; "
-            "expected the limit of a load with all brokers; finish the run with redline find-limit "
-            "--resume, or omit --run for an estimate"
+            "expected a limit that was measured with all brokers; finish the run with redline "
+            "find-limit --resume, or omit --run for an estimate"
         )
     return found
 
@@ -457,21 +472,21 @@ def run_limit(
     limits: Indicators,
     machines: Mapping[int, str] | None = None,
 ) -> RunLimit:
-    """The limit of a point with what its trials show of the brokers.
+    """The limit of a boundary point, with the brokers' use of resources in its trials.
 
     Args:
         trials: all trials of the run.
         limits: the limits of the goal.
-        machines: see `loads_of`.
+        machines: broker id → name of its machine.
 
     Raises:
-        NoConclusionError: no trial of the point shows the use of any resource.
+        NoConclusionError: the point's trials show no use of any resource.
     """
     sustained, overloaded = point.loads
     estimate = float(point.load_estimate or sustained)
     low = point.load_low if point.load_low is not None else sustained
     high = point.load_high if point.load_high is not None else overloaded or sustained
-    steady = point.steady_load  # what disks were proven to write, where the burst was above it
+    steady = point.steady_load  # the steady limit, if it is below the burst limit
     if steady and steady < sustained:
         estimate = low = high = float(steady)
     near = [each for each in trials if _counts(each, point, estimate)]
@@ -493,9 +508,9 @@ def run_limit(
     }
     if not any(lines.values()):
         raise NoConclusionError(
-            f"the trials at {format_size(point.message_bytes)} show no use of the brokers' "
+            f"the trials at {format_size(point.message_bytes)} have no readings of the brokers' "
             "resources; expected a run with the brokers' metrics; configure jmx or metrics in the "
-            "cluster's file and measure again"
+            "cluster's file, and measure again"
         )
     named = next((each for each in Resource if each.value == point.limited_by), None)
     if steady and steady < sustained:
@@ -514,7 +529,7 @@ def run_limit(
 
 
 def others_of(trial: Trial) -> float:
-    """The load of other producers in a trial, in the unit of its own load."""
+    """The load of other producers during a trial, in the unit of the trial's load."""
     others = trial.evidence.others
     if others is None or not others.is_notable or not others.bytes_per_s:
         return 0.0
@@ -523,7 +538,7 @@ def others_of(trial: Trial) -> float:
 
 
 def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
-    """Whether a trial shows what the brokers use at loads up to the limit of a point."""
+    """Whether a trial is valid for a point, and its load is at most slightly above the limit."""
     judged = trial.judgements.get(point.goal)
     if judged is None or judged.verdict is Verdict.INVALID or trial.state != ALL_BROKERS:
         return False
@@ -533,7 +548,9 @@ def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
 
 
 def _traffic_at(trials: Sequence[Trial], estimate: float) -> TrafficLimit | None:
-    """The mean traffic of a broker at the limit, from the trial that is nearest to it."""
+    """The mean traffic of a broker at the limit, from the trial whose load is nearest
+    to the limit.
+    """
     for trial in sorted(trials, key=lambda each: abs(each.load - estimate)):
         brokers = trial.evidence.brokers
         rates = [each.bytes_in_per_s for each in brokers if each.bytes_in_per_s]

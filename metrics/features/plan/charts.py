@@ -1,4 +1,4 @@
-"""Tables and charts that show how the number of brokers depends on the demand."""
+"""Tables and charts of the number of brokers that a demand needs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _WIDTH, _HEIGHT = 240, 220  # [px]
 
 
 def answer_table(answer: Provision, demand: Demand) -> NotebookOutput:
-    """A table of the answer, with its assumptions in sentences."""
+    """A table of the answer, with the assumptions as sentences."""
     rows = provision_rows(answer, demand)
     return NotebookOutput(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))
 
 
 def limits_table(limits: Sequence[MeasuredLimit], summary: RunSummary) -> NotebookOutput:
-    """A table of a run's limits per broker at each size, with the run's caveat."""
+    """A table of a run's limits per broker, one row for each message size, with the caveat of the
+    run.
+    """
     rows = [
         (
             format_size(one.message_bytes),
@@ -62,7 +64,7 @@ def _rate(mb_per_s: float) -> str:
 def sweep(
     limits: Sequence[MeasuredLimit], demand: Demand, name: str, values: Iterable[float]
 ) -> list[dict[str, Any]]:
-    """The answers for several values of one number of the demand: a row per value."""
+    """The answers for several values of one field of the demand, one row for each value."""
     answers = ((value, provision(limits, _with(demand, name, value))) for value in values)
     return [
         {
@@ -81,9 +83,10 @@ def _with(demand: Demand, name: str, value: float) -> Demand:
 
 
 def brokers_chart(limits: Sequence[MeasuredLimit], demand: Demand) -> alt.HConcatChart:
-    """Draw the number of brokers over the payload, the growth and the share offline.
+    """Charts of the number of brokers over the payload, the growth, and the share of offline
+    brokers.
 
-    The point marks the given demand.
+    A point marks the given demand in each chart.
     """
     most = 2.5 * demand.mb_per_s
     panels = [

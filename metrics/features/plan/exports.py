@@ -1,7 +1,7 @@
-"""A measured limit in the formats of Cruise Control, Kafka's quotas and Prometheus. Pure.
+"""A measured limit in the formats of Cruise Control, Kafka's quotas and Prometheus.
 
-The usable part of a limit is the lower end of its 90 % interval times a safety factor, as in
-`redline plan`.
+The usable part of a limit is the lower end of the limit's 90 % interval, multiplied by a safety
+factor.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from metrics.traffic.payload import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
 
 BUSY_FOR, RATE_OVER = "10m", "5m"
-"""Time for which an alert's condition must hold, and the window of PromQL's rates."""
+"""Time for which the condition of an alert must be true, and the window of rates in PromQL."""
 
 HEADROOM_SERIES = "redline:headroom_times"
-"""The recorded series: number of times that the traffic of a broker fits into its limit."""
+"""Name of the recorded series: how many times the traffic of a broker fits into the
+broker's limit.
+"""
 TIMES_LEAST = 1.5
-"""Number of times that traffic has to fit by default."""
+"""Default number of times that traffic must fit into the limit."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Allowance:
         run_id: the run that measured the limit.
         limit: the limit at the relevant message size.
         safety: share of the limit that may be used [ratio].
-        caveat: a remark on the run, a sentence without its full stop, or empty.
+        caveat: a remark on the run, as a sentence without a full stop; empty without a remark.
     """
 
     run_id: str
@@ -46,20 +48,22 @@ class Allowance:
 
     @property
     def mb_per_s(self) -> float:
-        """The payload from producers that a broker may receive as leader [MB/s]."""
+        """The payload that a broker, as leader, may receive from producers [MB/s]."""
         return self.limit.conservative_mb_per_s * self.safety
 
     @property
     def log_mb_per_s(self) -> float:
-        """The same rate in the bytes that brokers count, with the overhead of records [MB/s].
+        """The bytes that a broker, as leader, may receive from producers, including the overhead of
+        records [MB/s].
 
-        It is valid for full batches without compression; headers of small batches add to it.
+        The figure applies to full batches without compression. Headers of small batches add further
+        bytes.
         """
         return self.limit_log_bytes_per_s * self.safety / 1e6
 
     @property
     def received_mb_per_s(self) -> float:
-        """The bytes that a broker may receive as leader and as follower [MB/s]."""
+        """The bytes that a broker may receive, as leader and as follower together [MB/s]."""
         return self._log_mb_per_s(lambda each: each.replication_factor)
 
     @property
@@ -74,17 +78,21 @@ class Allowance:
 
     @property
     def limit_log_bytes_per_s(self) -> float:
-        """The lower end of the limit in the same bytes [B/s]."""
+        """The lower end of the limit in bytes that brokers count, including the overhead of records
+        [B/s].
+        """
         return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit, _log_bytes)
 
     def _log_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
-        """The bytes of records that a broker may carry, each part so many times [MB/s]."""
+        """The bytes that a broker may carry if each part of the traffic is copied `copies` times
+        [MB/s].
+        """
         each_byte = weighted(self.limit, lambda each: _log_bytes(each) * copies(each))
         return self.limit.conservative_mb_per_s * self.safety * each_byte
 
     @property
     def origin(self) -> str:
-        """The origin of the figure, in a sentence without its full stop."""
+        """The origin of the figures, as a sentence without a full stop."""
         limit = self.limit
         traffic = (
             f"the mix {proportions(limit.parts)}"
@@ -96,30 +104,30 @@ class Allowance:
         text = (
             f"redline run {self.run_id}: on any day a broker carries "
             f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of {traffic}; "
-            f"{format_ratio(self.safety)} of it may be used"
+            f"{format_ratio(self.safety)} of this limit may be used"
         )
         return f"{text}; {self.caveat}" if self.caveat else text
 
 
 def _log_bytes(share: TrafficShare) -> float:
-    """Bytes in the log for each byte of payload, without headers of batches [ratio]."""
+    """Bytes in the log for each byte of payload, without batch headers [ratio]."""
     return record_bytes(0, share.message_bytes, 1.0) / share.message_bytes
 
 
 def lowest_limit(limits: Sequence[MeasuredLimit]) -> MeasuredLimit:
-    """The lowest limit in bytes, which is valid for all measured message sizes."""
+    """The lowest limit in bytes, which applies to all measured message sizes."""
     return min(limits, key=lambda one: one.conservative_mb_per_s)
 
 
 def capacity(allowance: Allowance, disk_mb: float) -> str:
     """Cruise Control's capacity.json for equal brokers.
 
-    NW_IN counts the bytes that a broker receives as leader and as follower, NW_OUT the bytes that
-    followers and consumer groups fetch from it [kB/s]. The format is that of Cruise Control's
-    BrokerCapacityConfigFileResolver.
+    NW_IN is the rate of bytes that a broker receives as leader and as follower. NW_OUT is the rate
+    of bytes that followers and consumer groups fetch from the broker. Both are in kB/s. Cruise
+    Control's BrokerCapacityConfigFileResolver reads this format.
 
     Args:
-        disk_mb: disk space for the logs of each broker, which no run measures [MB].
+        disk_mb: disk space for the logs of each broker [MB]; no run measures the disk space.
     """
     broker = {
         "brokerId": "-1",
@@ -143,7 +151,7 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
         rates.append(f"consumer_byte_rate={allowance.consumed_mb_per_s * 1e6 / tenants:.0f}")
     return (
         f"# {allowance.origin}\n"
-        f"# A quota applies to each broker separately; {users} the capacity of a broker.\n"
+        f"# Each broker enforces the quota separately; {users} the capacity of a broker.\n"
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter \\\n"
         "    --entity-type users --entity-default \\\n"
         f"    --add-config '{','.join(rates)}'\n"
@@ -155,13 +163,13 @@ def alert_rules(
 ) -> str:
     """Prometheus rules: alerts for a broker's load and for its request handlers, and headroom.
 
-    Two rules record how many times the traffic of each broker fits, by its request handlers and
-    by the bytes that it receives; an alert compares the lower one.
+    Two rules record how many times the traffic of each broker fits into its limit: one by the
+    request handlers, one by the received bytes. An alert compares the lower value.
 
     Args:
-        idle_min: idle fraction of the request handlers at a limit [ratio].
-        rules: the exporter's names of the series.
-        times_least: number of times that the traffic has to fit.
+        idle_min: idle fraction of the request handlers at the limit [ratio].
+        rules: the rule set with the exporter's names of series.
+        times_least: minimum number of times that the traffic must fit into the limit.
     """
     written, idle = (_rate(rules, name) for name in ("bytes_in", "handler_idle_ns"))
     used = allowance.log_mb_per_s * 1e6
@@ -177,7 +185,7 @@ def alert_rules(
             "KafkaRequestHandlersBusy",
             f"max by (instance) ({idle}) / 1e9 < {idle_min:g}",
             f"The request handlers of {{{{ $labels.instance }}}} are idle for less than "
-            f"{format_ratio(idle_min)} of the time: the broker is at its limit.",
+            f"{format_ratio(idle_min)} of the time, so the broker is at its limit.",
             allowance,
         ),
         _record("request handlers", f"{1 - idle_min:g}", f"1 - max by (instance) ({idle}) / 1e9"),
@@ -190,7 +198,7 @@ def alert_rules(
             "KafkaHeadroomLow",
             f"min by (instance) ({HEADROOM_SERIES}) < {times_least:g}",
             f"The traffic of {{{{ $labels.instance }}}} fits {{{{ $value | humanize }}}} times "
-            f"into its measured limit, and at least {times_least:g} times are demanded.",
+            f"into its measured limit; expected at least {times_least:g} times.",
             allowance,
         ),
     ]
@@ -213,7 +221,9 @@ def _alert(name: str, expr: str, summary: str, allowance: Allowance) -> dict[str
 
 
 def _record(resource: str, limit: str, used: str) -> dict[str, object]:
-    """A rule that records a limit over its use; a use of next to nothing counts as a thousandth."""
+    """A rule that records the limit divided by the use. The use counts as at least a thousandth of
+    the limit.
+    """
     return {
         "record": HEADROOM_SERIES,
         "expr": f"{limit} / clamp_min({used}, {limit} / 1000)",
@@ -222,16 +232,20 @@ def _record(resource: str, limit: str, used: str) -> dict[str, object]:
 
 
 def _rate(rules: RuleSet, reading: str) -> str:
-    """PromQL for the rate of a reading's series; release 1 of the exporter appends `_total`."""
+    """PromQL for the rate of a reading's series. Release 1 of the exporter appends `_total` to
+    names.
+    """
     if reading not in rules.selectors:
         raise ConfigError(
-            f"{rules.name} has no rule for {reading}; expected it among its readings; add it, or "
-            "give another --rules"
+            f"{rules.name} has no rule for {reading}; expected a rule for this reading; add the "
+            "rule, or name another file with --rules"
         )
     selector = rules.selectors[reading][0]
     labels = {f"{name}": f'="{value}"' for name, value in selector.labels.items()}
     if reading == "bytes_in":
-        labels["topic"] = '=""'  # the broker's total, without the series of single topics
+        labels["topic"] = (
+            '=""'  # selects the series of the whole broker, not the series of single topics
+        )
     matchers = "".join(f",{name}{value}" for name, value in labels.items())
     series = f'{{__name__=~"{selector.name}(_total)?"{matchers}}}'
     return f"{series} * {selector.factor:g}" if selector.is_rate else f"rate({series}[{RATE_OVER}])"

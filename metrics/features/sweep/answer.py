@@ -1,9 +1,4 @@
-"""The answer of a sweep: one record for sweep.json, tables, sentences and the page.
-
-The best cases of a sweep, and the cases that do not differ from them significantly. Pure.
-
-Published claims about an experiment's figure, held against the measured figures.
-"""
+"""The answer of a sweep: effects, best cases and judged claims, for sweep.json and for people."""
 
 from __future__ import annotations
 
@@ -48,21 +43,23 @@ from metrics.reporting.files import json_text
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 
 NEAR = 0.1
-"""For the aim `both`: distance from the highest figure up to which a figure is near it [share]."""
+"""For the aim `both`: a figure is near the highest figure if it is at most this much
+lower [share].
+"""
 THROUGHPUT, LATENCY, BOTH = "throughput", "latency", "both"
 
 
 @dataclass(frozen=True)
 class CaseMedians:
-    """A case at one message size, the medians of its repeats.
+    """A case at one message size, with the medians of its repeats.
 
     Attributes:
-        settings: full path of each key that varies → its value.
+        settings: full path of each varied key → its value.
         message_bytes: message size [B].
-        value: the middle of the figure's interval, or the figure if no interval is known.
-        low, high: ends of the 90 % interval; None if it is not known.
-        p99_ms: latency at the figure [ms].
-        run_ids: ids of the runs of its repeats.
+        value: the middle of the figure's interval; the figure itself if no interval is known.
+        low, high: ends of the 90 % interval; None if no interval is known.
+        p99_ms: 99th percentile of the latency at the figure [ms].
+        run_ids: ids of the runs, one for each repeat.
     """
 
     settings: Mapping[str, str]
@@ -74,7 +71,7 @@ class CaseMedians:
     run_ids: tuple[str, ...]
 
     def is_apart_from(self, other: CaseMedians) -> bool:
-        """True if the figures differ significantly; False without intervals."""
+        """Whether two cases' figures differ significantly; False without intervals."""
         if not (self.low and self.high and other.low and other.high):
             return False
         ours = (self.value, spread_of(self.low, self.high))
@@ -89,11 +86,11 @@ class Recommendation:
     """The best case for an aim.
 
     Attributes:
-        aim: `throughput`: the highest figure; `latency`: the lowest p99 at the figure; `both`: the
-            lowest p99 among the cases whose figure is near the highest.
+        aim: `throughput` means the highest figure, `latency` means the lowest p99 latency, and
+            `both` means the lowest p99 latency among cases whose figure is near the highest one.
         best: the best case.
-        alike: for the aim `throughput`, settings of the cases whose figure does not differ
-            significantly from the best one.
+        alike: for the aim `throughput`: settings of each case whose figure does not differ
+            significantly from the best figure.
     """
 
     aim: str
@@ -104,10 +101,11 @@ class Recommendation:
 def recommendations(
     results: Sequence[Result], less_is_better: bool = False
 ) -> tuple[Recommendation, ...]:
-    """Find the best case for each aim at each message size with two or more figures.
+    """The best case for each aim, at each message size with at least two figures.
 
     Args:
-        less_is_better: True if figures are times; then throughput is the only aim.
+        less_is_better: whether a lower figure is better, as for times. Then `throughput` is the
+            only aim.
     """
     found: list[Recommendation] = []
     for message_bytes in sorted({each.message_bytes for each in results}):
@@ -151,23 +149,23 @@ def _cases(results: Sequence[Result]) -> Iterator[CaseMedians]:
 
 
 SAME_WITHIN = 0.10
-"""Largest change that counts as none, for a study that reports no difference [share]."""
+"""A change up to this size agrees with a study that reports no difference [share]."""
 
 
 class CaseSettings(Checked):
     """The settings of a case."""
 
     def expected(self) -> str:
-        """The expected values as a noun phrase, for messages and docs."""
+        """The expected values as a noun phrase, for messages and documents."""
         return "keys by their full paths, such as workload.producer.acks: all"
 
     def accepts(self, value: Any) -> bool:
-        """True for a map."""
+        """Whether the value is a map."""
         return isinstance(value, Mapping)
 
 
 class CaseTexts(CaseSettings):
-    """The settings of a case; their values become texts, as a result has them."""
+    """The settings of a case. The check converts each value to a text, as in a result."""
 
     def for_editors(self) -> dict[str, Any]:
         """The JSON Schema of a map with values of any type."""
@@ -179,16 +177,16 @@ class CaseTexts(CaseSettings):
 
 @dataclass(frozen=True)
 class Claim:
-    """A published claim about one case of an experiment and another.
+    """A claim of a published study about two cases of an experiment.
 
     Attributes:
-        source: the study, such as "Heroku 2016".
-        says: the claim, a clause without a full stop.
-        of: full path or "case" → value of the case that the claim is about.
-        against: full path or "case" → value of the case that it is compared with.
-        change: "less", "more", or "same" for at most 10 % of a difference.
-        by: the published change; null where the study has no figure [share].
-        reading: the reading that is compared, such as "p99_ms"; empty for the figure.
+        source: name of the study, such as "Heroku 2016".
+        says: the claim, as a clause without a full stop.
+        of: the case that the claim is about: full path, or "case" → value.
+        against: the reference case of the claim: full path, or "case" → value.
+        change: the claimed change: "less", "more", or "same" for a difference of at most 10 %.
+        by: the published size of the change [share]; null if the study states no figure.
+        reading: the compared reading, such as "p99_ms"; empty for the figure of the sweep.
     """
 
     source: str
@@ -201,7 +199,7 @@ class Claim:
 
 
 class Verdict(str, Enum):
-    """What the measured figures say of a claim."""
+    """The result of the comparison of a claim with the measured figures."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -213,9 +211,10 @@ class ClaimVerdict:
     """A claim with its verdict.
 
     Attributes:
-        effect: the measured effect; None where too few figures have an interval.
-        seen: the mean ratio of the figures, also without an effect; None if none was measured.
-        lacks: settings that were not measured; empty if all were.
+        effect: the measured effect; None if too few figures have an interval.
+        seen: the mean ratio of the figures, known even without an effect; None if no pair was
+            measured.
+        lacks: settings of the case without a figure; empty if both cases have figures.
     """
 
     claim: Claim
@@ -226,10 +225,11 @@ class ClaimVerdict:
 
 
 def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
-    """Hold a claim against the results of a sweep.
+    """Compare a claim with the results of a sweep.
 
-    The claim agrees if the whole interval of the effect lies where the claim has it, and contains
-    the published change, if there is one. It differs if no part of the interval does.
+    The verdict is `agrees` if the whole interval of the effect lies in the claimed range and
+    contains the published change, if the study states one. The verdict is `differs` if the interval
+    lies entirely outside the claimed range, or does not contain the published change.
     """
     known = [each for each in results if each.value]
     for settings in (claim.of, claim.against):
@@ -266,7 +266,7 @@ class SweepAnswer(SweepRecord):
     """The answer of a sweep in words.
 
     Attributes:
-        claims: the published claims, each about one case and another.
+        claims: the claims of published studies, each about two cases.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -278,16 +278,16 @@ class SweepAnswer(SweepRecord):
 
     @cached_property
     def recommended(self) -> tuple[Recommendation, ...]:
-        """The best case for throughput, for latency and for both, at each size."""
+        """The best case for throughput, for latency and for both aims, at each message size."""
         return recommendations(self.results, less_is_better=self.kind.less_is_better)
 
     @cached_property
     def verdicts(self) -> tuple[ClaimVerdict, ...]:
-        """The published claims, held against the figures."""
+        """The published claims, each with its verdict."""
         return tuple(judge_claim(each, self.results) for each in self.claims)
 
     def document(self) -> str:
-        """The text of sweep.json; docs/experiments.md describes it."""
+        """The text of sweep.json, as docs/experiments.md describes it."""
         effects = [
             as_document(each) | {"conclusion": each.conclusion.value, "words": self.sentence(each)}
             for each in self.effects
@@ -315,7 +315,9 @@ class SweepAnswer(SweepRecord):
 
     @cached_property
     def _cells(self) -> tuple[tuple[str, Callable[[Result], str]], ...]:
-        """Headings beside the axes, each with the cell of a result; some where any is known."""
+        """Column heading → function that formats a result's cell. A column appears only if some
+        result has a value for it.
+        """
         commits = any(each.commit_ms for each in self.results)
         memory = any(each.broker_resident_bytes for each in self.results)
         return (
@@ -333,12 +335,12 @@ class SweepAnswer(SweepRecord):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The headings of `rows`."""
+        """The column headings of `rows`."""
         return (*map(short, self.axes), *(heading for heading, _ in self._cells))
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """A table row for each figure."""
+        """The table rows, one for each figure."""
         return tuple(
             (*map(each.settings.__getitem__, self.axes), *(cell(each) for _, cell in self._cells))
             for each in self.results
@@ -346,11 +348,11 @@ class SweepAnswer(SweepRecord):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The effect of each value, compared with the first value of its axis."""
+        """One sentence for each value: its effect, compared with the first value of its axis."""
         return tuple(map(self.sentence, self.effects))
 
     def sentence(self, each: AxisEffect) -> str:
-        """The effect of a value, compared with the first value of its axis; see `sentence`."""
+        """The effect of one value, compared with the first value of its axis, as a sentence."""
         return sentence(each, less_is_better=self.kind.less_is_better, is_time=self._is_time)
 
     @property
@@ -359,11 +361,13 @@ class SweepAnswer(SweepRecord):
 
     @property
     def advices(self) -> tuple[str, ...]:
-        """The best cases in sentences."""
+        """One sentence for each best case."""
         return tuple(map(self.advice, self.recommended))
 
     def advice(self, each: Recommendation) -> str:
-        """The best case for an aim, and the cases that do not differ from it significantly."""
+        """A sentence with the best case for an aim, and with the cases that do not differ
+        significantly from it.
+        """
         best, many = each.best, len({one.message_bytes for one in self.results}) > 1
         at = f" at {format_size(best.message_bytes)}" if many else ""
         interval = (
@@ -377,17 +381,17 @@ class SweepAnswer(SweepRecord):
             f"{aim}{at}: {case_words(best.settings)} "
             f"({figure(best.value)} {self.unit}{interval}{latency})"
         )
-        if alike and best.low is None:  # without intervals every case counts as alike
-            return f"{text}; see the comparisons for its certainty"
+        if alike and best.low is None:  # without intervals all cases count as alike
+            return f"{text}; the comparisons show how certain this is"
         return f"{text}; no significant difference from {'; '.join(alike)}" if alike else text
 
     @property
     def claim_sentences(self) -> tuple[str, ...]:
-        """Each published claim, and whether the figures agree with it."""
+        """One sentence for each published claim: its verdict and the measured change."""
         return tuple(map(self.claim_sentence, self.verdicts))
 
     def claim_sentence(self, each: ClaimVerdict) -> str:
-        """A published claim, and whether the figures agree with it."""
+        """A sentence with a published claim, its verdict and the measured change."""
         claim = each.claim
         head = f"{each.verdict.value}: {claim.says} ({claim.source}); here"
         if each.lacks:
@@ -399,24 +403,26 @@ class SweepAnswer(SweepRecord):
             return f"{head} no pair of cases has this figure"
         seen = seen_words(each.seen, self._is_time)
         return (
-            f"{head} {name}{seen}, without an interval; {PAIRS_MIN} repeats or more show whether "
+            f"{head} {name}{seen}, without an interval; at least {PAIRS_MIN} repeats show whether "
             "this is chance"
         )
 
     @property
     def meanings(self) -> tuple[str, ...]:
-        """The settings of each case that has a name."""
+        """One sentence for each named case: its settings."""
         return tuple(f"{name}: {case_words(own)}" for name, own in self.named.items())
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Remarks on the intervals."""
+        """A sentence on the assumption of the intervals; empty if the repeats measure
+        the spread.
+        """
         if all(each.effect is None or each.by_repeats for each in self.effects):
             return ()
         text = (
             f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
             f"assume a standard deviation of {BETWEEN_STARTS_SD:.0%} between measurements of "
-            f"the same case; {PAIRS_MIN} repeats or more measure it"
+            f"the same case; at least {PAIRS_MIN} repeats measure this deviation"
         )
         return (text,)
 

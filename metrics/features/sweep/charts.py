@@ -1,4 +1,4 @@
-"""Charts of an experiment: its figure and the latency over each axis and over message size."""
+"""Charts of a sweep: figure and latency, over each axis and over the message size."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from metrics.reporting.templating import render
 from metrics.units import format_size
 
 _WIDTH, _HEIGHT = 360, 260  # [px]
-_ROW, _LINE = 14, 13  # height of a case's bar, and of each line of its label [px]
-_LABEL = 48  # from this length on the legend has one column [characters]
+_ROW, _LINE = 14, 13  # height of the bar of a case, and height of one line of its label [px]
+_LABEL = 48  # maximum length of a name in a legend with two columns [characters]
 _LATENCY = "latency p99 there [ms]"
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def sweep_page(answer: SweepAnswer) -> str:
-    """Render the effects, the charts, and all cases with links to the reports of their runs."""
+    """Render the page of a sweep: effects, charts, and all cases with links to their reports."""
     charts = sweep_specs(answer)
     return render("sweep.html", answer=answer, charts=charts, specs=[spec for _, spec in charts])
 
 
 def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
-    """Draw all charts of an experiment below each other into a PNG or, by its suffix, an SVG file.
+    """Draw all charts of a sweep into one file. The format is SVG if the file's suffix is `.svg`,
+    otherwise PNG.
 
-    Without vl-convert no file is written.
+    If vl-convert is not installed, no file is written.
     """
     if not drawing.can_draw():
         return
@@ -48,7 +49,9 @@ def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
 
 
 def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:
-    """Heading and Vega-Lite specification of each chart; empty if no case has a figure."""
+    """Pairs (heading, Vega-Lite specification), one for each chart; empty if no case
+    has a figure.
+    """
     return [(heading, specification(chart)) for heading, chart in _charts(answer)]
 
 
@@ -87,7 +90,9 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
 
 
 def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
-    """True if cases have names, or if several keys vary but not in all combinations."""
+    """Whether the cases are a list: they have names, or lack some combinations of the
+    axes' values.
+    """
     if CASE in answer.axes:
         return True
     grid = math.prod(len({row[path] for row in rows}) for path in answer.axes)
@@ -95,12 +100,14 @@ def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
 
 
 def _differ_in_more(rows: Rows) -> bool:
-    """True if no two rows differ in the drawn key `x` alone."""
+    """Whether all rows that differ in the drawn key `x` also differ in another key."""
     return len({(row["x"], row["series"]) for row in rows}) == len({row["series"] for row in rows})
 
 
 def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """A bar for each case, with all repeats and their intervals; latency in a second panel."""
+    """A bar for each case, with all repeats and their intervals. A second panel shows
+    the latency.
+    """
     several = len({row["bpm"] for row in rows}) > 1
     own = [{**row, "name": f"{row['case']}, {row['size']}" if several else row["case"]}
            for row in rows]  # fmt: skip
@@ -131,25 +138,27 @@ def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
 
 
 def _legend(rows: Rows) -> alt.Legend:
-    """A legend with complete names, in two columns if they are short."""
+    """A legend with complete names, in two columns if the names are short."""
     longest = max((len(row["series"]) for row in rows), default=0)
     columns = 2 if longest <= _LABEL else 1
     return alt.Legend(orient="bottom", columns=columns, labelLimit=0, symbolOpacity=1)
 
 
 def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
-    """The name of the line that a row belongs to: its size and its values on the other axes."""
+    """The name of a row's line in the chart: the message size, and the values on all other axes."""
     rest = [f"{short(other)} {row[other]}" for other in answer.axes if other != path]
     return ", ".join([row["size"], *rest])
 
 
 def _series_of(rows: Rows) -> list[str]:
-    """The names of the lines of a chart, by ascending message size."""
+    """The names of all lines of a chart, in the order of the message sizes."""
     return list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: row["bpm"])))
 
 
 def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """A boundary line for each case; a second panel per broker if clusters differ in size."""
+    """A boundary line for each case. If the number of brokers varies, a second panel shows the
+    figure per broker.
+    """
     own = [{**row, "series": row["case"]} for row in rows]
     sizes = [format_size(message_bytes) for message_bytes in sorted({row["bpm"] for row in rows})]
     x = alt.X("size:O", sort=sizes, title="message size", axis=alt.Axis(labelAngle=0))
@@ -161,7 +170,7 @@ def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
 
 
 def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -> alt.HConcatChart:
-    """The figure over an axis, and a second panel with another figure if any case has it."""
+    """The figure over an axis. A second panel shows the figure `other`, if some case has it."""
     panels = [_panel(rows, x, "value", answer.figure)]
     if any(row[other[0]] for row in rows):
         panels.append(_panel(rows, x, *other))
@@ -169,7 +178,7 @@ def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -
 
 
 def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """All figures against their latency."""
+    """A chart of all figures against their latency."""
     several = len({row["bpm"] for row in rows}) > 1
     own = [{**row, "series": f"{row['case']}, {row['size']}" if several else row["case"]}
            for row in rows]  # fmt: skip
@@ -199,7 +208,7 @@ def _tips(answer: SweepAnswer) -> list[alt.Tooltip]:
 
 
 def _panel(rows: Rows, x: alt.X, name: str, title: str) -> alt.LayerChart:
-    """One figure over an axis: a mark for each repeat, a line through the medians."""
+    """One figure over an axis, with a mark for each repeat and a line through the medians."""
     color = alt.Color("series:N", title=None, legend=_legend(rows), sort=_series_of(rows))
     base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows])).encode(x=x, color=color)
     y = alt.Y(f"{name}:Q", title=title, scale=alt.Scale(zero=True))
