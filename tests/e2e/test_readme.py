@@ -17,7 +17,7 @@ from tests.support.commands import ROOT
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-OWN = TEXT.split("## My cluster")[1].split("```sh\n")[1].split("```")[0].splitlines()
+OWN = TEXT.split("## Find your cluster's limit")[1].split("```sh\n")[1].split("```")[0].splitlines()
 
 
 def shell(line: str, folder: Path, answers: str = "") -> str:
