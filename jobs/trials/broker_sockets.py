@@ -1,4 +1,6 @@
-"""The brokers' ends of the clients' connections, as `ss` of iproute2 shows them on this machine."""
+"""The brokers' sockets to clients, if the brokers run on this machine; `ss` of iproute2
+lists them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from metrics.traffic.pattern import Phases
 from metrics.trial.sockets import SocketCounts
 
 LOOK_S = 1.0
-"""Interval between two calls of `ss` in the window [s]; a call takes some 0.01 s of CPU time."""
+"""Interval between two calls of `ss` in the window [s]; a call takes about 0.01 s of CPU time."""
 
 _POLL_S = 0.1
 _SS_TIMEOUT_S = 5.0
@@ -34,11 +36,13 @@ _SKMEM = re.compile(r"skmem:\(r(\d+),rb(\d+),t\d+,tb(\d+),f\d+,w(\d+)")
 
 
 class SocketEntry(NamedTuple):
-    """An established connection as `ss` shows it.
+    """An established connection in the output of `ss`.
 
     Attributes:
-        local, peer: addresses, `host:port`.
-        pids: ids of the processes that hold the socket.
+        local, peer: addresses of both ends, `host:port`.
+        pids: ids of the processes that have the socket open.
+        info: the TCP figures of the connection.
+        memory: the contents of the socket's buffers; None if `ss` does not show them.
     """
 
     local: str
@@ -49,7 +53,7 @@ class SocketEntry(NamedTuple):
 
 
 def parse_ss(text: str) -> list[SocketEntry]:
-    """The connections in the output of `ss -tinmpHO state established`, one from each line."""
+    """Parse the output of `ss -tinmpHO state established`, one connection from each line."""
     found = []
     for line in text.splitlines():
         fields = line.split(maxsplit=4)
@@ -66,7 +70,7 @@ def _address(text: str) -> str:
 
 
 def _info(details: str) -> TcpInfo:
-    """The TCP figures of a connection; `ss` omits those that are 0."""
+    """The TCP figures of a connection; `ss` omits a figure that is 0."""
     named = dict(_PAIR.findall(details))
 
     def number(name: str) -> int:
@@ -107,7 +111,7 @@ def _memory(details: str) -> SocketMemory | None:
 def client_ends(
     sockets: Iterable[SocketEntry], nodes: Mapping[int, int], brokers: Mapping[int, str]
 ) -> list[tuple[int, SocketEntry]]:
-    """(broker id, the broker's end) of each connection from outside the cluster.
+    """List (broker id, the broker's socket) for each connection from outside the cluster.
 
     Args:
         nodes: node id → process id, controllers included.
@@ -125,9 +129,9 @@ def client_ends(
 
 
 def ss_commands(pids: Iterable[int]) -> list[tuple[str, ...]]:
-    """The commands that list the sockets of these processes, one for each network namespace.
+    """The commands that list the sockets of processes, one command for each network namespace.
 
-    There are none without iproute2, and none for a namespace that this user may not enter.
+    The list is empty without iproute2. A namespace that this user may not enter has no command.
     """
     if shutil.which(_SS[0]) is None:
         return []
@@ -145,7 +149,7 @@ def ss_commands(pids: Iterable[int]) -> list[tuple[str, ...]]:
 
 
 def _namespace(process: str) -> str | None:
-    """The name of a process's network namespace; None when the process has ended."""
+    """The name of a process's network namespace; None if the process has ended."""
     try:
         return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError:
@@ -171,12 +175,12 @@ def _list_sockets(commands: Iterable[tuple[str, ...]]) -> list[SocketEntry]:
 
 
 class BrokerSockets:
-    """Counts the traffic at the brokers' ends of connections, in one window or several in a row.
+    """Counts the traffic at the brokers' sockets to clients, in one or more consecutive windows.
 
     Args:
         nodes: node id → process id, of all nodes on this machine.
         addresses: broker id → (host, port) that clients use.
-        list_sockets: lists the sockets in the brokers' network namespaces.
+        list_sockets: lists the sockets in the brokers' network namespaces; `ss` by default.
         clock: wall clock [s since the epoch].
     """
 
@@ -204,7 +208,7 @@ class BrokerSockets:
         self._last_s = 0.0
 
     def watch(self, load: RunningLoad) -> AbstractContextManager[None]:
-        """Count while a load runs, in its windows only."""
+        """Count in the windows of a load while the block lasts."""
         if not self._is_possible:
             return nullcontext()
 
@@ -215,12 +219,15 @@ class BrokerSockets:
         return load.looked_at("broker-sockets", look, 0.0)
 
     def count_if_due(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
-        """Count once within a window, and return the time until the next call [s].
-
-        Returns None after the last window.
+        """Count once if the time is within a window.
 
         Args:
-            start_s: start of the load [s since the epoch]; None until the tasks agree on it.
+            start_s: start of the load [s since the epoch]; None until the tasks agree on a start.
+            phases: phases of the load, up to the end of the first window.
+            windows: number of windows of the load.
+
+        Returns:
+            The time until the next call [s]; None after the last window.
         """
         now = self._clock()
         if start_s is None or now < start_s + phases.warmup_s:
@@ -252,7 +259,7 @@ class BrokerSockets:
             counts.connections = max(counts.connections, count)
 
     def _end(self) -> None:
-        """Finish the counts of a window, and begin those of the next."""
+        """Finish the counts of a window, and begin the counts of the next window."""
         took_s = self._last_s - (self._began_s or 0.0)
         for tally in self._tallies.values():
             tally.end(max(took_s, _POLL_S))
@@ -260,7 +267,7 @@ class BrokerSockets:
         self._begin()
 
     def window_counts(self, window: int = 0) -> dict[int, SocketCounts]:
-        """Broker id → the counts at its ends in a window that is over.
+        """Broker id → the counts of its sockets in a window that has ended.
 
         Args:
             window: number of the window, from 0.

@@ -1,4 +1,6 @@
-"""The planted limit of a run's brokers: measured once, and compared with the limits found."""
+"""The planted limit of a testbed: it is measured once in a run, and compared with the limits that
+the search found.
+"""
 
 from __future__ import annotations
 
@@ -30,39 +32,39 @@ from metrics.units import AT_LEVEL, UNKNOWN, format_size
 LIGHT_S = 4.0
 """Length of the window under a light load [s]."""
 IDLE_LEAST = 0.9
-"""Idle fraction that a light load leaves the handlers at least."""
+"""Minimum idle fraction of the request handlers under a light load [ratio]."""
 
 
 class Calibration:
-    """The handler times of a run's brokers, and the limit that follows from them.
+    """The handler times of a testbed's brokers, and the limit that follows from these times.
 
-    It stays empty on brokers without stated times, and on an axis other than producers or the scale
-    of a mix. Planted disks and links need no measurement.
+    Nothing is measured if the brokers have no stated handler times, or if the searched axis is
+    neither producers nor the scale of a mix. Planted disks and links need no measurement.
     """
 
     def __init__(self) -> None:
         self._times: tuple[HandlerTime, ...] = ()
 
     def measure(self, context: RunContext, topics: PointTopics, message_bytes: int) -> None:
-        """Measure the handler times once, on brokers that are warm.
+        """Measure the handler times once in a run, on warm brokers.
 
-        The limits of the size are known by now, so any failure becomes a warning; a guard that
-        tripped ends the run before its next load.
+        The limits for this message size are known already, so a failure becomes a warning. If a
+        guard tripped, the run ends before its next load.
         """
         stated = stated_handler_times(context.environment, context.addresses)
         if not stated or self._times or context.config.axis not in (NP, SCALE):
             return
         try:
             light = topics.open(context.pattern(message_bytes, 1))
-            context.reporter.report(PhaseStarted("measuring what a request takes at a light load"))
+            context.reporter.report(PhaseStarted("measuring the time of a request at a light load"))
             load = _light(context, light, stated)
             windows = offer_unscored(context, light, load, "calibration").windows
             self._times = complete_handler_times(stated, windows)
         except (RedlineError, StageFailedError, GeneratorError, ValueError) as error:
-            warn(context.reporter, f"the planted limit is not stated: {error}")
+            warn(context.reporter, f"the planted limit could not be measured: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
-        """The boundary with its planted limit, where that is known."""
+        """The boundary with its planted limit, if the planted limit is known."""
         if context.config.axis not in (NP, SCALE):
             return boundary
         unit, rates = _unit(context, boundary.message_bytes), planted_rates(context.environment)
@@ -79,12 +81,12 @@ class Calibration:
 
 
 def _unit(context: RunContext, message_bytes: int) -> TrafficPattern:
-    """The pattern that a planted limit counts: one producer, or the mix at scale 1."""
+    """The pattern of one unit of a planted limit: one producer, or the mix at scale 1."""
     return context.pattern(message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1)
 
 
 def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
-    """The stated rates of the brokers' disks and link, from the environment of a run."""
+    """The stated rates of the brokers' disks and network link, from the environment of a run."""
     disk, link = environment.get("disk.write_rate"), environment.get("link.rate")
     return PlantedRates(
         None if disk is None else WRITE_RATE.of(disk),
@@ -96,7 +98,9 @@ def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
 def _light(
     context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
 ) -> TrafficPattern:
-    """The heaviest load that leaves the handlers idle enough, by their stated times."""
+    """The heaviest load that leaves the request handlers idle for at least `IDLE_LEAST`, according
+    to their stated times.
+    """
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
     size, scale = topics.message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1
     unit = _unit(context, size)
@@ -105,7 +109,7 @@ def _light(
 
 
 def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
-    """Planted and found limits side by side; None where no limit is planted."""
+    """A table that compares planted limits with found limits; None if no limit is planted."""
     known = [each for each in boundaries if each.gave_up is None]
     scales = [
         (
@@ -141,7 +145,7 @@ def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
         return None
     begin = ("planted times",) if scales else ("size", "planted producers")
     columns = (*begin, "found", "off by", "estimate", "off by", f"limit {AT_LEVEL}")
-    return Table("Planted in these brokers, and found", columns, rows)
+    return Table("Planted limits of these brokers, and found limits", columns, rows)
 
 
 def _off_by(estimate: float | None, planted: float) -> str:

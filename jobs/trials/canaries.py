@@ -1,7 +1,7 @@
-"""Canaries: a small producer and consumer on a topic over all brokers, as other clients have them.
+"""Canaries: a small producer and consumer on a topic with a partition on each broker.
 
-They show what a load does to others, from before the run to its end. Their records are few, so that
-they are no load themselves.
+Canaries behave like other clients, so their latencies show how a load affects other clients, from
+before the run to its end. They send few records, so that they do not load the brokers.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from metrics.trial.canary import (
 
 _log = logging.getLogger(__name__)
 
-NO_CANARIES = "there are no canaries, so no guard watches how long other clients wait"
+NO_CANARIES = "there are no canaries, so no guard watches the latency of other clients"
 INTERVAL_S = 0.5
 """Interval between two records to each broker [s]."""
 RECORD_BYTES = 100
 READY_S = 30.0
 """Longest wait for the leaders of the canaries' topic [s]."""
 RECENT_S = 5.0
-"""Time over which the guard takes a p99 [s]."""
+"""Length of the time range from which the guard computes a p99 [s]."""
 AFTER_S = 5.0
-"""Time after the last load for which the canaries go on [s]."""
+"""Time for which the canaries continue after the last load [s]."""
 MIN_IN_SYNC = "min.insync.replicas"
 KEPT_S = 900.0
-"""Time for which records are kept [s]."""
+"""Time for which the results of the canaries' records are kept [s]."""
 
 
 @dataclass
@@ -64,16 +64,16 @@ class _Record:
 
 
 class Canaries:
-    """The canaries of a run, on a thread of their own until they are closed; a context manager.
+    """The canaries of a run; they run on their own thread until the context manager closes.
 
     Args:
         options: connection options of kafka-python, with addresses, client id and secrets.
-        topic: the topic, which exists.
-        leaders: broker id that leads partition 0, 1, 2, …
+        topic: name of an existing topic.
+        leaders: ids of the brokers that lead the partitions 0, 1, 2, …
         clock: wall clock [s since the epoch].
 
     Attributes:
-        trouble: why the connections were closed last, or None.
+        trouble: the last error of the connections; None without an error.
     """
 
     def __init__(
@@ -106,18 +106,19 @@ class Canaries:
 
     @property
     def blind_s(self) -> float:
-        """Time since the last record was sent: near 0 while the canaries have connections [s]."""
+        """Time since the canaries sent their last record [s]; near 0 while they are connected."""
         return self._clock() - self._sent_s
 
     def take_rest(self, since_s: float) -> str | None:
-        """Take the records from a moment to now as those of brokers without the run's load.
-
-        Returns:
-            A sentence on brokers that too few records reached to watch their clients, or None.
+        """Keep the records from `since_s` to now as the readings without the run's load.
 
         Args:
-            since_s: records that were sent earlier do not count, as a driver that starts Spark
-                delays its own clients [s since the epoch].
+            since_s: records that were sent earlier are left out [s since the epoch]. A driver that
+                starts Spark delays its own clients.
+
+        Returns:
+            A sentence about the brokers with too few acknowledged records for a guard; None if
+            there are no such brokers.
         """
         self._rest = tuple(each for each in self.times() if each.sent_s >= since_s)
         acked = Counter(each.broker_id for each in self._rest if not each.has_failed)
@@ -130,33 +131,39 @@ class Canaries:
         )
 
     def times(self) -> list[CanaryTime]:
-        """All records that are kept; those without an acknowledgement with the time so far."""
+        """All kept records; a record without an acknowledgement has the time from its send until
+        now.
+        """
         now_s = self._clock()
         with self._lock:
             return [each.as_of(now_s) for each in self._records.values()]
 
     def windows(self, start_s: float, end_s: float) -> tuple[CanaryWindow, ...]:
-        """What they saw of each broker in a window [s since the epoch]."""
+        """The canaries' readings of each broker in a window [s since the epoch]."""
         return canary_windows(self.times(), start_s, end_s, self._rest)
 
     def windows_after(
         self, loaded_until_s: float, pause: Callable[[float], object] = time.sleep
     ) -> tuple[CanaryWindow, ...]:
-        """What they see of each broker in the last `AFTER_S`, once no load was in this time.
+        """Wait until the last load ended `AFTER_S` ago, and return the canaries' readings of this
+        time.
 
         Args:
-            loaded_until_s: when the last load ended [s since the epoch].
+            loaded_until_s: end of the last load [s since the epoch].
+            pause: waits for a time [s].
         """
         pause(max(0.0, loaded_until_s + AFTER_S - self._clock()))
         now_s = self._clock()
         return self.windows(now_s - AFTER_S, now_s)
 
     def worst(self) -> CanaryReading | None:
-        """The broker whose clients wait longest now; None where no broker has enough records."""
+        """The reading of the broker whose clients now wait longest; None if no broker has enough
+        records.
+        """
         return worst_of(self.times(), self._rest, self._clock() - RECENT_S)
 
     def sent(self, partition: int) -> int:
-        """Note that a record is sent to a partition now, and return its number."""
+        """Register that a record is sent to a partition now, and return the record's number."""
         number, now_s = next(self._numbers), self._clock()
         with self._lock:
             self._sent_s = now_s
@@ -167,13 +174,15 @@ class Canaries:
         return number
 
     def acked(self, number: int) -> None:
-        """Note that a record is acknowledged now."""
+        """Register that a record is acknowledged now."""
         with self._lock:
             if number in self._records:
                 self._records[number].ended_s = self._clock()
 
     def failed(self, error: object, number: int | None = None) -> None:
-        """Note that a record has failed now; without its number, all without an acknowledgement."""
+        """Register that a record failed now; without a number, all unacknowledged records
+        failed.
+        """
         now_s = self._clock()
         self.trouble = f"{type(error).__name__}: {error}"
         with self._lock:
@@ -183,7 +192,7 @@ class Canaries:
                     known[each].ended_s, known[each].has_failed = now_s, True
 
     def read(self, number: int) -> None:
-        """Note that a record is read back now."""
+        """Register that a record is read back now."""
         with self._lock:
             if number in self._records:
                 self._records[number].read_s = self._clock()
@@ -197,7 +206,7 @@ class Canaries:
             except Exception as error:  # noqa: BLE001 - no load may continue without its guards
                 self.failed(error)
                 _log.warning(
-                    "the canaries open their connections again: %s: %s", type(error).__name__, error
+                    "the canaries reconnect after an error: %s: %s", type(error).__name__, error
                 )
                 self._over.wait(2.0)
 
@@ -243,16 +252,19 @@ def open_canaries(
     warn: Callable[[str], None],
     mark: Mapping[str, str],
 ) -> Canaries | None:
-    """Make the canaries' topic and start them; the stack stops them and deletes the topic.
+    """Create the canaries' topic and start the canaries; the stack stops them and deletes the
+    topic.
 
-    Returns None, with a warning, where the cluster refuses the topic.
+    Returns None, with a warning, if the cluster refuses the topic.
 
     Args:
+        admin: the client for requests to the cluster.
         name: the beginning of the topic's name.
-        replication_factor: replicas of each partition, if there are so many brokers.
+        replication_factor: replicas of each partition; at most one replica on each broker.
         options: connection options of kafka-python, with secrets resolved.
-        warn: receives a sentence.
-        mark: the property that shows which run made the topic.
+        stack: stops the canaries and deletes their topic when it closes.
+        warn: receives each warning as a sentence.
+        mark: the topic property that names the run which created the topic.
     """
     topic = canary_topic(name)
     try:
@@ -284,7 +296,7 @@ def _make(
     stack: ExitStack,
     warn: Callable[[str], None],
 ) -> None:
-    """Make a topic with a partition on each broker; the stack deletes it."""
+    """Create a topic with a partition on each broker; the stack deletes the topic."""
     least = _least_in_sync(admin, brokers[0])
     replicas = min(max(replication_factor, 1 if least < 2 else least + 1), len(brokers))
     is_own = True
@@ -299,13 +311,13 @@ def _make(
     except AdminError as error:
         is_own = error.cause not in {"TopicAlreadyExistsError", *WRONG_REQUESTS}
         raise
-    finally:  # a request without an answer may have succeeded
+    finally:  # a request without an answer may have created the topic
         if is_own:
             stack.callback(_delete, admin, topic, warn)
 
 
 def _least_in_sync(admin: KafkaAdmin, broker: int) -> int:
-    """The `min.insync.replicas` of topics that do not set it; 1 where it cannot be read."""
+    """The broker's default of `min.insync.replicas` for topics; 1 if it cannot be read."""
     try:
         return int(admin.broker_config(broker, [MIN_IN_SYNC]).get(MIN_IN_SYNC) or 1)
     except (AdminError, ValueError):
@@ -313,7 +325,7 @@ def _least_in_sync(admin: KafkaAdmin, broker: int) -> int:
 
 
 def _leaders(admin: KafkaAdmin, topic: str, brokers: Sequence[int]) -> tuple[int, ...]:
-    """The leader of each partition, once all have one."""
+    """Wait until each partition has a leader, and return the leaders."""
     until_s = time.monotonic() + READY_S
     while True:
         seen = admin.partitions_seen_by(brokers[0], (topic,)).get(topic) or {}

@@ -1,6 +1,5 @@
-"""The open resources of a run: Spark, the cluster, its metrics and the tables.
-
-The trials that a run has finished so far, and what later trials take over from them.
+"""The open resources of a run (Spark, the cluster, its metrics and the tables), and the finished
+trials of a run.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrialHistory:
-    """The finished trials of one run. All copies of a `RunContext` share it.
+    """The finished trials of one run. All copies of a `RunContext` share one history.
 
     Attributes:
-        numbers: the numbers of the next trials, from 1; the two sides of a comparison share them,
-            and a resumed run begins after those in the tables.
+        numbers: yields the number of the next trial, from 1. The two sides of a comparison share
+            one iterator; a resumed run continues after the last number in the tables.
         trials: the finished trials, oldest first.
         series: the readings of the finished trials over time.
-        warm_up: the reading of the last warm-up of cold brokers; empty while there was none. The
-            rows of the trials after it state it.
-        series_doubt: why the exporters' series are not proven; empty where they are, None before
-            the first load.
-        idle_unproven: broker whose series of the idle time no load has moved yet → the idle time
-            below which a trial shows that it falls [ratio].
+        warm_up: the reading of the last warm-up of cold brokers; empty before the first warm-up.
+            The rows of later trials contain it.
+        series_doubt: why the exporters' series are not proven; empty if they are proven, None
+            before the first load.
+        idle_unproven: broker whose series of the idle time did not fall under a load yet → idle
+            fraction below which a trial proves that the series falls [ratio].
     """
 
     numbers: Iterator[int] = field(default_factory=partial(count, 1))
@@ -62,7 +61,7 @@ class TrialHistory:
 
     @property
     def series_caveats(self) -> tuple[str, ...]:
-        """What no load has proven of the exporters' series, a sentence each."""
+        """Sentences about the exporters' series that no load has proven."""
         shown = {
             window.broker_id
             for trial in self.trials
@@ -87,21 +86,24 @@ class TrialHistory:
         self.series.add(trial, samples, hosts)
 
     def resume(self, trials: Sequence[Trial], series: RunSeries, next_number: int) -> None:
-        """Take over the trials of the run that is resumed.
+        """Replace the history by the trials of the run that is resumed.
 
         Args:
-            series: the readings of those trials.
-            next_number: the first number that the tables do not have yet.
+            trials: the finished trials of the resumed run, oldest first.
+            series: the readings of these trials over time.
+            next_number: number of the next trial, which the tables do not contain yet.
         """
         self.trials, self.series, self.numbers = list(trials), series, count(next_number)
 
 
 @dataclass(frozen=True)
 class Session:
-    """A Spark session, and the server to which its tasks connect.
+    """A Spark session, and the control server to which its tasks connect.
 
     Attributes:
-        stores: the tables that were opened with this session, by location.
+        spark: the Spark session.
+        control: the control server on the driver.
+        stores: location → the tables that were opened there with this session.
     """
 
     spark: SparkSession
@@ -109,10 +111,11 @@ class Session:
     stores: dict[str, TableStore] = field(default_factory=dict)
 
     def tables(self, location: str) -> TableStore:
-        """Return the tables at a location; the first call opens them in the background.
+        """Return the tables at a location; the first call for a location opens them in the
+        background.
 
         Raises:
-            ConfigError: two runs that write at the same time would lose commits there.
+            ConfigError: commits could be lost at this location if two runs write at the same time.
         """
         if location not in self.stores:
             require_safe_commits(self.spark, location)
@@ -125,25 +128,34 @@ class RunContext:
     """The open resources and settings that the trials of a run share.
 
     A part of the run with another configuration, or with fewer brokers, has a copy made by
-    `dataclasses.replace`; all copies share the `history`.
+    `dataclasses.replace`; all copies share one `history`.
 
     Attributes:
-        session: runs the load of the trials.
+        run_id: the id of the run, or of one side of a comparison, in tables and topics.
+        session: the Spark session that runs the load of the trials.
         cluster: the cluster under load; both sides of a comparison may share it.
-        config: the configuration by which trials are made and judged.
+        config: the configuration of the trials and of their judgement.
+        reporter: shows the run's events.
+        generator: offers the loads of the trials.
+        topics: creates and deletes the topics of the run.
         guards: end the run to protect the cluster.
         addresses: broker id → advertised (host, port).
+        source: the metrics of brokers and controllers.
+        tables: the Delta tables of the run.
+        environment: facts for a comparison with other runs: versions, properties, cores, memory.
         hosts: the metrics of the brokers' machines.
-        facts: properties of the cluster by which trials are judged, beside the thresholds.
-        caveats: what the metrics cannot show, a sentence each.
-        state: the state of the cluster that the rows of trials state.
-        broker_outage: takes brokers out of service; None where the cluster offers no way to.
+        facts: properties of the cluster that the judgement of a trial needs, in addition to the
+            thresholds.
+        caveats: sentences about what the metrics cannot show.
+        state: the state of the cluster for the rows of trials, such as `1 broker offline`.
+        broker_outage: takes brokers out of service; None if the cluster does not support it.
         open_metrics_without: opens the cluster's metrics without some brokers.
         sweep_case: the case of a sweep that the run measures.
-        history: the finished trials; the only part that changes while the run lasts.
-        canaries: clients that show what the loads do to others; None on a cluster without others.
-        sample_interval_min_s: shortest time between two samples of a broker that the sources of the
-            metrics can keep; it holds for each `config` [s].
+        history: the finished trials; the only part that changes during the run.
+        canaries: clients that measure how the loads affect other clients; None on a cluster without
+            other clients.
+        sample_interval_min_s: shortest supported time between two samples of a broker's metrics
+            [s]. It limits the interval of every `config`.
     """
 
     run_id: str
@@ -170,14 +182,16 @@ class RunContext:
     sample_interval_min_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Replace an interval between samples that the sources cannot keep."""
+        """Lengthen the sampling interval of the configuration if the metrics sources need a longer
+        one.
+        """
         if self.sample_interval_min_s:
             kept = self.config.sampled_every(self.sample_interval_min_s)
             object.__setattr__(self, "config", kept)
 
     @property
     def all_caveats(self) -> tuple[str, ...]:
-        """What the metrics cannot show, what the leaders of the topics mean for the figures, and
+        """Sentences about what the metrics cannot show, about the leaders of the topics, and about
         the bounds of the cluster's owner.
         """
         owner = filter(None, [self.guards.owner_words])
@@ -190,11 +204,11 @@ class RunContext:
 
     @property
     def thresholds(self) -> Mapping[str, Thresholds]:
-        """Goal → its thresholds, the first goal first; all of them judge a trial."""
+        """Goal → its thresholds, the first goal first; a trial is judged by all goals."""
         return {goal.name: goal.thresholds for goal in self.config.goals}
 
     def pattern(self, message_bytes: int, load: int) -> TrafficPattern:
-        """The traffic at a load; see `Configuration.pattern`."""
+        """The traffic pattern at a load; see `Configuration.pattern`."""
         return self.config.pattern(message_bytes, load, self.brokers)
 
     @property

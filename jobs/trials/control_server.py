@@ -1,13 +1,14 @@
 """The driver's end of the control channels to the tasks of a trial.
 
-Tasks connect by `jobs.engine.task.control_channel`, over TLS with a certificate that the driver
-makes for itself. They report when they are ready, and receive the start signal when all are. They
-report how much is acknowledged, and may ask for the driver's time; the driver may end the measured
-window early, and sends new tokens for the brokers. Both sides send something at least every second
-of the load, so that each notices when the other is gone for any reason. A task that fails,
-disconnects before it is done, or is silent under load ends the load of all.
+Tasks connect with `jobs.engine.task.control_channel` over TLS; the driver creates its own
+certificate. A task reports when it is ready, and receives the start signal when all tasks are
+ready. Tasks report the number of acknowledged records, and may request the driver's time. The
+driver may end the measured window early, and sends new tokens for the brokers. Both sides send a
+message at least every second of the load, so that each side notices the loss of the other side. If
+a task fails, disconnects before it is done, or is silent under load, the load of all tasks ends.
 
-The records that all tasks of a load have acknowledged over time, from the reports of each.
+`AckedProgress` adds the tasks' reports to the number of records that all tasks have acknowledged
+over time.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ if TYPE_CHECKING:
 
 
 class AckedProgress:
-    """Sums of the tasks' reports, one for each moment that every task has reported.
+    """The sum of all tasks' acknowledged records over time, with a value for each moment that all
+    tasks have reported.
 
-    Reports are added up as soon as all tasks have made them, so that neither memory nor the time of
-    a look grows with the number of tasks. Tasks count from the start of each window.
+    Reports are added as soon as all tasks have reported, so that the memory and the time of a query
+    do not grow with the number of tasks. Each window begins at 0 records.
 
     Args:
-        tasks: number of tasks with producers, numbered from 0; those of other tasks do not count.
+        tasks: number of tasks with producers, numbered from 0; reports of other tasks are ignored.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -68,17 +70,18 @@ class AckedProgress:
         self._windows = {0: _Window(tasks)}
 
     def add(self, task: int, at_s: float, records: int) -> None:
-        """Add a report of a task on its current window.
+        """Add a task's report on its current window.
 
         Args:
+            task: index of the task.
             at_s: time since the start of the window [s].
-            records: records acknowledged in it so far.
+            records: records acknowledged since the start of the window.
         """
         if task < len(self._window_of):
             self._of(self._window_of[task]).add(task, at_s, records)
 
     def end_window(self, task: int) -> None:
-        """Note that a task has ended its window: its further reports are on the next one."""
+        """End the current window of a task: its later reports belong to the next window."""
         if task >= len(self._window_of):
             return
         self._window_of[task] += 1
@@ -86,9 +89,10 @@ class AckedProgress:
         self._windows = {n: each for n, each in self._windows.items() if n >= ended}
 
     def of_current_window(self) -> list[tuple[float, int]]:
-        """(seconds into the window, records acknowledged in it so far), oldest first.
+        """List (seconds since the window's start, records acknowledged since then), oldest first.
 
-        The window is the latest one on which all tasks have reported. Any thread may call this.
+        The window is the latest window on which all tasks have reported. Any thread may call this
+        method.
         """
         known = {number: each for number, each in list(self._windows.items()) if each.sums}
         return list(known[max(known)].sums) if known else []
@@ -103,7 +107,8 @@ class _Window:
     """The reports on one window.
 
     Attributes:
-        sums: (seconds into the window, records) of the moments that all tasks have reported.
+        sums: (seconds since the window's start, records) for each moment that all tasks have
+            reported.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -112,7 +117,7 @@ class _Window:
         self._missing = tasks
 
     def add(self, task: int, at_s: float, records: int) -> None:
-        """Add a report, and sum up the oldest ones where every task has made one."""
+        """Add a report; if every task has an unused report, sum the oldest report of each task."""
         own = self._pending[task]
         self._missing -= not own
         own.append((at_s, records))
@@ -127,19 +132,24 @@ _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 1.0
 _LINE_BYTES_MAX = 32_768
-"""Longest line of a task [B]: a problem of `PROBLEM_LENGTH` characters, each escaped in JSON."""
+"""Longest line that a task sends [B]: an error text of `PROBLEM_LENGTH` characters, each escaped in
+JSON.
+"""
 _CERTIFICATE_DAYS = 3_650
 IDENTIFICATION_S = 5.0
 """The driver closes a connection that has not identified itself within this time [s]."""
 UNIDENTIFIED_MAX = 64
-"""Connections that have not identified themselves yet, at most, besides twice the expected tasks:
-each takes a file descriptor of the driver, which closes further ones at once."""
+"""Largest number of connections that have not identified themselves yet, in addition to twice the
+number of expected tasks. Each connection takes a file descriptor of the driver; the driver closes
+further connections at once.
+"""
 _BACKLOG = 1_024
-"""Connections that the kernel accepts before the server does; the tasks of a stage connect at
-once."""
+"""Number of connections that the kernel accepts before the server accepts them; all tasks of a
+stage connect at once.
+"""
 _NAMED_MAX = 5
 PIECES_MAX = 10_000
-"""Lines of a window's report at most: far more than any task sends."""
+"""Largest number of lines in the report on a window; tasks send far fewer lines."""
 _MALFORMED = (
     OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError,
     asyncio.TimeoutError,
@@ -148,26 +158,27 @@ _MALFORMED = (
 
 
 class TaskEndedError(RedlineError):
-    """A task failed, was lost or fell silent, which ended the load of all."""
+    """A task failed, was lost or stopped sending, so the load of all tasks was ended."""
 
 
 class TaskChannel:
-    """The control channels to all tasks of one trial, with what the tasks have reported.
+    """The control channels to all tasks of one trial, and the reports of the tasks.
 
     Args:
+        host, port: address of the control server.
         tasks: number of tasks with producers.
-        post: hands a call over to the server's thread.
+        post: runs a call on the server's thread.
         consumer_tasks: number of tasks with consumers.
-        certificate: the driver's certificate as PEM, the only one that tasks trust.
+        certificate: the driver's certificate as PEM; tasks trust only this certificate.
 
     Attributes:
-        address: where tasks connect.
-        begin_after_s: length of the warm-up that the driver set during it; None for the planned
-            one [s].
-        open_timeout_s: longest time from the first ready task to the last one [s].
-        failure: what ended the load before its time: a task, or a watcher of the load; None else.
-        windows: window → task → its packed report, for windows that have ended.
-        token_line: the line with the last token for the brokers; empty without one.
+        address: the address to which tasks connect.
+        begin_after_s: length of the warm-up if the driver shortened it [s]; None for the planned
+            length.
+        open_timeout_s: longest time between the first and the last task that becomes ready [s].
+        failure: the error of a task or a watcher that ended the load early; None without an error.
+        windows: window → task → the task's packed report, for windows that have ended.
+        token_line: the line with the last token for the brokers; empty without a token.
     """
 
     def __init__(
@@ -205,7 +216,7 @@ class TaskChannel:
 
     @property
     def expected_tasks(self) -> int:
-        """Number of tasks that connect, with producers or consumers."""
+        """Number of tasks that connect to the driver, with producers or consumers."""
         return self._tasks + self._consumer_tasks
 
     @property
@@ -214,44 +225,60 @@ class TaskChannel:
         return max(self._starts_s.values(), default=None)
 
     def acked(self) -> list[tuple[float, int]]:
-        """(seconds into the window, records acknowledged in it so far) of all tasks together.
+        """List (seconds since the window's start, records that all tasks acknowledged since then).
 
-        Holds only moments that every task has reported, oldest first.
+        The list contains only moments that every task has reported, oldest first.
         """
         return self._acked.of_current_window()
 
     @property
     def written(self) -> int:
-        """Records acknowledged since the start of the load, as tasks last reported."""
+        """Records acknowledged since the start of the load, according to the tasks' last
+        reports.
+        """
         return sum(list(self._written.values()))
 
     @property
     def refused(self) -> int:
-        """Answers to produce requests that were errors, as tasks last reported."""
+        """Errors in the answers to produce requests, according to the tasks' last reports."""
         return sum(list(self._refused.values()))
 
     def take_window(self, number: int) -> list[TaskReport] | None:
-        """Take all tasks' reports of a window that has ended; None while one is missing."""
+        """Remove and return all tasks' reports on an ended window; None while a report is
+        missing.
+        """
         if len(self.windows.get(number, {})) < self.expected_tasks:
             return None
-        # Read here, on the caller's thread: the server's thread has 500 tasks to serve meanwhile.
+        # Parsed on the caller's thread, because the server's thread may have 500 tasks to serve.
         return [parse_window(each) for each in self.windows.pop(number).values()]
 
     def end_after(self, window_s: float) -> None:
-        """End the measured window when it has lasted so long, which must lie ahead [s]."""
+        """End the measured window after this length, which the window must not have reached yet.
+
+        Args:
+            window_s: length of the window [s].
+        """
         self._send_soon(end_after_s=window_s)
 
     def end_climb_after(self, load_s: float) -> None:
-        """Let no further producer begin once the load has lasted so long [s]."""
+        """Start no further producers after this time of the load.
+
+        Args:
+            load_s: time since the start of the load [s].
+        """
         self._send_soon(climb_end_s=load_s)
 
     def begin_after(self, warmup_s: float) -> None:
-        """Begin the measured window when the load has lasted so long, which must lie ahead [s]."""
+        """Begin the measured window after this time of the load, which must be in the future.
+
+        Args:
+            warmup_s: time from the start of the load to the start of the window [s].
+        """
         self.begin_after_s = warmup_s
         self._send_soon(begin_after_s=warmup_s)
 
     def phases_now(self, phases: Phases) -> Phases:
-        """The phases of the load, with a warm-up that the driver has cut."""
+        """The phases of the load, with the present length of its warm-up."""
         if self.begin_after_s is None:
             return phases
         return replace(
@@ -259,10 +286,11 @@ class TaskChannel:
         )
 
     def renew_token(self, token: str, good_until_s: float | None) -> None:
-        """Send a token that is new to all tasks, also to those that connect later.
+        """Send a token to all tasks if it is a new one; tasks that connect later receive it, too.
 
         Args:
-            good_until_s: end of the token, if it is known [s since the epoch].
+            token: the token for the brokers.
+            good_until_s: time at which the token expires [s since the epoch]; None if unknown.
         """
         text = _line(token=token, good_until_s=good_until_s)
         if text != self.token_line:
@@ -274,17 +302,17 @@ class TaskChannel:
         self._post(lambda: self.send(text))
 
     def end_now(self) -> None:
-        """Close the channels to all tasks, which ends their load at once and without reports."""
+        """Close the channels to all tasks, which ends their load at once, without reports."""
         self._post(self._end)
 
     def fail(self, why: Exception) -> None:
-        """End the load of all tasks at once, as it cannot become whole any more."""
+        """End the load of all tasks at once, because it cannot be completed any more."""
         self.failure = self.failure or why
         self._has_failed.set()
         self.end_now()
 
     def await_failure(self, timeout_s: float) -> None:
-        """Wait at most so long for the loss of a task to be noticed [s]."""
+        """Wait until a failure is noticed, for at most this time [s]."""
         if not self._has_ended:
             self._has_failed.wait(timeout_s)
 
@@ -323,7 +351,7 @@ class TaskChannel:
                 writer.write(_line(agreed=asdict(signals[task])))
 
     def _missing_tasks(self) -> str:
-        """The tasks that are not ready after `open_timeout_s`, in one sentence."""
+        """A sentence with the tasks that are not ready after `open_timeout_s`."""
         hosts = {task: f"on {_host_of(writer)}" for writer, task in self._writers.items()}
         missing = [
             f"task {task} {hosts.get(task, 'without a connection to the driver')}"
@@ -331,25 +359,30 @@ class TaskChannel:
             if task not in self._ready
         ]
         return (
-            f"{self.open_timeout_s:.0f} s after the first task was ready, others were still "
-            f"opening connections: {format_some(missing, _NAMED_MAX)}; look at their "
-            "executors, and at the brokers' limits on new connections"
+            f"{self.open_timeout_s:.0f} s after the first task was ready, other tasks "
+            f"were not ready: {format_some(missing, _NAMED_MAX)}; check their executors, and the "
+            "brokers' limits on new connections"
         )
 
     def _receive_window(self, task: int, message: dict[str, Any]) -> None:
         pieces, piece = self._pieces[task], str(message["piece"])
         pieces.append(piece)
         if len(pieces) > PIECES_MAX or len(piece) > PIECE_LENGTH:
-            raise ValueError(f"a window's report is larger than {PIECES_MAX} × {PIECE_LENGTH}")
+            raise ValueError(
+                f"the report on a window has more than {PIECES_MAX} lines, or a line of more than "
+                f"{PIECE_LENGTH} characters"
+            )
         if not int(message["left"]):
             self._acked.end_window(task)
             packed = "".join(pieces)
-            unpacked_window(packed)  # raises for what is no report
+            unpacked_window(packed)  # raises if the text is not a report
             self.windows[int(message["window"])][task] = packed
             pieces.clear()
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
-        """Admit a task that has shown the token; False after the load, or for the second time."""
+        """Admit a task that sent the right token; False after the load, or if it was admitted
+        before.
+        """
         if self._has_ended or task in self._admitted or not 0 <= task < self.expected_tasks:
             return False
         self._admitted.add(task)
@@ -357,7 +390,9 @@ class TaskChannel:
         return True
 
     def remove(self, writer: asyncio.StreamWriter) -> None:
-        """Remove a task that has disconnected; in the middle of the load, end the load of all."""
+        """Remove a task that has disconnected; if its load has not ended, end the load of all
+        tasks.
+        """
         task = self._writers.pop(writer, None)
         if task is not None and task not in self._done and not self._has_ended:
             why = "was lost in the middle of the load: its executor or its Python process ended"
@@ -369,9 +404,9 @@ class TaskChannel:
         self.fail(TaskEndedError(f"{name} {why}; the load was ended on all executors"))
 
     def beat(self) -> None:
-        """Send a heartbeat to all tasks, and end the load if one is silent in the middle of it.
+        """Send a heartbeat to all tasks, and end the load if a task is silent during the load.
 
-        A load also ends where some task is not ready `open_timeout_s` after the first one.
+        The load also ends if some task is not ready `open_timeout_s` after the first ready task.
         """
         self.send(b"\n")
         if 0 < len(self._ready) < self.expected_tasks:
@@ -388,12 +423,12 @@ class TaskChannel:
                 )
 
     def send(self, text: bytes) -> None:
-        """Send this to all tasks; to be called on the server's thread."""
+        """Send a line to all tasks; must be called on the server's thread."""
         for writer in self._writers:
             writer.write(text)
 
     async def close(self) -> None:
-        """Close the channels to tasks that still run, which ends their load."""
+        """Close the channels to all running tasks, which ends their load."""
         self._end()
 
     def _end(self) -> None:
@@ -408,13 +443,13 @@ def _host_of(writer: asyncio.StreamWriter) -> str:
 
 
 def control_of(spark: SparkSession) -> ControlServer:
-    """A server at an address where this session's executors reach Spark's own driver, too.
+    """Start a control server at the address at which executors also reach Spark's driver.
 
-    Spark's settings decide: `spark.driver.host`, `spark.driver.bindAddress`, and
-    `spark.redline.control.port` where a firewall needs a fixed port.
+    Spark's settings determine the address: `spark.driver.host`, `spark.driver.bindAddress` and, if
+    a firewall requires a fixed port, `spark.redline.control.port`.
 
     Raises:
-        ConfigError: the port is not a port number, or is taken.
+        ConfigError: the port is not a port number, or is in use.
     """
     conf = spark.sparkContext.getConf()
     port = conf.get("spark.redline.control.port") or "0"
@@ -428,12 +463,12 @@ def control_of(spark: SparkSession) -> ControlServer:
 
 
 class ControlServer:
-    """A server for control channels, on a thread of its own until it is closed; a context manager.
+    """A server for control channels, on its own thread until the context manager closes it.
 
     Args:
-        host: the driver's address as executors know it.
+        host: the driver's address that executors use.
         bind: the address to listen on.
-        port: the port to listen on; 0 for any free one.
+        port: the port to listen on; 0 for any free port.
     """
 
     def __init__(self, host: str, bind: str, port: int = 0) -> None:
@@ -466,10 +501,11 @@ class ControlServer:
 
     @contextmanager
     def channel(self, tasks: int, consumer_tasks: int = 0) -> Iterator[TaskChannel]:
-        """The control channels to the tasks of one trial; the end of the block ends their load.
+        """Open the control channels to the tasks of one trial; the end of the block ends their
+        load.
 
         Raises:
-            ConfigError: the driver's host does not allow a connection for each task.
+            ConfigError: the driver's host has too few file descriptors for all tasks.
         """
         ensure_descriptors(2 * (tasks + consumer_tasks) + UNIDENTIFIED_MAX)
         channel = TaskChannel(
@@ -484,7 +520,7 @@ class ControlServer:
                 self._call(channel.close())
 
     def post(self, work: Callable[[], None]) -> None:
-        """Hand a call over to the server's thread."""
+        """Run a call on the server's thread."""
         self._loop.call_soon_threadsafe(work)
 
     def close(self) -> None:
@@ -508,10 +544,10 @@ class ControlServer:
 
     async def _end(self, always: Sequence[asyncio.Task[None]]) -> None:
         await _cancelled(always)
-        for _ in range(2):  # a new transport can be closed when it has met its protocol
+        for _ in range(2):  # a transport can be closed only after it was connected to its protocol
             await asyncio.sleep(0)
         await _cancelled([*self._served])
-        await asyncio.sleep(0)  # in which aborted transports close
+        await asyncio.sleep(0)  # lets aborted transports close
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -542,7 +578,7 @@ class ControlServer:
     async def _identify(
         self, sock: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, dict[str, Any]]:
-        """Make the TLS handshake, and read the first message, which names a task and its token."""
+        """Perform the TLS handshake, and read the first message with the task and its token."""
         loop, reader = self._loop, asyncio.StreamReader(_LINE_BYTES_MAX)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=self._tls)
@@ -579,7 +615,7 @@ class ControlServer:
         try:
             task = int(first["task"])
             channel = self._channels.get(str(first["token"]))
-            # Without a channel, the task is of a load that has ended.
+            # Without a channel, the task belongs to a load that has ended.
             is_admitted = channel is not None and channel.admit(task, writer)
             writer.write(_line(admitted=is_admitted))
             if is_admitted and channel is not None:
@@ -591,7 +627,7 @@ class ControlServer:
                 channel.receive(task, message)
                 is_admitted = "done" not in message
         except _MALFORMED as error:
-            # A task died, or the connection is not a task's: neither needs an answer.
+            # The task died, or the connection is not from a task; no answer is needed.
             _log.info("a connection ended with %s: %s", type(error).__name__, error)
         finally:
             if channel is not None:
@@ -605,7 +641,9 @@ async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def own_certificate() -> tuple[ssl.SSLContext, str]:
-    """A context with a new key, and its self-signed certificate as PEM, which tasks compare."""
+    """Create a TLS context with a new key, and return it with its self-signed certificate
+    as PEM.
+    """
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(timezone.utc)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kafka-redline driver")])
     certificate = (

@@ -1,12 +1,13 @@
 """The early end of a trial's window, once its verdict is very unlikely to change.
 
-A certain overload harms other clients of the brokers, so it ends as soon as it is certain. The
-window in which a lagging follower would leave the ISR is demanded only of a load that looks
-sustained. Where the load falls far short, or leaves the handlers no idle time, it is an overload by
-far: its window begins during the warm-up already, and needs the fewest slices that show a scatter.
+An overload harms other clients of the brokers, so its window ends as soon as the verdict is
+certain. Only a load that seems sustained needs a window that is long enough for a lagging follower
+to leave the ISR. If brokers acknowledge far less than the offered load, or if their handlers have
+no idle time, the load is far above the limit: its window begins during the warm-up already, and
+needs the fewest slices from which a standard deviation can be computed.
 
-A load that is held has its full length. On brokers of others it ends nevertheless once it is an
-overload for `search.overload_max_s`, see `overload_lasts`.
+A held load has its full length. On brokers with other clients it nevertheless ends once it has been
+an overload for `search.overload_max_s`; see `overload_lasts`.
 """
 
 from __future__ import annotations
@@ -25,25 +26,31 @@ from search.model import Verdict
 from search.signals import SATURATED_IDLE
 
 HELD_RULE = StopRule()
-"""The rule for a load that is held, of which only overloads end early."""
+"""The stop rule for a held load, which ends early only if it is an overload."""
 OTHERS_ERROR_RATE = 0.3
-"""Least `StopRule.error_rate` of trials on brokers of others: their overloads end after about two
-thirds of the slices. In simulation no more verdicts are wrong than with 0.01, as the rate is
-divided between many looks that go together."""
+"""Minimum `StopRule.error_rate` of trials on brokers with other clients. With this rate overloads
+end after about two thirds of the slices. In simulation it caused no more wrong verdicts than a rate
+of 0.01, because the rate is divided among many checks whose results are correlated.
+"""
 SAMPLES_OVER = 2.5
-"""Sampling intervals of a look at the handlers' idle time, where samples are rare."""
+"""Number of sampling intervals over which the handlers' idle time is measured if samples
+are rare.
+"""
 UNSEEN_SHARE = 0.25
-"""The share of `search.overload_max_s` that may be without samples where it is judged [ratio]."""
+"""Largest share of `search.overload_max_s` without samples in a judgement of a held load
+[ratio].
+"""
 
 
 def overload_lasts(load: RunningLoad, now_s: float) -> bool:
-    """Whether a load has kept brokers of others overloaded for too long, by every goal.
+    """Whether a load has kept brokers with other clients overloaded for too long, by every goal.
 
-    The last `search.overload_max_s` are judged as a trial of that length is. The brokers of a
-    testbed have no others, and may be overloaded for longer. The shortfall of a load that
-    grows or is uneven is not judged.
+    The last `search.overload_max_s` seconds are judged like a trial of this length. A testbed has
+    no other clients, so its brokers may be overloaded for longer. The missing records of a load
+    that grows or is uneven are not judged.
 
     Args:
+        load: the running load.
         now_s: the driver's time [s since the epoch].
     """
     config, load_start_s, pattern = load.context.config, load.channel.start_s, load.pattern
@@ -68,7 +75,7 @@ def overload_lasts(load: RunningLoad, now_s: float) -> bool:
 def _progress(
     load: RunningLoad, samples: Samples, window: tuple[float, float], acked: Acked
 ) -> Iterator[Progress]:
-    """The progress of a load towards each goal's verdict of a window."""
+    """The progress of a window towards its verdict, for each goal."""
     slices = Slices(
         samples.nodes,
         sorted(load.brokers),
@@ -85,15 +92,16 @@ def _progress(
 
 @dataclass
 class EarlyEnd:
-    """Watches a running trial, and ends its window when every goal has its verdict.
+    """Watches a running trial, and ends its window once the verdict of every goal is certain.
 
     Args:
-        may_begin_early: whether an overload by far may be cut short: its window may begin during
-            the warm-up, and needs fewer slices.
+        load: the running load.
+        may_begin_early: whether the trial of a load far above the limit may be shortened: its
+            window may begin during the warm-up, and needs fewer slices.
 
     Attributes:
-        kept_overloaded_s: how long the brokers were overloaded when a held load was ended for it
-            [s]; 0 where it was not.
+        kept_overloaded_s: time for which the brokers were overloaded when a held load was ended
+            because of the overload [s]; otherwise 0.
     """
 
     load: RunningLoad
@@ -101,7 +109,7 @@ class EarlyEnd:
     kept_overloaded_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Choose the rule by which the window may end."""
+        """Choose the rule for the early end of the window."""
         pattern = self.load.pattern
         self._phases, self._offered_per_s = pattern.phases, pattern.records_per_s
         self._is_held = self._phases.stop_rule is None
@@ -118,25 +126,26 @@ class EarlyEnd:
         self._written: list[tuple[float, int]] = []
 
     def watch(self) -> AbstractContextManager[None]:
-        """Watch while the block lasts, and end the window at most once."""
+        """Watch the load while the block lasts, and end its window at most once."""
         if self._rule is None or isinf(self._offered_per_s):
             return nullcontext()
         return self.load.looked_at("early-end", self.look, self._phases.sample_interval_s / 2)
 
     def look(self, now_s: float) -> float | None:
-        """Begin or end the window where that is due, and return the time until the next look [s].
-
-        Returns None once the end is set.
+        """Check once, and begin or end the window if it is due.
 
         Args:
             now_s: the driver's time [s since the epoch].
+
+        Returns:
+            The time until the next check [s]; None once the end of the window is set.
         """
         channel, rule, begun_s = self.load.channel, self._rule, self.load.begun_s
         if begun_s is None or channel.start_s is None or rule is None:
             return self._phases.sample_interval_s / 2
         load_s, is_begun = now_s - channel.start_s, now_s > begun_s
         has_begun_early = channel.begin_after_s is not None
-        # The rule would end an overload by far later than wanted.
+        # The rule alone would end a load far above the limit too late.
         lasts_too_long = self.may_begin_early and self._most_s < (
             self._phases.warmup_s + rule.first * self._phases.sample_interval_s + NOTICE_S
         )
@@ -154,19 +163,19 @@ class EarlyEnd:
         return self._phases.sample_interval_s / 2
 
     def _is_overload_by_far(self, now_s: float, load_s: float) -> bool:
-        """Whether the last seconds of the load show that it is far above the limit."""
+        """Whether the last seconds show that the load is far above the limit."""
         full_s = load_s - self._phases.ramp_up_s
         self._written.append((full_s, self.load.channel.written))
         if full_s < SETTLED_S + SHORTFALL_S:
             return False
-        # At least two samples of each broker, also where they are rare.
+        # At least two samples of each broker, even if samples are rare.
         over_s = max(SHORTFALL_S, SAMPLES_OVER * self._phases.sample_interval_s)
         idle = lowest_idle(self.load.samples.nodes, self.load.brokers, now_s - over_s, now_s)
         is_saturated = idle is not None and idle <= SATURATED_IDLE
         return is_saturated or is_far_beyond(self._written, self._offered_per_s)
 
     def _end_now(self, load_s: float, begun_s: float, now_s: float, rule: StopRule) -> float | None:
-        """The length to which the window can be cut [s], or None while it has to continue."""
+        """The length to which the window can be shortened [s]; None while it has to continue."""
         window = (begun_s, begun_s + self._phases.measure_s)
         found = _progress(self.load, self.load.samples, window, self.load.channel.acked())
         verdicts = [rule.verdict(progress) for progress in found]

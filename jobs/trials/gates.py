@@ -1,4 +1,6 @@
-"""Gates before each trial: brokers are warm and at rest, and the topics are in order."""
+"""Gates before each trial: they wait until brokers are warm and at rest and the topics are
+ready.
+"""
 
 from __future__ import annotations
 
@@ -40,39 +42,45 @@ from metrics.trial.trial import WarmUp
 from metrics.windows.broker import BrokerWindow
 
 SETTLE_S = 10.0
-"""Longest wait for brokers that are not at rest before the run [s]. Their readings after it are
-the baseline."""
+"""Longest wait for brokers that are not at rest before the run [s]. The readings after this wait
+are the baseline.
+"""
 
 FRESH_S = 3.0
-"""Time for which brokers that were at rest are not checked again [s]."""
+"""Time after a successful check in which brokers are not checked again [s]."""
 
 FIRST_LOOK_S, LOOK_MAX_S = 12.0, 60.0
-"""Time for which the brokers of others are watched before the run: the first, and the whole where
-others load them [s]."""
+"""Time for which the load of other clients is measured before the run [s]: `FIRST_LOOK_S` if they
+have no load, otherwise `LOOK_MAX_S`."""
 RENEWAL_S = 10.0
-"""Time for which they are watched after a trial in which the load of others had changed [s]."""
+"""Time for which the load of other clients is measured after a trial in which it changed [s]."""
 OTHERS_PATIENCE_S = 15.0
-"""Time after which brokers that are busier than before the run, beside others who load them more,
-are measured again: their load is not left over from ours [s]."""
+"""Time after which the load of other clients is measured again, if brokers are busier than before
+the run and other clients load them more [s]. After this time the load is not left over from our
+own.
+"""
 BEHIND_IDLE = 0.05
-"""Handlers with a lower idle fraction than this work off requests that waited [ratio]."""
+"""Request handlers with a lower idle fraction still process waiting requests [ratio]."""
 LEVEL_S = 600.0
-"""Time over which looks are the level of others [s]."""
+"""Age up to which a reading counts for the usual load of other clients [s]."""
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
-"""A broker that has run for less time, or has answered fewer produce requests, is cold until the
-run has loaded it: the JVM compiles a method after some thousand calls."""
+"""A broker that has run for a shorter time, or has answered fewer produce requests, is cold until
+the run has loaded it, because the JVM compiles a method after some thousand calls.
+"""
 
 
 def cold_brokers(
     samples: Iterable[BrokerSample], brokers: frozenset[int], loaded_s: float | None
 ) -> tuple[int, ...]:
-    """The brokers whose JVM has not been loaded since its start, as far as their metrics show.
+    """The brokers whose JVM has had no load since its start, according to their metrics.
 
     Args:
-        loaded_s: when the last load of this process ended [s since the epoch]; None before the
-            first one.
+        samples: one sample of each node.
+        brokers: ids of the brokers to check.
+        loaded_s: end of the last load of this process [s since the epoch]; None before the first
+            load.
     """
     cold = []
     for sample in samples:
@@ -88,17 +96,18 @@ def cold_brokers(
 
 
 class Gates:
-    """Keeps a trial from starting before the cluster is as it was before the run.
+    """Delays each trial until the cluster is in the same state as before the run.
 
     Args:
-        first: the loads before the first trial; None for a run without them.
+        context: the open resources of the run.
+        first: the loads before the first trial; None for a run without such loads.
         clock, pause: wall-clock time [s], replaced in tests.
 
     Attributes:
-        write_back: what the brokers' hosts still have to write.
-        reassigns: returns whether a reassignment copies replicas now; asked where followers lag.
-        is_shared: whether others may use the brokers, so that their level takes longer looks.
-        polls_at_rest: two polls of the brokers before the run, its first and its last.
+        write_back: checks which pages the brokers' hosts still have to write to disk.
+        reassigns: returns whether a reassignment copies replicas now; called if followers lag.
+        is_shared: whether other clients may use the brokers, so that their load is measured.
+        polls_at_rest: the first and the last poll of the brokers in the measurement before the run.
     """
 
     def __init__(
@@ -122,7 +131,7 @@ class Gates:
         self._rested_s: float | None = None
 
     def take_baseline(self) -> None:
-        """Measure the brokers and their hosts without the run's load."""
+        """Measure the brokers and their hosts before any load of the run."""
         first = self.source.sample_all()
         recovery = wait_until_at_rest(
             self.source, earlier=first, deadline_s=SETTLE_S, clock=self.clock, pause=self.pause
@@ -135,7 +144,7 @@ class Gates:
             level = self.level
             if level is not None and level.is_notable:
                 self.reporter.report(
-                    PhaseStarted("measuring the load of other clients, for a minute")
+                    PhaseStarted("measuring the load of other clients for a minute")
                 )
                 last = self._watch_others_until(LOOK_MAX_S)
         self.write_back.take_baseline()
@@ -145,9 +154,10 @@ class Gates:
         self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
 
     def renew_level(self) -> None:
-        """Measure the load of others and the idle time beside it anew, after it had changed.
+        """Measure the load of other clients and the idle time of the brokers again, after a change.
 
-        Earlier looks count for as long as the new ones, so that both loads are usual.
+        As many seconds of earlier readings as of new ones are kept, so that both loads count as
+        usual.
         """
         self._forget_looks()
         self.reporter.report(PhaseStarted("the load of other clients changed: measuring it again"))
@@ -160,13 +170,17 @@ class Gates:
                 self._baselines[each.broker_id] = replace(before, handler_idle=idle)
 
     def _is_behind(self, window: BrokerWindow) -> bool:
-        """Whether a broker still works off requests, which may be those of the last load."""
+        """Whether a broker still processes waiting requests, which may be left from the
+        last load.
+        """
         waiting = self._baselines.get(window.broker_id, Baseline()).waiting_requests
         idle = 1.0 if window.handler_idle is None else window.handler_idle
         return (window.request_queue_max or 0.0) > waiting or idle < BEHIND_IDLE
 
     def _forget_looks(self) -> None:
-        """Keep only the last looks, as long as a new measurement together, but at least one."""
+        """Keep only the last readings: as many seconds as a new measurement takes, and at least one
+        reading.
+        """
         kept: list[tuple[float, ClientTraffic]] = []
         for at_s, seen in reversed(self.last_load.looks):
             if kept and sum(each.duration_s for _, each in kept) + seen.duration_s > RENEWAL_S:
@@ -175,7 +189,7 @@ class Gates:
         self.last_load.looks[:] = kept
 
     def _watch_others_until(self, seconds: float) -> Sequence[BrokerSample]:
-        """Look at the brokers until looks of so many seconds are known; returns the last poll."""
+        """Poll the brokers until the recent readings cover this time [s]; return the last poll."""
         known_s = sum(seen.duration_s for seen in self._recent_looks())
         return self._watch_others(seconds - known_s)
 
@@ -184,7 +198,9 @@ class Gates:
         return [seen for at_s, seen in self.last_load.looks if at_s >= since_s]
 
     def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
-        """Look at the brokers each second without our load; returns the last poll."""
+        """Poll the brokers each second without our load, for this time [s]; return the last
+        poll.
+        """
         until_s, before = self.clock() + seconds, self._polled
         while self.clock() < until_s:
             self.pause(LOOK_S)
@@ -194,7 +210,7 @@ class Gates:
         return self._polled
 
     def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> bool:
-        """Keep the traffic between two polls without our load; False where they do not show it."""
+        """Keep the traffic between two polls without our load; return False if it is unknown."""
         seen = ClientTraffic.between(earlier, later, brokers_of(self.source))
         if seen is not None:
             self.last_load.looks.append((self.clock(), seen))
@@ -202,7 +218,9 @@ class Gates:
 
     @property
     def level(self) -> Level | None:
-        """The load of others without ours, in the last minutes; None where brokers hide it."""
+        """The usual load of other clients, measured without our load in the last minutes; None if
+        the metrics do not show it.
+        """
         looks = self._recent_looks() or [seen for _, seen in self.last_load.looks[-1:]]
         if not self.is_shared:
             return Level.of(looks)
@@ -211,7 +229,7 @@ class Gates:
 
     @property
     def at_rest(self) -> AtRest:
-        """The brokers without our load."""
+        """The readings of the brokers without our load."""
         level = self.level
         written_per_s = 0.0 if level is None else level.written.mean
         return AtRest(written_per_s, self.idle_at_rest, self.polls_at_rest)
@@ -220,9 +238,9 @@ class Gates:
     def idle_at_rest(self) -> float:
         """Lowest idle fraction of any broker's request handlers without our load [ratio].
 
-        It is that before the run, or of the last time that the load of others was measured anew.
-
-        It is 1 where it is not known, and without other users, as a look of a second is too short.
+        It was measured before the run, or later after a change in the load of other clients. It is
+        1 if it is unknown, and on brokers without other clients, because the measurement of a
+        second is too short.
         """
         if not self.is_shared:
             return 1.0
@@ -230,13 +248,16 @@ class Gates:
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:
-        """Broker id → under-replicated partitions before the run, or fewer if some came back."""
+        """Broker id → under-replicated partitions before the run, without partitions that are in
+        sync since then.
+        """
         return {broker: each.under_replicated for broker, each in self._baselines.items()}
 
     def record_load_end(self) -> ClientTraffic | None:
-        """Note that a load has just ended, and poll the brokers to shorten the next wait.
+        """Register that a load has just ended, and poll the brokers to shorten the next wait.
 
-        Returns the traffic since the brokers were at rest; None where they do not show it.
+        Returns:
+            The traffic since the brokers were at rest; None if it is unknown.
         """
         before = self._polled
         self._polled = poll_after_ticks(self.source, self.clock, self.pause)
@@ -245,14 +266,16 @@ class Gates:
         return ClientTraffic.between(before, self._polled, brokers_of(self.source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Wait until a trial may begin; a reason that is left at the deadline makes it INVALID."""
+        """Wait until a trial may begin; return the reasons that remain at the deadline and make the
+        trial INVALID.
+        """
         found = (*self._warm_reasons(topics), *self._topic_reasons(topics))
         if not found:
             self._lower_baselines()
         return found
 
     def warm(self, topics: TopicSet) -> None:
-        """Warm up cold brokers before the search chooses its first load."""
+        """Warm up cold brokers, before the search chooses its first load."""
         self._warm_reasons(topics)
 
     def _warm_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
@@ -269,9 +292,9 @@ class Gates:
         return self._rest_reasons()
 
     def _lower_baselines(self) -> None:
-        """Take partitions that are in sync again out of the baselines.
+        """Lower the baselines by the partitions that are in sync again.
 
-        Partitions that become under-replicated later then count against the run's load.
+        If partitions become under-replicated later, they then count against the run's load.
         """
         now = {
             sample.broker_id: sample.values["under_replicated_partitions"]
@@ -286,7 +309,7 @@ class Gates:
         }
 
     def pass_between_windows(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Check the topics between two windows of a held load, without rest for the brokers."""
+        """Check the topics between two windows of a held load; brokers need not be at rest."""
         self._polled = self.source.sample_all()
         return self._topic_reasons(topics)
 
@@ -309,7 +332,7 @@ class Gates:
         def wait(deadline_s: float) -> Recovery:
             earlier, self._polled = self._polled, ()
             baselines = self._baselines
-            if self._is_reassigning:  # followers may lag in any way
+            if self._is_reassigning:  # followers may lag by any number of records
                 baselines = {
                     broker: replace(each, replica_lag_records=math.inf)
                     for broker, each in baselines.items()
@@ -332,7 +355,7 @@ class Gates:
             if any(each.is_lag for each in recovery.not_idle) and self.reassigns():
                 self._is_reassigning = True
                 self.reporter.report(
-                    PhaseProgress("a reassignment copies replicas, so followers lag")
+                    PhaseProgress("followers lag, because a reassignment copies replicas")
                 )
             if recovery.invalidates and self._have_others_risen(recovery.look):
                 self.renew_level()
@@ -346,9 +369,9 @@ class Gates:
     def _have_others_risen(
         self, look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]]
     ) -> bool:
-        """Whether others load the brokers more between two polls than their level explains.
+        """Whether other clients loaded the brokers between two polls more than usual.
 
-        Requests that brokers still work off may be ours, so their traffic is not that of others.
+        False while brokers still process waiting requests, because these requests may be ours.
         """
         earlier, later = look
         if any(self._is_behind(each) for each in windows_between(self.source, earlier, later)):
@@ -371,7 +394,7 @@ class Gates:
         return tuple(
             Reason(
                 "not_at_rest",
-                f"not begun, as the brokers were not at rest within {recovery.duration_s:.0f} s: "
+                f"not begun: the brokers were not at rest after {recovery.duration_s:.0f} s: "
                 f"{each.text}",
                 recovery.duration_s,
                 recovery.duration_s,
@@ -389,11 +412,12 @@ class Gates:
 
 
 def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = False) -> Gates:
-    """The gates of a run, after a first measurement of the brokers without its load.
+    """Create the gates of a run, and measure the brokers before any load of the run.
 
     Args:
+        context: the open resources of the run.
         warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
-        climbs: whether a load grows on warm brokers, too, to show where a search begins.
+        climbs: whether warm brokers also get a growing load, which shows where the search begins.
     """
     if warm_up_max_s:
         gates = Gates(context, FirstLoads(context, warm_up_max_s, climbs))
@@ -418,37 +442,39 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
         context.reporter.report(
             PhaseStarted(
                 f"partitions of other topics are under-replicated already ({listed}); only further "
-                "ones count against the load"
+                "partitions count against the load"
             )
         )
     return gates
 
 
 def _report_unguarded(context: RunContext, level: Level | None) -> None:
-    """State which harm to others no guard sees, and why; require it where limits fail closed."""
+    """Report which harm to other clients no guard watches, and why; with `fail_closed`, refuse the
+    run.
+    """
     limits, report = context.guards.limits, context.reporter.report
     if limits.others_fall_max and level and level.is_notable and not level.is_guarded:
         report(
             PhaseStarted(
                 f"other clients write {level.messages.mean:,.0f} messages/s: the guard of their "
-                f"throughput (guards.others_fall_max) is off up to {MESSAGES_LEAST_PER_S:.0f}"
+                f"throughput (guards.others_fall_max) needs more than {MESSAGES_LEAST_PER_S:.0f}"
             )
         )
     known = level or Level()
     has_quorum = all(each.has_quorum for each in context.source.nodes.values())
     lacks = []
     if limits.others_fall_max and level is None:
-        lacks.append("how much others write (others_fall_max), which the metrics do not show")
+        lacks.append("the writes of other clients (others_fall_max), which the metrics do not show")
     if limits.others_errors_per_s_max and not knows_own_errors(
         each.producer for each in context.workload.parts
     ):
         lacks.append(
-            "the errors that others get (others_errors_per_s_max), as producers of a client "
-            "library, or with acks 0, do not count those of the run"
+            "the errors of other clients (others_errors_per_s_max), because the run's own errors "
+            "are unknown if its producers use a client library or acks 0"
         )
     elif limits.others_errors_per_s_max and known.errors is None:
         lacks.append(
-            "the errors that others get (others_errors_per_s_max), which the metrics do not show"
+            "the errors of other clients (others_errors_per_s_max), which the metrics do not show"
         )
     if limits.controller_queue_ms_max and has_quorum and known.controller_queue_ms is None:
         lacks.append(

@@ -1,4 +1,4 @@
-"""Guards: conditions that end a run at once to protect a cluster that others use."""
+"""Guards: conditions that end a run at once, to protect a cluster with other users."""
 
 from __future__ import annotations
 
@@ -36,37 +36,47 @@ INTERVAL_MAX_S = 5.0
 """Interval between two checks while a load runs [s]; slow checks make it longer."""
 
 BRAKE_INTERVAL_S = 1.0
-"""Interval between two looks for the topic that ends a load [s]; each is one small request."""
+"""Interval between two checks for the stop topic [s]; each check is one small request."""
 BRAKE_LOOKERS = 3
-"""Brokers that are asked for this topic at the same time, so that one that hangs hides nothing."""
+"""Number of brokers that are asked for the stop topic at the same time, so that a broker that does
+not answer delays nothing.
+"""
 
 OWNER_INTERVAL_S = 2.0
-"""Interval between two looks at the owner's bounds while a load runs [s]; each is two small
-requests."""
+"""Interval between two readings of the owner's bounds while a load runs [s]; each reading takes two
+small requests.
+"""
 
 GROUPS_INTERVAL_S = 10.0
-"""Interval between two looks at the lag of groups of others while a load runs [s]."""
+"""Interval between two readings of the lag of other clients' consumer groups while a load
+runs [s].
+"""
 GROUPS_SHARE = 0.02
-"""Largest share of the time for which these looks wait for brokers; slow ones are rarer [ratio]."""
+"""Largest share of the time that the readings of group lags may take [ratio]; slow readings are
+made less often.
+"""
 
 USED_SHARE_MAX = 0.9
-"""Largest used share of a log directory's volume on brokers that others use [ratio]."""
+"""Largest used share of a log directory's volume, on brokers with other users [ratio]."""
 
 AHEAD_S, RATE_OVER_S = 10.0, 5.0
-"""A run stops when a log directory would reach its limit within `AHEAD_S` at the rate of the last
-`RATE_OVER_S` [s]."""
+"""A run stops if a log directory would reach its limit within `AHEAD_S` at the fill rate of the
+last `RATE_OVER_S` [s].
+"""
 
 STOP = "stop"
 """The end of the name of the topic that stops a run; `cluster.name_prefix` comes before it."""
 
 HARM_S = 15.0
-"""Harm to others stops the run when it lasts for so long: longer than a certain overload [s]."""
+"""Harm to other clients stops the run if it lasts for this time [s]; a certain overload ends
+sooner.
+"""
 
 _NAMED_MAX = 3
-"""Largest number of log directories that a message names."""
+"""Largest number of log directories in a message."""
 
 BLIND_S = 30.0
-"""A run stops when the cluster could not be checked for longer than this [s]."""
+"""A run stops if the cluster could not be checked for a longer time [s]."""
 
 
 def open_guards(
@@ -78,11 +88,16 @@ def open_guards(
     until_s: float | None = None,
     open_canaries: Callable[[], Canaries | None] | None = None,
 ) -> Guards:
-    """The guards of a run, after a first check of the cluster; see `Guards.open`.
+    """Create the guards of a run, and check the cluster once; see `Guards.open`.
 
     Args:
-        lock, open_canaries: see `Guards`.
-        until_s: the time that no load may pass; None for none [s since the epoch].
+        config: the configuration of the run.
+        admin: the client for requests to the cluster.
+        run_id: the id of the run, which is part of its topics' names.
+        reporter: shows notes and warnings.
+        lock: the lock of the cluster; None for a run without it.
+        until_s: the time by which each load ends [s since the epoch]; None for no such time.
+        open_canaries: opens the canaries; None without canaries.
     """
     limits, start = config.goal.guards, config.cluster.name_prefix
     if limits.stop_topic == NAME_PREFIX + STOP:
@@ -115,8 +130,8 @@ def open_guards(
     for topic in owners.hidden:
         warn(
             reporter,
-            f"this user may not describe the topic {topic}, so bounds that the cluster's owner may "
-            "have stated there do not apply; grant the ACL Read on it",
+            f"this user may not describe the topic {topic}, so bounds of the cluster's owner in "
+            "this topic would not apply; grant the user the ACL Read on the topic",
         )
     guards.open()
     return guards
@@ -124,34 +139,36 @@ def open_guards(
 
 @dataclass
 class Guards:
-    """Watches a run, and stops it by `GuardStopError` (exit code 5).
+    """Watches a run, and stops the run with `GuardStopError` (exit code 5).
 
     Args:
         limits: the goal's section `guards`.
-        is_own: whether the topic of this name belongs to the run.
-        warn: receives a sentence on each thing that the guards cannot watch.
+        health: reads the state of the cluster.
+        is_own: returns whether a topic, given its name, belongs to the run.
+        warn: receives a sentence about each condition that the guards cannot watch.
         clock: monotonic time [s].
         lock: the lock of the cluster; None for a run without it.
-        cleaning: the delays with which the brokers delete; Kafka's defaults by default.
-        used_share_default: `disk_used_share_max` where the goal does not have this key [ratio].
-        owner: returns the bounds of the cluster's owner by their topic; none by default.
-        times: when loads are allowed; at any time by default.
-        serving: returns the ids of the brokers that serve a cluster of others; None where a lack of
-            replicas ends the run.
-        groups: consumer groups of others, whose lag is watched; None without them.
-        open_canaries: opens clients that show how long others wait; None without them.
+        cleaning: the delays of the brokers' deletions; Kafka's defaults by default.
+        used_share_default: `disk_used_share_max` if the goal does not set this key [ratio].
+        owner: returns topic → bounds of the cluster's owner; no bounds by default.
+        times: the times at which loads are allowed; at any time by default.
+        serving: returns the ids of the brokers in service on a cluster with other users; None if a
+            missing replica ends the run.
+        groups: consumer groups of other clients, whose lag is watched; None without such groups.
+        open_canaries: opens the canaries; None without canaries.
 
     Attributes:
-        limits: the strictest of the goal's limits and the owner's bounds.
-        absence: the brokers that left a cluster of others.
-        canaries: the clients that show how long others wait.
-        tripped: why the run has to stop, or None.
+        limits: the stricter values of the goal's limits and the owner's bounds.
+        absence: the brokers that left a cluster with other users; None if the run does not wait for
+            brokers.
+        canaries: the clients that measure how long other clients wait; None without canaries.
+        tripped: the reason why the run has to stop; None if it may continue.
         spent_bytes: payload that the run has written, all replicas counted [B].
-        owner_bounds: the bounds by their topic, as read last.
-        loaded_until_s: when the last load ended; None before the first [s since the epoch].
+        owner_bounds: topic → the owner's bounds, from the last reading.
+        loaded_until_s: end of the last load [s since the epoch]; None before the first load.
 
     Raises:
-        ConfigError: there are bounds of an owner that cannot be read or are malformed.
+        ConfigError: the bounds of an owner cannot be read or are malformed.
         AdminError: the cluster does not answer.
     """
 
@@ -170,7 +187,7 @@ class Guards:
     open_canaries: Callable[[], Canaries | None] | None = None
 
     def __post_init__(self) -> None:
-        """Take the strictest limits, and begin without any look at the cluster."""
+        """Combine the goal's limits with the owner's bounds; the cluster is not checked yet."""
         self._given = self.limits.model_fields_set
         if "disk_used_share_max" not in self._given:
             default = {"disk_used_share_max": self.used_share_default}
@@ -205,25 +222,25 @@ class Guards:
         self._under_way_bytes = 0.0
 
     def open(self) -> None:
-        """Check the cluster, and whether it may be loaded now, before any load.
+        """Check the cluster before any load, and check whether loads are allowed now.
 
         Raises:
-            ConfigError: the goal has a limit of the disks, and no broker reports any.
+            ConfigError: the goal limits the use of disks, and no broker reports its disks.
             AdminError: the cluster does not answer.
-            GuardStopError: a disk is beyond its limit already, or it is no time for loads.
+            GuardStopError: a disk is beyond its limit already, or loads are not allowed now.
         """
         self._require_time(0.0)
         self._watches_disks = self._can_watch_disks()
         if self._watches_disks and not self.limits.other_topics:
-            self.health.under_replicated()  # the number of replicas sets the pace of other looks
+            self.health.under_replicated()  # learns the interval of checks
         self.accept_current_state()
         self._warn_of_hidden_topics()
         for name in sorted(self._stop_topics):
             if self.health.has_topic(name) is None:
                 self.require_or_warn(
                     f"this user may not describe the topic {name}, so an operator cannot end the "
-                    "load by creating it; grant the ACL Describe on it, or set "
-                    "guards.stop_topic: null"
+                    "load by creating this topic; grant the user the ACL Describe on the topic, or "
+                    "set guards.stop_topic: null"
                 )
         brokers = self.health.broker_ids()
         parts = (brokers[n::BRAKE_LOOKERS] for n in range(BRAKE_LOOKERS))
@@ -236,10 +253,11 @@ class Guards:
                 self.require_or_warn("there are no canaries")
 
     def read_bounds(self) -> bool:
-        """Read the owner's bounds, and take the strictest limits; whether they changed.
+        """Read the owner's bounds, and combine them with the goal's limits; return whether they
+        changed.
 
         Raises:
-            ConfigError: there are bounds that cannot be read or are malformed.
+            ConfigError: the bounds cannot be read or are malformed.
             AdminError: the cluster does not answer.
         """
         found = self.owner()
@@ -254,7 +272,7 @@ class Guards:
 
     @property
     def owner_words(self) -> str:
-        """A sentence on the bounds of the cluster's owner; empty without any."""
+        """A sentence with the bounds of the cluster's owner; empty without bounds."""
         stated = (
             f"{', '.join(f'{key} {value}' for key, value in bounds.given.items()) or 'none'} "
             f"(topic {topic})"
@@ -264,21 +282,26 @@ class Guards:
         return f"bounds of the cluster's owner: {words}" if words else ""
 
     def key_words(self, name: str) -> str:
-        """A limit by its key, such as `guards.np_max`, or by its key and its owner's topic."""
+        """The name of a limit for messages: its key, such as `guards.np_max`; for an owner's bound,
+        also the owner's topic.
+        """
         for topic, bounds in self.owner_bounds.items():
             if name in bounds.given and getattr(self.limits, name) == bounds.given[name]:
                 return f"{name} of the cluster's owner in the topic {topic}"
         return f"guards.{name}"
 
     def _by(self, name: str) -> str:
-        """A clause that names the owner's topic where it states a limit that holds."""
+        """A clause that names the owner's topic if the limit comes from this topic; otherwise
+        empty.
+        """
         words = self.key_words(name)
         return "" if words.startswith("guards.") else f" ({words})"
 
     def _take_bounds(self, pattern: TrafficPattern) -> float:
-        """Read the owner's bounds again, and trip where a load exceeds new ones.
+        """Read the owner's bounds again, and trip if the load exceeds changed bounds.
 
-        Returns the time until the next look while a load runs [s].
+        Returns:
+            The time until the next reading while a load runs [s].
         """
         try:
             changed = self.read_bounds()
@@ -298,7 +321,8 @@ class Guards:
         return OWNER_INTERVAL_S
 
     def accept_current_state(self) -> None:
-        """Accept the partitions that are under-replicated now, at the start of a broker outage.
+        """Accept the partitions that are under-replicated now, because a planned broker outage
+        began.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -308,7 +332,9 @@ class Guards:
     # --- before a load ------------------------------------------------------
 
     def cap_violation(self, pattern: TrafficPattern) -> str | None:
-        """A sentence on the cap that this traffic would exceed, or None."""
+        """A sentence about the limit that this traffic would exceed; None if it exceeds no
+        limit.
+        """
         if (found := self.limits.load_violation(pattern)) is not None:
             return f"{found[1]}{self._by(found[0])}"
         most, bytes_ = self.limits.write_bytes_max, pattern.planned_bytes
@@ -316,27 +342,29 @@ class Guards:
             return self._overspent(0.0)
         if most is not None and self.spent_bytes + bytes_ > most:
             return (
-                f"{format_volume(self.spent_bytes)} of payload are written in all replicas, "
-                f"and the next load could add {format_volume(bytes_)}: more than "
+                f"the run has written {format_volume(self.spent_bytes)} of payload in all "
+                f"replicas, and the next load could add {format_volume(bytes_)}: more than "
                 f"{format_volume(most)} in all{self._by('write_bytes_max')}"
             )
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
-        """A sentence on a load without a planned volume that has written its limit, or None."""
+        """A sentence about a load without a planned volume that has written up to the limit; None
+        below it.
+        """
         most, written = self.limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:
             return None
         return (
-            f"{format_volume(written)} of payload are written in all replicas, and the limit is "
-            f"{format_volume(most)}{self._by('write_bytes_max')}"
+            f"the run has written {format_volume(written)} of payload in all replicas, and the "
+            f"limit is {format_volume(most)}{self._by('write_bytes_max')}"
         )
 
     def admit(self, pattern: TrafficPattern) -> None:
         """Check that a load may begin.
 
         Raises:
-            GuardStopError: the load exceeds a cap or the time for loads, or the cluster is not
+            GuardStopError: the load exceeds a limit or the allowed time, or the cluster is not
                 healthy.
         """
         self._take_bounds(pattern)
@@ -346,7 +374,9 @@ class Guards:
         self.require_healthy()
 
     def refusal(self, pattern: TrafficPattern) -> str | None:
-        """Why a load may not begin, or None; `admit` would stop the run for it."""
+        """The reason why a load may not begin, for which `admit` would stop the run; None if it may
+        begin.
+        """
         return (
             self.times.refusal(time.time(), pattern.phases.load_s)
             or self.cap_violation(pattern)
@@ -361,11 +391,12 @@ class Guards:
             self.require_untripped()
 
     def require_room(self, pattern: TrafficPattern, topics: Sequence[str] = ()) -> None:
-        """Check that each log directory has room for a load.
+        """Check that each log directory has enough free space for a load.
 
         Args:
-            topics: the topics of the load, once they exist; without them the load counts as
-                spread evenly over all directories.
+            pattern: the traffic of the load.
+            topics: the topics of the load, once they exist; without topics, the load is assumed to
+                be spread evenly over all directories.
 
         Raises:
             GuardStopError: the load could fill a directory beyond its limit.
@@ -374,14 +405,16 @@ class Guards:
         self.require_untripped()
 
     def _lack_of_room(self, pattern: TrafficPattern, topics: Sequence[str]) -> str | None:
-        """A sentence on the log directory that could fill beyond its limit, or None."""
+        """A sentence about the log directory that could fill beyond its limit; None if there is
+        none.
+        """
         try:
             dirs = self.health.log_dirs(topics) if self._watches_disks else ()
         except AdminError:  # the next check reports it
             return None
         held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
         adds_in_all = peak_log_bytes(pattern, self.cleaning, held)
-        if logs and not all(d.is_known for d in dirs):  # some logs are where no broker reports them
+        if logs and not all(d.is_known for d in dirs):  # some directories are not reported
             known = sum(logs_of(each.topic, each.brokers) for each in pattern.loads)
             logs = max(logs, known)
         dirs_on, logs_on = Counter(d.volume for d in dirs), Counter[tuple[int, int, int]]()
@@ -396,8 +429,8 @@ class Guards:
                     f"the next load can add {format_volume(adds)} to {each.words}, where "
                     f"{format_volume(max(0.0, room))} may be written: "
                     f"{format_volume(each.usable_bytes)} are free, and the guards reserve a part "
-                    "of it; lower topic.config.retention.bytes, load for a shorter time, or free "
-                    "disk space"
+                    "of the free space; lower topic.config.retention.bytes, shorten the load, or "
+                    "free disk space"
                 )
         return None
 
@@ -406,7 +439,7 @@ class Guards:
         return each.room_bytes(limits.disk_free_bytes_min, limits.disk_used_share_max)
 
     def _fill_rate_violation(self, each: LogDir, now: float) -> str | None:
-        """A sentence on a log directory that will soon reach its limit, or None."""
+        """A sentence about a log directory that will soon reach its limit; None if it will not."""
         room, seen = self._room(each), self._rooms[each.broker_id, each.path]
         seen.append((now, room))
         while len(seen) > 2 and seen[-1][0] - seen[1][0] >= RATE_OVER_S:
@@ -418,15 +451,20 @@ class Guards:
         if rate <= 0 or room / rate > AHEAD_S:
             return None
         return (
-            f"{each.words} fills at {format_volume(rate)} a second and has room for "
+            f"{each.words} fills at {format_volume(rate)} per second and would reach its limit in "
             f"{max(0.0, room / rate):.0f} s"
         )
 
     def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
-        """Count the payload of a load that has ended; without an account it counts in full.
+        """Add the payload of an ended load to the written payload.
 
         A lost lock trips here, too: another run may have loaded the cluster at the same time, so
         the measurement is not valid.
+
+        Args:
+            pattern: the traffic of the load.
+            client: the counts of the clients; None if they are lost, then the planned payload
+                counts.
         """
         self._check_lock()
         planned, seen = pattern.planned_bytes, self._under_way_bytes
@@ -450,19 +488,22 @@ class Guards:
 
     @property
     def ends_load(self) -> str | None:
-        """Why the load has to end now: a guard that tripped, or a broker that left; or None."""
+        """The reason why the load has to end now: a tripped guard, or a broker that left; None
+        without a reason.
+        """
         return self.tripped or (None if self.absence is None else self.absence.why)
 
     def await_whole(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Wait until all brokers serve and the partitions of others are in sync again.
+        """Wait until all brokers are in service and the partitions of other clients are in sync
+        again.
 
         Raises:
-            GuardStopError: a guard tripped, or the cluster is not whole in time.
+            GuardStopError: a guard tripped, or the wait exceeded `guards.pause_max_s`.
         """
         absence = self.absence
         if absence is None or absence.why is None:
             return
-        self.warn(f"{absence.why}: the load has ended, and the run waits until it is whole again")
+        self.warn(f"{absence.why}: the load has ended; the run waits until the cluster is complete")
         while absence.why is not None:
             self.require_untripped()
             self.stop(absence.stop_reason(self.clock()))
@@ -471,7 +512,7 @@ class Guards:
                 self._check()
 
     def require_untripped(self) -> None:
-        """Stop the run when a guard has tripped.
+        """Stop the run if a guard has tripped.
 
         Raises:
             GuardStopError: a guard has tripped.
@@ -485,7 +526,7 @@ class Guards:
 
     @contextmanager
     def required(self) -> Iterator[None]:
-        """Replace errors in the block by the guard's own error when a guard has tripped.
+        """If a guard has tripped, replace an error in the block by the guard's error.
 
         Raises:
             GuardStopError: a guard has tripped.
@@ -507,12 +548,14 @@ class Guards:
         channel: TaskChannel,
         lacking: Callable[[], float | None] = lambda: None,
     ) -> Iterator[None]:
-        """Check the cluster while a load runs, and end the load when a guard trips.
+        """Check the cluster while a load runs, and end the load if a guard trips.
 
         Args:
-            lacking: the number of partitions without all replicas in sync, as the brokers'
-                metrics show it now; None where they do not. While it is 0, brokers are not asked
-                for all topics.
+            pattern: the traffic of the load.
+            channel: the channel to the tasks of the load.
+            lacking: returns the present number of under-replicated partitions according to the
+                brokers' metrics, or None if it is unknown. While it is 0, no request for all topics
+                is sent.
         """
         self._groups_read_s = self._brake_seen_s = self.clock()
         self._brake_errors = 0
@@ -538,9 +581,10 @@ class Guards:
         self._under_way_bytes = pattern.written_bytes(channel.written)
 
     def _look(self, look: Callable[[], float | None], channel: TaskChannel) -> float | None:
-        """Look once while the load may continue, and end the load where it may not.
+        """Make one check, and end the load if it may not continue.
 
-        Returns the time until the next look [s], or None for no further look.
+        Returns:
+            The time until the next check [s]; None for no further check.
         """
         if self.ends_load is not None:
             return None
@@ -553,7 +597,7 @@ class Guards:
     def _look_at_cluster(
         self, pattern: TrafficPattern, channel: TaskChannel, lacking: Callable[[], float | None]
     ) -> float:
-        """Check the written volume and the cluster; returns the time until the next look [s]."""
+        """Check the written volume and the cluster; return the time until the next check [s]."""
         began_s = self.clock()
         self.stop(self._overspent(pattern.written_bytes(channel.written)))
         try:
@@ -563,9 +607,9 @@ class Guards:
         return min(max(INTERVAL_S, 3 * (self.clock() - began_s)), INTERVAL_MAX_S)
 
     def _look_for_brake(self, brokers: Iterator[int]) -> float:
-        """Ask the next broker for the operator's topic; returns the time until the next look [s].
+        """Ask the next broker for the stop topic; return the time until the next check [s].
 
-        Others are asked at the same time, each on a thread of its own.
+        Other brokers are asked at the same time, each on its own thread.
         """
         try:
             self.stop(self._stop_request(next(brokers)))
@@ -575,13 +619,13 @@ class Guards:
         return BRAKE_INTERVAL_S
 
     def _note_unseen_brake(self, error: Exception) -> None:
-        """Count a look for the operator's topic that failed; trip where all do for long."""
+        """Count a failed check for the stop topic, and trip if all checks failed for `BLIND_S`."""
         self._brake_errors += 1
         unseen_s = self.clock() - self._brake_seen_s
         what = " or ".join(sorted(self._stop_topics))
         words = (
             f"no broker has answered for {unseen_s:.0f} s whether the topic {what} exists "
-            f"({self._brake_errors} looks failed): {error}"
+            f"({self._brake_errors} requests failed): {error}"
         )
         if unseen_s > BLIND_S:
             self.stop(words)
@@ -589,10 +633,11 @@ class Guards:
             self.warn(f"{words}; the load ends after {BLIND_S:.0f} s")
 
     def _look_at_groups(self, looks: Iterator[int]) -> float | None:
-        """Look for groups of others that fall behind; returns the time to the next look [s].
+        """Check whether other clients' consumer groups fall behind; return the time until the next
+        check [s].
 
         Args:
-            looks: numbers of the looks under this load, from 0, at its start.
+            looks: yields the number of this check under the load, from 0.
         """
         if self.groups is None or self.limits.others_lag_s_max is None:
             return None
@@ -608,7 +653,9 @@ class Guards:
         return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
 
     def _note_unread_groups(self, groups: GroupLags, error: AdminError) -> None:
-        """Choose groups anew where topics are gone, and warn of a long silence, or trip."""
+        """Choose the groups again if topics are gone; warn or trip if lags could not be read for
+        long.
+        """
         if error.cause == "UnknownTopicOrPartitionError":
             with suppress(AdminError):
                 groups.choose()
@@ -627,13 +674,14 @@ class Guards:
             return
         self.stop(self.lock.lost)
         if self.limits.fail_closed and (doubt := self.lock.doubt) is not None:
-            self.stop(f"{doubt}; {self.key_words('fail_closed')} requires it")
+            self.stop(f"{doubt}; {self.key_words('fail_closed')} requires the lock")
 
     def _stop_request(self, broker: int | None = None) -> str | None:
-        """A sentence on the topic by which an operator stops all runs; None while it is absent.
+        """A sentence about an existing stop topic, by which an operator stops all runs; None if no
+        stop topic exists.
 
         Args:
-            broker: the broker that is asked; any by default.
+            broker: id of the broker that is asked; any broker by default.
 
         Raises:
             AdminError: the broker, or the cluster, does not answer.
@@ -641,35 +689,38 @@ class Guards:
         for name in self._stop_topics:
             if self.health.has_topic(name, broker):
                 return (
-                    f"the topic {name} exists, by which an operator stops all runs; delete it "
-                    "afterwards"
+                    f"the topic {name} exists, by which an operator stops all runs; delete the "
+                    "topic before the next run"
                 )
         return None
 
     @property
     def _stop_topics(self) -> frozenset[str]:
-        """The topic of the goal, and those that owners state beside it."""
+        """The stop topic of the goal, and the stop topics of the cluster's owners."""
         of_owners = (each.given.get("stop_topic") for each in self.owner_bounds.values())
         return frozenset(filter(None, (self.limits.stop_topic, *of_owners)))
 
     def require_or_warn(self, text: str) -> None:
-        """Warn of a thing that cannot be watched, or refuse the load where limits fail closed.
+        """Warn that a condition cannot be watched; with `fail_closed`, refuse the load.
+
+        Args:
+            text: a sentence about the condition.
 
         Raises:
-            ConfigError: `fail_closed` is on.
+            ConfigError: the limits have `fail_closed`.
         """
         if not self.limits.fail_closed:
             self.warn(text)
             return
-        raise ConfigError(f"{text}; no load begins without it ({self.key_words('fail_closed')})")
+        raise ConfigError(f"{text}; {self.key_words('fail_closed')} is true, so no load begins")
 
     def _check(self, lacking: Callable[[], float | None] | None = None) -> None:
         """Check the cluster.
 
         Args:
-            lacking: see `watch`; None between loads. Under a load, all topics and all log
-                directories are asked for only where that is due; the brake and the canaries have
-                looks of their own then, which wait for no other answer.
+            lacking: see `watch`; None between loads. Under a load, topics and log directories are
+                read only if they are due, and the stop topic and the canaries are checked on other
+                threads.
         """
         self._check_lock()
         try:
@@ -694,10 +745,11 @@ class Guards:
             self.stop(trouble if each.is_known else None)
 
     def _judge_replicas(self, lacking: Partitions, missing: frozenset[int]) -> None:
-        """Trip, or end the load, where partitions of others have lost a replica.
+        """Trip or end the load if partitions of other clients have lost a replica.
 
         Args:
-            missing: brokers that left the cluster.
+            lacking: the under-replicated partitions of other clients.
+            missing: ids of the brokers that left the cluster.
         """
         fresh, words = sorted(lacking - self._under_replicated), None
         if fresh:
@@ -714,9 +766,10 @@ class Guards:
             self._under_replicated = lacking
 
     def _check_clients(self) -> float:
-        """Trip where clients fail or wait too long, for longer than an overload may last.
+        """Trip if clients have failed or waited too long for `HARM_S`.
 
-        Returns the time until the next look while a load runs [s].
+        Returns:
+            The time until the next check while a load runs [s].
         """
         canaries = self.canaries
         if canaries is None or self.limits.canary_p99_ms_max is None:
@@ -724,7 +777,7 @@ class Guards:
         was_blind, self._is_blind = self._is_blind, canaries.blind_s > BLIND_S
         words = (
             f"the canaries have had no connection for {canaries.blind_s:.0f} s, so no guard "
-            f"watches how long other clients wait: {canaries.trouble or 'no answer'}"
+            f"watches the latency of other clients: {canaries.trouble or 'no answer'}"
         )
         if self._is_blind and self.limits.fail_closed:
             self.stop(words)
@@ -735,12 +788,14 @@ class Guards:
         return INTERVAL_S
 
     def lasting_harm(self, seen: OthersSeen, *keys: str) -> str | None:
-        """A sentence on harm to others that has lasted for `HARM_S`, with its time; None else.
+        """A sentence about harm to other clients that has lasted for `HARM_S`; None without such
+        harm.
 
-        While a broker is away, others are harmed without any load, so nothing counts.
+        Harm is ignored while a broker is absent, because the absence itself affects other clients.
 
         Args:
-            keys: keys of the limits whose rules judge; see `harm_rules.RULES`.
+            seen: the present readings of other clients.
+            keys: keys of the limits whose rules are applied; see `harm_rules.RULES`.
         """
         is_away = self.absence is not None and self.absence.why is not None
         now_s, lasting = self.clock(), None
@@ -755,7 +810,9 @@ class Guards:
         return lasting
 
     def _offline_dirs_clause(self) -> str:
-        """The reason why replicas are missing where a log directory failed, or an empty text."""
+        """A clause about failed log directories, which explain missing replicas; empty
+        without any.
+        """
         try:
             gone = [each for each in self.health.log_dirs() if each.is_offline]
         except AdminError:
@@ -766,19 +823,21 @@ class Guards:
         return f", as the log directory {named} is offline: its disk is full or fails"
 
     def stop(self, why: str | None) -> None:
-        """Stop the run for a reason, if there is one; the first counts.
+        """Stop the run for a reason; None changes nothing, and the first reason is kept.
 
-        The caller ends a load that runs.
+        The caller ends a running load.
         """
         self.tripped = self.tripped or why
 
     def _others_under_replicated(
         self, lacking: Callable[[], float | None] | None = None
     ) -> Partitions:
-        """Partitions of others that lack a replica; as last seen where no look is due."""
+        """The under-replicated partitions of other clients; the last reading if no new one
+        is due.
+        """
         if not self.limits.other_topics:
             return frozenset()
-        asks_otherwise = self._watches_disks or self.absence is not None  # notices silent brokers
+        asks_otherwise = self._watches_disks or self.absence is not None  # detects silent brokers
         if lacking is not None and asks_otherwise and lacking() == 0:
             self._others_lacking = frozenset()
             return self._others_lacking
@@ -790,7 +849,7 @@ class Guards:
         return self._others_lacking
 
     def _due_log_dirs(self, is_paced: bool) -> tuple[LogDir, ...]:
-        """The log directories; none where they are not watched, or no look is due."""
+        """The log directories; empty if they are not watched, or no reading is due."""
         now_s = self.clock()
         interval_s = min(self.health.log_dirs_interval_s, INTERVAL_MAX_S)
         if not self._watches_disks or (is_paced and now_s - self._dirs_seen_s < interval_s):
@@ -800,27 +859,31 @@ class Guards:
         return found
 
     def _warn_of_hidden_topics(self) -> None:
-        """Warn when the user may not describe all topics, as the guard cannot watch those."""
+        """Warn if the user may not describe all topics, because the guard cannot watch hidden
+        topics.
+        """
         hidden = self.health.hidden_topics() if self.limits.other_topics else frozenset()
         if hidden is None and self.limits.fail_closed:
             self.require_or_warn(
-                "the guard of other topics cannot know whether it sees all of them, as this user "
-                "may not read the brokers' log directories; grant it the ACL Describe on the "
-                "cluster"
+                "the guard of other topics cannot check whether it sees all topics, because this "
+                "user may not read the brokers' log directories; grant the user the ACL Describe "
+                "on the cluster"
             )
         if hidden:
             self.require_or_warn(
-                f"the guard of other topics cannot see {len(hidden)} of them, {min(hidden)} "
-                "among them, as this user may not describe them; grant it the ACL Describe on all "
-                "topics, or set guards.other_topics: false"
+                f"the guard of other topics cannot see {len(hidden)} topics, {min(hidden)} among "
+                "them, because this user may not describe them; grant the user the ACL Describe on "
+                "all topics, or set guards.other_topics: false"
             )
 
     def _choose_groups(self) -> None:
-        """Choose the groups whose lag is watched, and warn of those that this user may not see."""
+        """Choose the consumer groups whose lag is watched, and warn of groups that this user may
+        not see.
+        """
         groups, self.groups = self.groups, None
         if groups is None or not self.limits.others_lag_s_max:
             return
-        blind, acl = "so no guard watches their lag", "grant the ACL Describe on groups"
+        blind, acl = "so no guard watches their lag", "grant the user the ACL Describe on groups"
         try:
             watched = groups.choose()
         except AdminError as error:
@@ -833,8 +896,8 @@ class Guards:
             )
         elif not watched and self.health.hidden_topics() is None:
             self.require_or_warn(
-                "this user may not describe the cluster, and sees no consumer group of others, "
-                f"{blind}; {acl} and on the cluster, or set guards.others_lag_s_max: null"
+                "this user may not describe the cluster, and sees no consumer groups of other "
+                f"clients, {blind}; {acl} and on the cluster, or set guards.others_lag_s_max: null"
             )
         self.groups = groups if watched else None
 
@@ -853,15 +916,15 @@ class Guards:
         for name in names:
             if by := self._by(name):
                 raise ConfigError(
-                    f"{name} cannot be watched{by}: {problem}; {needs}; grant the ACL"
+                    f"{name} cannot be watched{by}: {problem}; {needs}; grant the user the ACL"
                 )
         given = [name for name in names if name in self._given and getattr(limits, name)]
         if given:
             keys = " and ".join(f"guards.{name}" for name in given)
             options = " ".join(f"--set goal.guards.{name}=null" for name in given)
             raise ConfigError(
-                f"goal {keys} cannot be watched: {problem}; {needs}; grant the ACL, or run "
-                f"without this guard: {options}"
+                f"goal {keys} cannot be watched: {problem}; {needs}; grant the user the ACL, or "
+                f"run without this guard: {options}"
             )
         self.warn(f"{problem}, so no guard watches the disks; {needs}")
         return False
@@ -874,11 +937,13 @@ class Guards:
         self._unseen |= unseen
         if fresh:
             self.warn(
-                f"the guard of the disks cannot see {len(unknown)} of {len(dirs)} log directories: "
-                f"{_unknown_words(fresh)}; it watches the others"
+                f"the guard of the disks cannot watch {len(unknown)} of {len(dirs)} log "
+                f"directories: {_unknown_words(fresh)}; it watches the other directories"
             )
 
 
 def _unknown_words(dirs: Sequence[LogDir]) -> str:
-    """A clause on the first log directories that are not reported, and the number of the rest."""
+    """A clause with the first log directories that are not reported, and the number of the
+    others.
+    """
     return format_some((each.unknown_words for each in dirs), _NAMED_MAX)

@@ -1,4 +1,4 @@
-"""The generator of load: one barrier stage of Spark that runs the producers of a pattern."""
+"""The load generator: one barrier stage of Spark runs the producers of a traffic pattern."""
 
 from __future__ import annotations
 
@@ -35,21 +35,25 @@ LOST_LOOK_S = 0.2
 """Interval between two checks for lost tasks [s]."""
 
 TOKEN_LOOK_S = 1.0
-"""Interval between two looks for a new token [s]."""
+"""Interval between two checks for a new token [s]."""
 
 START_EACH_S = 0.002
-"""What each task adds to the time from the last one's report to the start of the load [s]: the
-driver sends the start signals one after another, and tasks may share cores."""
+"""Time that each task adds between the last task's report and the start of the load [s]. The driver
+sends the start signals one after another, and tasks may share cores.
+"""
 
 SLOTS_WAIT_S = 180.0
-"""Longest wait for the slots of a load, which an executor that replaces a lost one brings [s]; the
-settings in conf/spark/submit.properties have Spark wait as long."""
+"""Longest wait for the slots of a load, if an executor was lost and Spark starts another one [s].
+With the settings in conf/spark/submit.properties, Spark waits for the same time.
+"""
 
 LOST_HEARD_S = 2.0
-"""Longest time from the end of an executor until the driver sees its tasks' channels close [s]."""
+"""Longest time from the end of an executor until the channels of its tasks close on the
+driver [s].
+"""
 
 Watch = Callable[[TaskChannel], AbstractContextManager[object]]
-"""Watches a load by its channel, from before its tasks start until after their end."""
+"""Watches a load through its channel, from before its tasks start until after their end."""
 
 
 class StageFailedError(RedlineError):
@@ -62,16 +66,17 @@ class GeneratorError(RedlineError):
 
 @dataclass(frozen=True)
 class Load:
-    """A load on open topics, of one window or of several without a gap.
+    """A load on existing topics, with one window or several windows without a gap.
 
     Attributes:
-        name: its name, unique on the cluster.
-        pattern: its traffic, up to the end of the first window.
+        name: name of the load, unique on the cluster.
+        topics: the topics of the load.
+        pattern: the traffic of the load, up to the end of the first window.
         brokers: broker id → (host, port).
-        end_offsets: partition → end offset before the load. Consumer groups run only where they
-            are given, as they have to know which records are theirs to read.
+        end_offsets: partition → end offset before the load; consumer groups read from there. If it
+            is empty, no consumer groups run.
         windows: number of windows.
-        climb: the steps of a load that grows; None where all producers begin at once.
+        climb: the steps of a growing load; None if all producers begin at once.
     """
 
     name: str
@@ -90,14 +95,15 @@ class Load:
 
 
 def require_room(pattern: TrafficPattern, slots: int) -> None:
-    """Refuse consumer groups that cannot run.
+    """Refuse a pattern whose producers and consumer groups cannot run.
 
     Args:
+        pattern: the traffic of the load.
         slots: number of tasks that can run at the same time.
 
     Raises:
-        ConfigError: the groups have no slot, a part of a mix has none, or a group has more members
-            than partitions.
+        ConfigError: the consumer groups or a part of a mix have no slot, or a group has more
+            members than there are partitions.
     """
     if pattern.parts:
         needed = slots_needed(pattern)
@@ -120,7 +126,8 @@ def require_room(pattern: TrafficPattern, slots: int) -> None:
     if groups and members > partitions:
         raise ConfigError(
             f"workload consumers.members is {members} and the topics have {partitions} partitions; "
-            "expected no more members than partitions, as the others would read nothing; lower it"
+            "expected no more members than partitions, because further members would read nothing; "
+            "lower consumers.members"
         )
 
 
@@ -129,13 +136,15 @@ class Generator:
     """Runs the loads of trials on a Spark session.
 
     Args:
-        slots: number of tasks that can run at the same time; the most that a trial uses.
+        spark: the Spark session.
+        slots: number of tasks that can run at the same time, and the most tasks of a trial.
         client_options: connection options of kafka-python, with secrets resolved.
-        control: the server to which tasks report; a task that loses it ends its load.
+        control: the server to which tasks report; a task that loses its connection ends its load.
         network_namespace: file of the network namespace in which tasks connect to the brokers;
-            empty for that of the executors.
-        interface_speeds: interface → its speed [B/s], where the tasks' system does not show it.
-        report: receives a sentence when a load has to wait for slots.
+            empty for the namespace of the executors.
+        interface_speeds: network interface → its speed [B/s], for interfaces whose speed the system
+            does not show.
+        report: receives a sentence if a load has to wait for slots.
         name_prefix: `cluster.name_prefix`.
 
     Attributes:
@@ -154,14 +163,19 @@ class Generator:
     _token_problem: str = ""
 
     def offer(self, load: Load, watch: Watch = nullcontext) -> list[TaskReport]:
-        """Run a load's producers and consumers through warm-up, windows and drain.
+        """Run the producers and consumers of a load through warm-up, windows and drain.
 
-        Returns one row per task, of the last window; `watch` receives the earlier ones.
+        Args:
+            load: the load.
+            watch: watches the load; it receives the reports on all windows except the last one.
+
+        Returns:
+            The reports on the last window, one for each task.
 
         Raises:
-            ConfigError: the consumer groups have no slot, or a task lacks a part that the
-                workload needs, such as the library of a codec.
-            StageFailedError: the stage failed, and Spark has stopped its tasks; or it has too few
+            ConfigError: the consumer groups have no slot, or a task lacks a library that the
+                workload needs, such as a codec.
+            StageFailedError: the stage failed and Spark has stopped its tasks, or Spark has too few
                 slots.
             GeneratorError: a task could not run, so the load is not valid.
         """
@@ -207,7 +221,7 @@ class Generator:
             return self._run(StagePlan(plans), channel)
 
     def _await_slots(self, wanted: int) -> None:
-        """Wait until Spark can run all tasks at once, as it may have lost an executor.
+        """Wait until Spark can run all tasks at once, because it may have lost an executor.
 
         Raises:
             StageFailedError: slots are still missing after `SLOTS_WAIT_S`.
@@ -215,27 +229,29 @@ class Generator:
         count = partial(registered_slots, self.spark.sparkContext)
         if (now := count()) >= wanted:
             return
-        self.report(f"waiting for {wanted - now} of {wanted} slots, as Spark lost an executor")
+        self.report(f"waiting for {wanted - now} of {wanted} slots, because Spark lost an executor")
         ready = await_slots(count, wanted, SLOTS_WAIT_S)
         if ready.count < wanted:
             raise StageFailedError(
                 f"{wanted - ready.count} of {wanted} slots are missing after "
-                f"{ready.waited_s:.0f} s: Spark lost an executor and has not replaced it; look at "
-                "the executors in Spark's web page, free cores of its cluster, or run with fewer "
+                f"{ready.waited_s:.0f} s: Spark lost an executor and has not replaced it; check "
+                "the executors in Spark's web UI, free cores of Spark's cluster, or run with fewer "
                 "slots (--slots)"
             )
 
     def _cancel_if_failed(self, trial_id: str, channel: TaskChannel) -> float | None:
-        """End the stage at once, as Spark notices the loss of a machine late."""
+        """Cancel the stage of a failed load at once, because Spark notices the loss of a machine
+        late.
+        """
         if channel.failure is None:
             return LOST_LOOK_S
         cancel_group(self.spark, trial_id)
         return None
 
     def _send_token(self, channel: TaskChannel) -> float | None:
-        """Send the token for the brokers to all tasks, if it is new.
+        """Send the token for the brokers to all tasks if it is a new one.
 
-        A source that fails does not end the load: brokers may accept the last token for longer, and
+        A failing token source does not end the load: brokers may still accept the last token, and
         the source may recover.
         """
         tokens = self.client_options.get("sasl_oauth_token_provider")
@@ -257,7 +273,7 @@ class Generator:
             frame = stage_frame(self.spark, plan)
             collected = run_interruptibly(self.spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
-            channel.await_failure(LOST_HEARD_S)  # Spark may have seen it first
+            channel.await_failure(LOST_HEARD_S)  # Spark may notice the failure before the driver
             _require_whole(plan, channel)
             raise StageFailedError(
                 f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
@@ -278,12 +294,13 @@ class Generator:
 def plans_of_parts(
     plan: TrialPlan, topics: TopicSet, shares: Sequence[SlotShare]
 ) -> tuple[TrialPlan, ...]:
-    """The plan of each part of a mix, each with numbers of its own; the plan itself without a mix.
+    """The plan of each part of a mix, with the numbers of its tasks, producers and groups; without
+    a mix, the plan itself.
 
     Args:
         plan: the plan of the whole load.
         topics: the topics of the whole load.
-        shares: the tasks of the parts.
+        shares: the number of tasks of each part.
     """
     if not plan.pattern.parts:
         return (plan,)
@@ -323,19 +340,19 @@ def plans_of_parts(
 
 
 def _require_one_window(rows: Sequence[TaskReport]) -> None:
-    """Raise when a task received the end of the window too late, and continued its load."""
+    """Raise an error if a task received the end of the window too late, and continued its load."""
     end_s = min(row.end_s for row in rows)
     late = [row for row in rows if row.end_s - end_s > WINDOW_TOLERANCE_S]
     if late:
         raise GeneratorError(
             f"{len(late)} of {len(rows)} tasks failed: task {late[0].task_id} on {late[0].host} "
             f"received the end of the window late, and continued for "
-            f"{late[0].end_s - end_s:.2f} s; check the network between it and the driver"
+            f"{late[0].end_s - end_s:.2f} s; check the network between the task and the driver"
         )
 
 
 def _require_whole(plan: StagePlan, channel: TaskChannel) -> None:
-    """Raise what ended the load before its time, even where Spark could finish the stage."""
+    """Raise the error that ended the load early, even if Spark finished the stage."""
     if isinstance(channel.failure, TaskEndedError):
         raise StageFailedError(f"trial {plan.trial_id}: {channel.failure}")
     if channel.failure is not None:

@@ -1,9 +1,9 @@
-"""The wait until brokers are at rest, so that one load does not disturb the next trial.
+"""The wait until brokers are at rest, so that one load does not affect the next trial.
 
-The wait for write-back: pages of the last load that the brokers' hosts still have to write.
-
-A broker's own counter of written bytes (`write_bytes` of /proc/PID/io) grows when a page is
-dirtied, so it is still while the kernel writes. Only dirty and write-back memory show that.
+The wait includes write-back, that is the pages of the last load that the brokers' hosts still have
+to write to disk. A broker's own counter of written bytes (`write_bytes` of /proc/PID/io) grows when
+a page becomes dirty, and does not change while the kernel writes the page. So write-back is
+measured from the sizes of dirty and write-back memory.
 """
 
 from __future__ import annotations
@@ -25,28 +25,33 @@ LOOK_S = 1.0
 """Shortest time over which the load of the brokers is measured [s]."""
 
 AT_REST_IDLE = 0.85
-"""Handlers with a higher idle fraction than this are at rest [ratio]. A handler adds a wait to its
-counter when the wait ends, up to 0.3 s late, so a broker without work may show as little as 0.88
-in one measurement."""
+"""Request handlers with a higher idle fraction are at rest [ratio]. A handler adds a wait to its
+counter when the wait ends, up to 0.3 s late, so a broker without load may show only 0.88 in one
+measurement.
+"""
 UNNOTED_S = 0.15
-"""Idle time of each handler that a measurement lacks in the mean when it begins as requests
-end [s]: the counter does not have the current wait yet. The next measurement has it. Measured
-after 12 loads: 0.79 to 0.87 in the first second of rest, and 1.0 in the next."""
+"""Mean idle time of each handler that is missing in a measurement that begins when requests end
+[s]. The counter does not contain the current wait yet; the next measurement contains it. After 12
+loads the measured idle fraction was 0.79 to 0.87 in the first second of rest, and 1.0 in the next
+second.
+"""
 IDLE_LOSS = 0.1
-"""Loss of idle fraction since the start of the run at which brokers still count as at rest [ratio],
-as other clients may use them."""
+"""Largest loss of idle fraction since the start of the run with which brokers are still at rest
+[ratio], because other clients may use the brokers.
+"""
 DISK_GAIN = 2.0
 DISK_SPARE_BYTES_PER_S = 1e6
-"""A disk is quiet while it writes less than `DISK_GAIN` times its rate at the start of the run,
-plus `DISK_SPARE_BYTES_PER_S` [B/s]."""
+"""A disk is at rest if it writes less than `DISK_GAIN` times its rate at the start of the run plus
+`DISK_SPARE_BYTES_PER_S` [B/s].
+"""
 LAGGING = "records behind"
 DISK_PATIENCE_S = 10.0
-"""Longest wait for the disks of processes, when all else is idle [s]."""
+"""Longest wait for the brokers' writes to disk if everything else is at rest [s]."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The readings of a broker without the run's load; the defaults are those of an unused broker.
+    """The readings of a broker without the run's load; the defaults describe an unused broker.
 
     Attributes:
         handler_idle: idle fraction of the request handlers [ratio].
@@ -64,7 +69,7 @@ class Baseline:
 
     @classmethod
     def of(cls, window: BrokerWindow) -> Baseline:
-        """The readings of this window; a missing one is that of an unused broker."""
+        """The readings of a window; a missing reading has the default of an unused broker."""
         idle = 1.0 if window.handler_idle is None else min(1.0, window.handler_idle)
         return cls(
             idle,
@@ -80,6 +85,7 @@ class NotIdle:
     """The reason why a broker is not at rest.
 
     Attributes:
+        text: the reason as a clause that names the broker or the host.
         invalidates: whether a trial that began now would be INVALID.
         is_write_back: whether a host still writes pages of the last load.
         is_lag: whether a follower lacks records.
@@ -97,9 +103,11 @@ class Recovery:
 
     Attributes:
         duration_s: length of the wait [s].
-        since_s: when the brokers came to rest [s since the epoch]; None if they did not.
-        not_idle: why brokers were not at rest at the end, one reason for each.
-        look: the last two polls of all nodes, of brokers at rest unless `not_idle` has reasons.
+        since_s: the time at which the brokers came to rest [s since the epoch]; None if they did
+            not.
+        not_idle: the reasons why brokers were not at rest at the end of the wait.
+        look: the last two polls of all nodes; the brokers were at rest between them if `not_idle`
+            is empty.
     """
 
     duration_s: float
@@ -114,7 +122,7 @@ class Recovery:
 
     @property
     def patience_s(self) -> float:
-        """The longest wait for what is not at rest now [s]."""
+        """The longest wait for the brokers and hosts that are not at rest now [s]."""
         is_worth = any(each.invalidates or each.is_write_back for each in self.not_idle)
         return DEADLINE_S if is_worth else DISK_PATIENCE_S
 
@@ -122,10 +130,12 @@ class Recovery:
 def why_not_idle(
     window: BrokerWindow, baseline: Baseline, unnoted_s: float = 0.0
 ) -> NotIdle | None:
-    """The reason why this broker is busier than its baseline; None when it is at rest.
+    """The reason why a broker is busier than its baseline; None if it is at rest.
 
     Args:
-        unnoted_s: idle time of each handler that the window may lack [s].
+        window: the readings of the broker now.
+        baseline: the readings of the broker without the run's load.
+        unnoted_s: idle time of each handler that may be missing in the window [s].
     """
     broker, idle = f"broker {window.broker_id}", window.handler_idle
     if window.contradiction is not None:
@@ -155,7 +165,7 @@ def why_not_idle(
 def windows_between(
     source: MetricsSource, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]
 ) -> tuple[BrokerWindow, ...]:
-    """The windows of the brokers from one poll of all nodes to another, edges included."""
+    """The windows of the brokers between two polls of all nodes, both polls included."""
     samples = [*earlier, *later]
     times_s = [sample.at_s for sample in samples]
     from_s, to_s = min(times_s, default=0.0), max(times_s, default=0.0)
@@ -172,13 +182,16 @@ def wait_until_at_rest(
     report: Callable[[str], None] = lambda _: None,
     unwritten: Callable[[], tuple[NotIdle, ...]] = tuple,
 ) -> Recovery:
-    """Wait until every broker was at rest for a second, or until the deadline.
+    """Wait until every broker has been at rest for a second, or until the deadline.
 
     Args:
+        source: the metrics of the brokers.
         baselines: broker id → its readings without the run's load.
-        earlier: an earlier poll of all nodes, which can make the first wait shorter.
-        report: receives, after each measurement, the reason why a broker is not at rest yet.
-        unwritten: returns the hosts that still write pages of the last load.
+        earlier: an earlier poll of all nodes, which can shorten the first wait.
+        deadline_s: longest wait [s].
+        clock, pause: wall-clock time [s], replaced in tests.
+        report: receives the reason why a broker is not at rest, after each measurement.
+        unwritten: returns a reason for each host that still writes pages of the last load.
     """
     began_s = clock()
     earlier = earlier or source.sample_all()
@@ -205,18 +218,23 @@ def wait_until_at_rest(
 
 
 GAIN, SPARE_BYTES = 2.0, 16e6
-"""A host is at rest while it writes at most `GAIN` times as many pages at a time as before the run,
-plus `SPARE_BYTES` [B]."""
+"""A host is at rest if the pages that it is writing have at most `GAIN` times their size before the
+run plus `SPARE_BYTES` [B].
+"""
 
 QUIET_BYTES_PER_S = 1e6
-"""Rate below which the disks of log dirs write nothing of a load [B/s]."""
+"""If the disks of log directories write at a lower rate, they do not write pages of a load
+[B/s].
+"""
 
 
 class WriteBack:
-    """What the brokers' hosts have to write, compared with the time before the run.
+    """The pages that the brokers' hosts have to write to disk, compared with the time before the
+    run.
 
     Args:
-        hosts: the brokers' hosts; no other part of the run uses the source during a wait.
+        hosts: the metrics of the brokers' hosts; no other part of the run uses this source during a
+            wait.
     """
 
     def __init__(self, hosts: HostSource | None = None) -> None:
@@ -225,11 +243,11 @@ class WriteBack:
         self._last: dict[str, HostSample] = {}
 
     def take_baseline(self) -> None:
-        """Read the hosts without the run's load."""
+        """Read the hosts' metrics without the run's load."""
         self._before = {each.host: each for each in self._sampled()}
 
     def reasons(self) -> tuple[NotIdle, ...]:
-        """The hosts that still write pages of the last load, a reason for each."""
+        """A reason for each host that still writes pages of the last load."""
         found = []
         for each in self._sampled():
             last = self._last.get(each.host)
@@ -245,9 +263,9 @@ class WriteBack:
 
 
 def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
-    """Whether the disks of log dirs are known, and wrote next to nothing between two samples.
+    """Whether the disks of log directories are known and wrote almost nothing between two samples.
 
-    The pages of a host that wait are then those of other disks.
+    If so, the host's waiting pages belong to other disks.
     """
     disks, is_known = log_disks_of(later)
     names = [f"{readings.DISK_WRITTEN_BYTES}:{each}" for each in disks]
@@ -259,10 +277,14 @@ def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
 
 
 def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | None:
-    """The reason why a host still has pages of a load to write; None where it is at rest.
+    """The reason why a host still has pages of a load to write; None if the host is at rest.
 
-    Dirty pages alone do not count below the threshold at which the kernel starts to write them: a
-    host without load keeps them for half a minute, and they disturb no trial.
+    Dirty pages below the threshold at which the kernel starts to write them are ignored: a host
+    without load keeps such pages for half a minute, and they do not affect a trial.
+
+    Args:
+        now: the present sample of the host.
+        before: the sample before the run; None if it is unknown.
     """
     written = now.values.get(readings.WRITEBACK_BYTES)
     was = {} if before is None else before.values

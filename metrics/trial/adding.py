@@ -1,13 +1,14 @@
-"""The sum of the tasks' counts; the annotation of a field states how it adds up.
+"""Sum of the counts of all tasks of a trial; the annotation of a field states how to add its
+values.
 
-Numbers are summed, maps are summed key by key, tuples are joined, histograms and dataclasses are
-added. `Annotated` with one of the words below states another rule.
+By default numbers are summed, maps are summed key by key, tuples are joined, and histograms and
+dataclasses are added. `Annotated` with one of the words below selects another rule.
 
-Histograms that merge over tasks and never overflow (HdrHistogram).
+`Histogram` counts values in an HdrHistogram, and can be added to the histogram of another task.
 
-Latency over a measured window, slice by slice.
+`SlicedTimes` and `LatencySlice` describe the latency in each slice of a measured window.
 
-The rates that the single producers kept, in a few numbers for any number of producers.
+`ProducerShares` summarizes the achieved rates of any number of producers in a few numbers.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from hdrh.histogram import HdrHistogram
 from metrics.columns import Column
 
 LARGEST = "largest"
-"""The largest value of all tasks counts."""
+"""The sum of the values is the largest value of all tasks."""
 SMALLEST = "smallest"
-"""The smallest value of all tasks counts."""
+"""The sum of the values is the smallest value of all tasks."""
 FIRST = "first"
-"""All tasks have the same value, or None."""
+"""The sum of the values is the first known value; all tasks have the same value or None."""
 POINT_BY_POINT = "point by point"
-"""Series are summed point by point, up to the end of the shortest."""
+"""Series are summed point by point, up to the end of the shortest series."""
 _WORDS = (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)
 
 Part = TypeVar("Part")
 
 
 def total(parts: Iterable[Part]) -> Part:
-    """The sum of all parts, of the type of each part.
+    """Add all parts; the sum has the type of the parts.
 
     Raises:
         ValueError: there are no parts.
@@ -88,23 +89,27 @@ def _maps_added(maps: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
 
 @functools.cache
 def _rules(kind: Any) -> dict[str, str | None]:
-    """Field → the word that states how it adds up, or None."""
+    """Field → the word that selects its rule; None for the default rule."""
     hints = get_type_hints(kind, include_extras=True)
     marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
     return {name: next((m for m in own if m in _WORDS), None) for name, own in marks.items()}
 
 
 HIGHEST = 3_600_000_000
-"""The highest value that is distinguished: one hour, for times in microseconds."""
+"""Highest value that a histogram counts; a larger value counts as this one. For times [µs] it is
+one hour.
+"""
 
 _LOWEST = 1
 _DIGITS = 3
 
 
 class Histogram:
-    """Counts of values from 1 to 3.6e9 to three digits: times [µs], or shares [millionths].
+    """Histogram of values from 1 to 3.6e9, accurate to three digits: times [µs] or shares
+    [millionths].
 
-    Quantiles of tasks cannot be averaged, but histograms can be added. They are sent as base64.
+    Quantiles of several tasks cannot be averaged, but their histograms can be added. Tasks send a
+    histogram as base64 text.
     """
 
     def __init__(self, values: Iterable[float] = ()) -> None:
@@ -113,10 +118,10 @@ class Histogram:
             self.record(value)
 
     def record(self, value: float, count: int = 1) -> None:
-        """Count a value; a value outside of the range counts as the nearest edge.
+        """Count a value; a value outside the range counts as the nearest end of the range.
 
-        HdrHistogram refuses values beyond its range, which would lose the longest times of an
-        overload.
+        HdrHistogram itself refuses values outside its range, so the longest times of an overload
+        would be missing.
         """
         self._counts.record_value(min(max(round(value), _LOWEST), HIGHEST), count)
 
@@ -126,7 +131,9 @@ class Histogram:
         return int(self._counts.get_total_count())
 
     def quantile(self, percentile: float) -> float:
-        """The value that `percentile` percent do not exceed; NaN for an empty histogram."""
+        """The value that `percentile` percent of all values do not exceed; NaN if there are no
+        values.
+        """
         if not self.count:
             return math.nan
         return min(float(self._counts.get_value_at_percentile(percentile)), HIGHEST)
@@ -139,7 +146,7 @@ class Histogram:
         return total
 
     def to_text(self) -> str:
-        """The histogram as base64; an empty text for an empty histogram."""
+        """The histogram as base64 text; the text of an empty histogram is empty."""
         if not self.count:
             return ""
         encoded: bytes = self._counts.encode()
@@ -147,7 +154,7 @@ class Histogram:
 
     @classmethod
     def from_text(cls, text: str) -> Histogram:
-        """The histogram from a text by `to_text`."""
+        """Decode a histogram from a text that `to_text` returned."""
         histogram = cls()
         if text:
             histogram._counts.decode_and_add(text.encode("ascii"))
@@ -164,13 +171,13 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Quantiles of times; NaN where nothing was recorded.
+    """Quantiles of times; NaN if no time was recorded.
 
     Attributes:
-        p50_ms: the time that 50 % do not exceed.
-        p95_ms: the time that 95 % do not exceed.
-        p99_ms: the time that 99 % do not exceed.
-        p999_ms: the time that 99.9 % do not exceed.
+        p50_ms: the time that 50 % of all times do not exceed.
+        p95_ms: the time that 95 % of all times do not exceed.
+        p99_ms: the time that 99 % of all times do not exceed.
+        p999_ms: the time that 99.9 % of all times do not exceed.
         max_ms: the longest time.
     """
 
@@ -188,21 +195,23 @@ class Quantiles:
 
 
 SLICES_MAX = 120
-"""Highest number of slices of a window, so that hours take no more space than minutes."""
+"""Highest number of slices of a window; it bounds the space that the slices of a long window take.
+"""
 
 
 def slice_length_s(window_s: float) -> int:
-    """Length of each slice of a window [s]: one second, or more in a long window."""
+    """Length of each slice of a window [s]: one second, or longer if the window is long."""
     return max(1, math.ceil(window_s / SLICES_MAX))
 
 
 @dataclass(frozen=True)
 class SlicedTimes:
-    """Latencies of the records of one task or several, by the slice of their acknowledgement.
+    """Latencies of records, grouped by the slice of the window in which each record was
+    acknowledged.
 
     Attributes:
         slice_s: length of a slice [s].
-        by_slice: number of the slice, from 0 → rounded latency [µs] → records.
+        by_slice: number of the slice, from 0 → rounded latency [µs] → number of records.
     """
 
     slice_s: Annotated[int, LARGEST] = 1
@@ -214,10 +223,11 @@ class LatencySlice:
     """Latency of the records that were acknowledged in one slice of the window.
 
     Attributes:
-        start_s: start of the slice, after the window's start [s].
-        length_s: length of the slice; the window's last slice may be shorter [s].
+        start_s: time from the start of the window to the start of the slice [s].
+        length_s: length of the slice [s]; the last slice of a window may be shorter.
         records: records acknowledged in the slice.
-        p50_ms, p99_ms: the latency that 50 % and 99 % of them do not exceed, accurate to 2 %.
+        p50_ms: the latency that 50 % of these records do not exceed, accurate to 2 %.
+        p99_ms: the latency that 99 % of these records do not exceed, accurate to 2 %.
         max_ms: the longest latency, accurate to 2 %.
     """
 
@@ -230,7 +240,7 @@ class LatencySlice:
 
 
 def latency_slices(times: SlicedTimes, window_s: float) -> tuple[LatencySlice, ...]:
-    """The slices of a window in their order; slices without acknowledged records are left out."""
+    """The slices of a window, oldest first, without slices in which no record was acknowledged."""
     slices = []
     for number, times_us in sorted(times.by_slice.items()):
         found, start_s = Histogram(), number * times.slice_s
@@ -248,10 +258,11 @@ _PARTS = 1_000_000
 
 @dataclass(frozen=True)
 class ProducerShares:
-    """Achieved shares of producers: acknowledged inside the window over due inside it [ratio].
+    """Achieved shares of producers: records acknowledged in the window over records due in it
+    [ratio].
 
     Attributes:
-        lowest, highest: the lowest and the highest share of a producer.
+        lowest, highest: the lowest and the highest share of any producer.
         worst: index of the producer whose share is farthest from 1.
         parts: the shares of all producers [millionths].
     """
@@ -263,7 +274,9 @@ class ProducerShares:
 
     @classmethod
     def of(cls, producers: Iterable[tuple[int, int, int]]) -> ProducerShares:
-        """The shares from (index, acknowledged, due), without producers that had no due records."""
+        """The shares from (index, acknowledged records, due records); producers without due records
+        are left out.
+        """
         shares = [(acked / due, index) for index, acked, due in producers if due > 0]
         if not shares:
             return cls()
@@ -272,7 +285,7 @@ class ProducerShares:
         return cls(min(shares)[0], max(shares)[0], worst, parts)
 
     def plus(self, other: ProducerShares) -> ProducerShares:
-        """The shares together with those of another task."""
+        """The shares of the producers of two tasks."""
         if self.lowest is None or other.lowest is None:
             return other if self.lowest is None else self
         assert self.highest is not None and other.highest is not None, "known with the lowest"
@@ -285,7 +298,7 @@ class ProducerShares:
 
     @property
     def farthest(self) -> float:
-        """Distance of the worst producer from its rate [ratio]."""
+        """Largest difference between the share of a producer and 1 [ratio]."""
         edges = [edge for edge in (self.lowest, self.highest) if edge is not None]
         return max((abs(edge - 1.0) for edge in edges), default=0.0)
 
@@ -298,13 +311,13 @@ class ProducerShares:
 
 @dataclass(frozen=True)
 class ProducerSpan:
-    """The range of the rates that the single producers kept.
+    """The range of the achieved shares of all producers.
 
     Attributes:
-        min: the lowest share of a producer: acknowledged inside the window over due inside it
-            [ratio].
+        min: the lowest share of any producer: records acknowledged in the window over records due
+            in it [ratio].
         p50: the share that half of the producers do not exceed [ratio].
-        max: the highest share of a producer [ratio].
+        max: the highest share of any producer [ratio].
         worst: index of the producer whose share is farthest from 1.
     """
 

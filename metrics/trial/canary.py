@@ -1,4 +1,6 @@
-"""What a small client beside a load sees of each broker: its canary."""
+"""Latencies and failures that the canary, a small client that runs beside the load, measures at
+each broker.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,13 @@ from dataclasses import dataclass
 from statistics import median
 
 SLICE_S = 1.0
-"""Length of a slice over time [s]."""
+"""Length of a slice of a window [s]."""
 REST_LEAST = 4
-"""Fewest acknowledged records of a broker whose p99 at rest is known."""
+"""Minimum number of acknowledged records of a broker before the run for a p99 at rest."""
 FAILED_RISE_MAX = 0.1
-"""Clients of a broker fail where more records do than before the run, by this share [ratio]."""
+"""Clients of a broker fail if the share of failed records exceeds the share before the run by more
+than this [ratio].
+"""
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,12 @@ class CanaryTime:
     """One record of the canary.
 
     Attributes:
-        broker_id: the leader of its partition.
-        sent_s: when it was sent [s since the epoch].
-        acked_ms: time until its acknowledgement; so far, where it has none yet.
-        read_ms: time until it was read back; None where it was not read yet.
-        has_failed: whether it was refused or lost after `acked_ms`, and not acknowledged.
+        broker_id: the leader of the record's partition.
+        sent_s: when the record was sent [s since the epoch].
+        acked_ms: time from the send to the acknowledgement [ms]; without an acknowledgement, the
+            time from the send until now.
+        read_ms: time until the record was read back [ms]; None if the record is not read yet.
+        has_failed: whether the record was refused or lost after `acked_ms` instead of acknowledged.
     """
 
     broker_id: int
@@ -37,18 +42,18 @@ class CanaryTime:
 
 @dataclass(frozen=True)
 class CanaryWindow:
-    """What the canary saw of one broker in a window; unknown values are NaN.
+    """Latencies and failures of the canary at one broker in a window; unknown values are NaN.
 
     Attributes:
         broker_id: id of the broker.
         records: records sent in the window.
-        p50_ms: time to the acknowledgement that 50 % of them do not exceed.
-        p99_ms: time to the acknowledgement that 99 % of them do not exceed.
+        p50_ms: time to the acknowledgement that 50 % of the records do not exceed.
+        p99_ms: time to the acknowledgement that 99 % of the records do not exceed.
         max_ms: longest time to an acknowledgement.
-        read_p99_ms: time until 99 % of them were read back.
-        at_rest_p99_ms: like `p99_ms`, before the run.
-        over_time_p99_ms: like `p99_ms`, by slices of a second; NaN in slices without records.
-        failed: those of the records that were refused or lost; no time counts them.
+        read_p99_ms: time to the read that 99 % of the records do not exceed.
+        at_rest_p99_ms: like `p99_ms`, for records before the run.
+        over_time_p99_ms: like `p99_ms`, in each slice of a second; NaN in slices without records.
+        failed: number of records that were refused or lost; the times above exclude these records.
     """
 
     broker_id: int
@@ -63,18 +68,19 @@ class CanaryWindow:
 
 
 def p99_ms(times_ms: Sequence[float]) -> float:
-    """The time that 99 % do not exceed; NaN without times."""
+    """The time that 99 % of the times do not exceed; NaN if there are no times."""
     return sorted(times_ms)[math.ceil(0.99 * (len(times_ms) - 1))] if times_ms else math.nan
 
 
 def canary_windows(
     times: Iterable[CanaryTime], start_s: float, end_s: float, at_rest: Iterable[CanaryTime] = ()
 ) -> tuple[CanaryWindow, ...]:
-    """The windows of all brokers.
+    """The canary's window of each broker.
 
     Args:
-        start_s, end_s: the window [s since the epoch].
-        at_rest: records before the run.
+        times: all records of the canary.
+        start_s, end_s: start and end of the window [s since the epoch].
+        at_rest: records that were sent before the run.
     """
     window = [each for each in times if start_s <= each.sent_s < end_s]
     own, rest = _by_broker(window), _by_broker(at_rest)
@@ -124,15 +130,15 @@ def _window(
 
 @dataclass(frozen=True)
 class CanaryReading:
-    """What the canary sees of a broker now.
+    """Latency and failures of the canary at a broker in the last seconds.
 
     Attributes:
         broker_id: id of the broker.
-        p99_ms: time to the acknowledgement that 99 % of the last records do not exceed; NaN where
-            none was acknowledged.
-        at_rest_p99_ms: the same before the run.
+        p99_ms: time to the acknowledgement that 99 % of the last records do not exceed; NaN if no
+            record was acknowledged.
+        at_rest_p99_ms: like `p99_ms`, for records before the run.
         failed_share: share of the last records that failed [ratio].
-        at_rest_failed_share: the same before the run [ratio].
+        at_rest_failed_share: share of the records before the run that failed [ratio].
     """
 
     broker_id: int
@@ -143,41 +149,45 @@ class CanaryReading:
 
     @property
     def fails(self) -> bool:
-        """Whether more of the broker's clients fail than before the run."""
+        """Whether clearly more records to the broker fail than before the run."""
         return self.failed_share > self.at_rest_failed_share + FAILED_RISE_MAX
 
     def is_beyond(self, most_ms: float, rise_max: float) -> bool:
-        """Whether clients fail, or wait longer than `most_ms`, and much longer than at rest.
+        """Whether clients fail, or wait both longer than `most_ms` and much longer than before the
+        run.
 
         Args:
-            rise_max: highest p99 over that at rest [ratio].
+            most_ms: longest accepted p99 [ms].
+            rise_max: highest accepted p99, as a multiple of the p99 before the run [ratio].
         """
         return self.fails or self.p99_ms > max(most_ms, rise_max * self.at_rest_p99_ms)
 
     @property
     def words(self) -> str:
-        """A sentence on what the clients of the broker meet."""
+        """A sentence about the failures or the waits of the broker's clients."""
         if self.fails:
             return (
                 f"{self.failed_share:.0%} of the canaries' records to broker {self.broker_id} "
-                f"fail, and {self.at_rest_failed_share:.0%} did before the run"
+                f"fail, compared with {self.at_rest_failed_share:.0%} before the run"
             )
         return (
             f"clients of broker {self.broker_id} wait {self.p99_ms:,.0f} ms (p99 of the canaries), "
-            f"and {self.at_rest_p99_ms:,.0f} ms before the run"
+            f"compared with {self.at_rest_p99_ms:,.0f} ms before the run"
         )
 
 
 def worst_of(
     times: Iterable[CanaryTime], at_rest: Iterable[CanaryTime], since_s: float
 ) -> CanaryReading | None:
-    """The broker whose clients fail, or else wait longest, since a moment.
-
-    Returns:
-        None where no broker has enough records at rest.
+    """The reading of the broker whose clients fail or, if no clients fail, wait longest.
 
     Args:
-        since_s: records count that ended later, or have not yet [s since the epoch].
+        times: all records of the canary.
+        at_rest: records that were sent before the run.
+        since_s: records that ended before this time are ignored [s since the epoch].
+
+    Returns:
+        None if no broker has enough records from before the run.
     """
     recent = _by_broker(each for each in times if each.sent_s + each.acked_ms / 1e3 >= since_s)
     rest = _by_broker(at_rest)

@@ -1,4 +1,6 @@
-"""What the clients of a trial did: counts, the reports of tasks, and their sum over the window."""
+"""The counts of a trial's clients, the report of each task, and the sum of all reports over the
+window.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,18 @@ def _errors() -> dict[int, Errors]:
 
 @dataclass
 class ProducerAccounts:
-    """Records by the number of the producer; producer n writes to topic n modulo the topics.
+    """Records of each producer, by its number. Producer n writes to topic n modulo the number of
+    topics.
 
     Attributes:
         offered: records due by the schedule.
         sent: records handed to a socket, each counted once.
         acked: records acknowledged.
-        failed: records that ended in an error, by the name of Kafka's error; like the following,
-            only of producers with such records.
+        failed: records that ended in an error, by the name of Kafka's error. `failed`, `retried`
+            and `duplicates` contain only producers with such records.
         retried: records sent again, counted each time.
-        duplicates: highest number of records in the logs beyond the acknowledged and the failed.
+        duplicates: highest possible number of records in the logs beyond the acknowledged and the
+            failed records.
     """
 
     offered: dict[int, int] = field(default_factory=Counter)
@@ -59,11 +63,12 @@ class ProducerAccounts:
 
 @dataclass
 class BrokerAccount:
-    """The producers' account for one broker and the partitions that it leads, in the window.
+    """The producers' counts for one broker and the partitions that the broker leads, in the window.
 
     Attributes:
         requests: produce requests handed to a socket.
-        silent_s: longest time of any task without an answer although requests waited for one [s].
+        silent_s: longest time in which any task received no answer although its requests waited for
+            an answer [s].
         waiting_connections: connections with unacknowledged records at the window's end.
         missing_records: records due and not acknowledged at the window's end.
     """
@@ -76,9 +81,10 @@ class BrokerAccount:
 
 @dataclass
 class Counts:
-    """Counts of producers: of the running engine, of a task at its end, or of all tasks of a trial.
+    """Counts of producers: of a running engine, of a task at its end, or of all tasks of a trial.
 
-    The whole trial is warm-up, window and drain. Bytes are payload: keys and values.
+    The whole trial is its warm-up, its window and its drain. Bytes are payload, that is keys and
+    values.
 
     Attributes:
         offered_records: records due by the schedule inside the window.
@@ -87,41 +93,44 @@ class Counts:
         failed_records: records that ended in an error inside the window.
         offered_bytes: payload of the offered records.
         acked_bytes: payload of the acknowledged records.
-        unsent_own_records: records due and unsent at the window's end although their connection
-            had room, so that the generator held them up and not the brokers.
-        log_bytes: size of the record batches acknowledged over the whole trial, as brokers
-            count them; None where a client library does not report it.
-        acked_by_partition: partition, numbered through all topics → records acknowledged over
-            the whole trial.
-        sent_by_partition: partition → records handed to a socket over the whole trial, each
+        unsent_own_records: records due and unsent at the window's end although their connection had
+            room, so that the generator delayed them, not the brokers.
+        log_bytes: size of the record batches acknowledged over the whole trial, as brokers count
+            them; None where a client library does not report it.
+        acked_by_partition: partition, numbered through all topics → records acknowledged over the
+            whole trial.
+        sent_by_partition: partition → records handed to a socket over the whole trial, each record
             counted once.
-        errors_by_partition: partition → name of Kafka's error → records that ended in it over
-            the whole trial.
+        errors_by_partition: partition → name of Kafka's error → records that ended in this error
+            over the whole trial.
         retried_by_partition: partition → records sent again over the whole trial, counted each
             time.
-        retry_errors: name of Kafka's error → records that were sent again because of it.
-        duplicates_by_partition: partition → highest number of records in its log beyond the
-            acknowledged and the failed, because an answer was lost and they were sent again.
-        by_producer: the account of each producer over the whole trial.
-        by_broker: broker id → the account for it; empty where a client library does not report it.
-        control_records_by_partition: partition → records that ended our transactions in its log,
-            commits and aborts, over the whole trial.
+        retry_errors: name of Kafka's error → records that were sent again because of this error.
+        duplicates_by_partition: partition → highest possible number of records in its log beyond
+            the acknowledged and the failed records. Such duplicates exist if an answer was lost and
+            the records were sent again.
+        by_producer: the counts of each producer over the whole trial.
+        by_broker: broker id → the counts for this broker; empty if a client library does not report
+            them.
+        control_records_by_partition: partition → commit and abort records of our transactions in
+            its log over the whole trial.
         transactions_committed: transactions whose commit was answered inside the window.
-        transactions_aborted: transactions aborted over the whole trial, with those still open at
-            the end of the drain.
+        transactions_aborted: transactions aborted over the whole trial, including transactions
+            still open at the end of the drain.
         aborted_records: acknowledged records of aborted transactions over the whole trial, which
             consumers of committed records do not read.
-        commit_s: time of the commits inside the window, summed over producers; a commit waits for
-            the answers to all batches of its transaction and then for its own [s].
-        transaction_log_records: records of our transactions in the brokers' own log of
-            transactions over the whole trial.
+        commit_s: time that the commits inside the window took, summed over producers [s]. A commit
+            waits for the answers to all batches of its transaction, and then for the answer to the
+            commit request.
+        transaction_log_records: records of our transactions in the brokers' own log of transactions
+            over the whole trial.
         throttle_ms: throttle time that produce responses reported over the whole trial, summed.
         loop_busy: highest busy share of any task's event loop in the window [ratio].
-        last_acked_s: time at which the last record was acknowledged, after the window's start [s];
-            None without acknowledged records.
+        last_acked_s: time from the window's start to the last acknowledgement [s]; None without
+            acknowledged records.
         cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
-        compression_ratio: size of the batches' records before over after compression, as
-            encoded before the trial [ratio]; None when no task took part.
+        compression_ratio: size of the records of a batch before compression over their size after
+            it, measured before the trial [ratio]; None if no task took part.
     """
 
     offered_records: int = 0
@@ -154,15 +163,17 @@ class Counts:
 
     @column
     def produce_requests(self) -> int | None:
-        """Produce requests handed to a socket inside the window; None where a client library does
-        not report them.
+        """Produce requests handed to a socket inside the window; None if a client library does not
+        report them.
         """
         sent = [each.requests for each in self.by_broker.values()]
         return sum(sent) if sent else None
 
     @column
     def records_per_request(self) -> float | None:
-        """Mean size of a produce request in the window; it grows while requests wait [records]."""
+        """Mean size of a produce request in the window [records]; the size grows while requests
+        wait.
+        """
         return self.sent_records / self.produce_requests if self.produce_requests else None
 
     @column
@@ -173,7 +184,7 @@ class Counts:
 
     @property
     def control_records(self) -> int:
-        """Records that ended our transactions in all logs, over the whole trial."""
+        """Commit and abort records of our transactions in all logs over the whole trial."""
         return sum(self.control_records_by_partition.values())
 
     @column
@@ -193,7 +204,7 @@ class Counts:
 
     @column
     def errors(self) -> dict[str, int]:
-        """Name of Kafka's error → records that ended in it over the whole trial."""
+        """Name of Kafka's error → records that ended in this error over the whole trial."""
         return dict(sum(map(Counter, self.errors_by_partition.values()), Counter()))
 
     @column
@@ -203,19 +214,22 @@ class Counts:
 
     @column
     def duplicates_at_most(self) -> int:
-        """Highest number of records in the logs beyond the acknowledged and the failed."""
+        """Highest possible number of records in the logs beyond the acknowledged and the failed
+        records.
+        """
         return sum(self.duplicates_by_partition.values())
 
 
 @dataclass(frozen=True)
 class QuotaWindow:
-    """The CPU quota of the tasks' control groups, on one host.
+    """The CPU quota of the control groups (cgroups) of the tasks on one host.
 
     Attributes:
-        host: the host where it stopped them most; None without a quota.
-        throttled_share: share of the quota's periods in which it was used up and stopped the
-            tasks; None without a quota [ratio].
-        throttled_ms: mean time that a task lost in such a period, at most; None without any [ms].
+        host: the host on which the quota throttled the tasks most; None without a quota.
+        throttled_share: share of the quota's periods in which the quota was used up and throttled
+            the tasks [ratio]; None without a quota.
+        throttled_ms: upper bound of the mean time that a task lost in a throttled period [ms]; None
+            without throttled periods.
     """
 
     host: str | None = None
@@ -224,10 +238,11 @@ class QuotaWindow:
 
 
 def quota_window(samples: Iterable[HostSample], start_s: float, end_s: float) -> QuotaWindow:
-    """The quota inside [start_s, end_s].
+    """The CPU quota of the most throttled host in the window [start_s, end_s].
 
     Args:
-        samples: samples of the hosts with tasks, in any order, also from before and after.
+        samples: samples of the hosts with tasks, in any order; samples outside the window are
+            ignored.
     """
     by_host: dict[str, list[HostSample]] = {}
     for each in sorted(samples, key=lambda sample: sample.at_s):
@@ -249,8 +264,8 @@ OFFSET_MAX_S = 0.25
 """Largest accepted offset of an executor's clock from the driver's [s].
 
 Tasks start their load at a wall-clock time, and the brokers' samples have the driver's time. An
-offset of this size moves a window's edges no more than the brokers' own meters, which are updated
-when a request handler's poll of up to 0.3 s ends.
+offset of this size moves the edges of a window no more than the delay of the brokers' own meters,
+which are updated when a request handler's poll of up to 0.3 s ends.
 """
 
 
@@ -259,8 +274,9 @@ class ClockOffset:
     """The offset of a clock from the driver's, measured by a round trip to the driver.
 
     Attributes:
-        offset_s: time by which the clock is ahead [s].
-        error_s: half of the round trip, which bounds the error [s].
+        offset_s: time by which the clock is ahead of the driver's clock [s]; below 0 if the clock
+            is behind.
+        error_s: bound of the error: half of the round trip [s].
     """
 
     offset_s: float
@@ -283,10 +299,10 @@ class ClockOffset:
 
 
 CHANGE_MAX = 0.01
-"""Largest accepted change of a clock's offset within a load, as a share of the measured window.
+"""Largest accepted change of a clock's offset during a load, as a share of the measured window.
 
-A clock that gains 1 % on the driver's may have run faster by as much, and a load that is paced by
-it is larger by as much: less than the resolution of any search.
+If a clock gains 1 % on the driver's clock, a load that is paced by this clock may be 1 % larger
+than planned. This error is smaller than the resolution of any search.
 """
 
 
@@ -296,7 +312,7 @@ class HostClock:
 
     Attributes:
         host: name of the machine.
-        clock: its offset from the driver's clock.
+        clock: offset of the machine's clock from the driver's clock.
     """
 
     host: str
@@ -305,11 +321,12 @@ class HostClock:
 
 @dataclass(frozen=True)
 class ClockChange:
-    """The largest change of a host's clock within a load, measured before and after it.
+    """The largest change of a host's clock during a load, measured before and after the load.
 
     Attributes:
         host: name of the machine.
-        gained_s: time that its clock gained on the driver's; below 0 where it lost [s].
+        gained_s: time that the machine's clock gained on the driver's clock [s]; below 0 if the
+            clock lost time.
         error_s: bound of the error [s].
     """
 
@@ -335,14 +352,14 @@ def furthest(offsets: Iterable[ClockOffset]) -> ClockOffset | None:
 
 
 def host_clocks(offsets_by_task: Iterable[tuple[str, ClockOffset | None]]) -> tuple[HostClock, ...]:
-    """The clock of each host that was compared, from the offsets of its tasks."""
+    """The clock of each host, from the offsets that the host's tasks measured."""
     return tuple(HostClock(host, clock) for host, clock in _furthest_by_host(offsets_by_task))
 
 
 def clock_changes(
     changes_by_task: Iterable[tuple[str, ClockOffset | None]],
 ) -> tuple[ClockChange, ...]:
-    """The largest change of each host's clock, from the changes that its tasks saw."""
+    """The largest change of each host's clock, from the changes that the host's tasks measured."""
     return tuple(
         ClockChange(host, change.offset_s, change.error_s)
         for host, change in _furthest_by_host(changes_by_task)
@@ -361,41 +378,41 @@ def _furthest_by_host(
 
 
 EDGE_DEVIATIONS = 3.0
-"""Standard deviations that the edges of a window may hide of a part of a mix."""
+"""Number of standard deviations of the records that may be hidden at the edges of a window."""
 EDGE_SHARE_MAX = 0.25
-"""Largest share that they may hide [ratio]."""
+"""Largest share of a mix's records that may be hidden at the edges of a window [ratio]."""
 
 
 @dataclass(frozen=True)
 class ClientWindow:
-    """The account of all clients in the measured window [start_s, end_s).
+    """The counts and latencies of all clients in the measured window [start_s, end_s).
 
     Attributes:
         start_s: start of the measured window.
         end_s: end of the measured window.
         counts: counts of the producers.
         latency: time from the intended send to the acknowledgement.
-        lateness_p99_ms: delay between intended and actual send, of sends that no broker blocked;
-            NaN without any.
-        producer_share: the range of the rates that the single producers kept.
+        lateness_p99_ms: delay between intended and actual send that 99 % of the sends do not
+            exceed. Sends that a broker blocked are left out; NaN without sends.
+        producer_share: the range of the achieved shares of all producers.
         task_errors: reasons why tasks could not take part or did not finish, one sentence each.
-        groups: the account of each consumer group, with its lag.
+        groups: the counts of each consumer group, with its lag.
         consumer_loop_busy: like `loop_busy`, for the tasks with consumers [ratio].
         clocks: clocks of the hosts with tasks, compared with the driver's.
-        host_samples: samples of these hosts, also from before and after the window.
-        producer_sockets: broker id → the producers' sockets to it; empty where a client library
-            does not report them.
-        consumer_sockets: broker id → the consumers' sockets to it; empty where a client library
-            does not report them.
+        host_samples: samples of the hosts with tasks, also from before and after the window.
+        producer_sockets: broker id → the producers' sockets to this broker; empty if a client
+            library does not report them.
+        consumer_sockets: broker id → the consumers' sockets to this broker; empty if a client
+            library does not report them.
         kernel_buffers: the kernels' limits of socket buffers on the hosts with tasks.
-        latency_over_time: the latency by slices of the window; empty in rows of older versions.
-        lateness_p50_ms: like `lateness_p99_ms`, the time that 50 % do not exceed.
-        lateness_p95_ms: like `lateness_p99_ms`, the time that 95 % do not exceed.
-        lateness_p999_ms: like `lateness_p99_ms`, the time that 99.9 % do not exceed.
+        latency_over_time: the latency in each slice of the window; empty in rows of older versions.
+        lateness_p50_ms: like `lateness_p99_ms`, the delay that 50 % of the sends do not exceed.
+        lateness_p95_ms: like `lateness_p99_ms`, the delay that 95 % of the sends do not exceed.
+        lateness_p999_ms: like `lateness_p99_ms`, the delay that 99.9 % of the sends do not exceed.
         quota: the CPU quota of the generator's own control groups.
-        clock_changes: changes of these clocks from before the load to after it.
-        parts: part of a mix → its own account; empty for other traffic.
-        is_part: True for the account of one part of a mix.
+        clock_changes: changes of the hosts' clocks from before the load to after it.
+        parts: part of a mix → the window of its clients; empty for other traffic.
+        is_part: True for the window of one part of a mix.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -429,10 +446,12 @@ class ClientWindow:
 
     @property
     def edge_share(self) -> float:
-        """Share of a mix's records that the edges of the window may hide [ratio]; 0 without a mix.
+        """Share of a mix's records that may be hidden at the edges of the window [ratio]; 0 without
+        a mix.
 
-        Batches that are open at an edge count on its other side. With few producers these do not
-        even out: the difference of both edges deviates by a batch / √6 for each producer.
+        A batch that is open at an edge counts on the other side of this edge. With few producers,
+        the batches at the two edges do not cancel out: their difference has a standard deviation of
+        a batch / √6 for each producer.
         """
         accounts = [self] if self.is_part else list(self.parts.values())
         offered = self.counts.offered_records
@@ -443,12 +462,12 @@ class ClientWindow:
 
     @property
     def _edge_deviation(self) -> float:
-        """Standard deviation of the records that the window's edges hide [records]."""
+        """Standard deviation of the number of records that are hidden at the edges of a window."""
         each, count = self.counts.records_per_request, len(self.counts.by_producer.acked)
         return (each or 0.0) * math.sqrt(count / 6)
 
     def account_of_group(self, group: int) -> ClientWindow:
-        """The account of the part that a consumer group reads; the whole one without a mix."""
+        """The window of the part that a consumer group reads; without a mix, the whole window."""
         found = (
             each
             for each in self.parts.values()
@@ -457,7 +476,7 @@ class ClientWindow:
         return next(found, self)
 
     def lateness_ms(self, quantile: str) -> float:
-        """The generator's own delay at a quantile such as `p99` [ms]; NaN without any."""
+        """The generator's own delay at a quantile such as `p99` [ms]; NaN without sends."""
         found: float = getattr(self, f"lateness_{quantile}_ms")
         return found
 
@@ -468,12 +487,12 @@ class ClientWindow:
 
     @property
     def offered_mb_per_s(self) -> float | None:
-        """Payload that the schedule required [MB/s]; None when it required no records."""
+        """Payload that the schedule required [MB/s]; None if the schedule required no records."""
         return self._mb_per_s(self.counts.offered_bytes) if self.counts.offered_records else None
 
     @property
     def achieved_mb_per_s(self) -> float | None:
-        """Payload that was acknowledged [MB/s]; None when nothing was offered or sent."""
+        """Acknowledged payload [MB/s]; None if no record was offered or sent."""
         return self._mb_per_s(self.counts.acked_bytes)
 
     def _mb_per_s(self, size_bytes: int) -> float | None:
@@ -484,41 +503,42 @@ class ClientWindow:
 
     @property
     def achieved_share(self) -> float | None:
-        """Acknowledged over offered records [ratio]; None when nothing was offered."""
+        """Acknowledged records over offered records [ratio]; None if no record was offered."""
         if not self.counts.offered_records:
             return None
         return self.counts.acked_records / self.counts.offered_records
 
     @property
     def shortfall_records(self) -> int:
-        """Records offered and not acknowledged inside the window, at least 0."""
+        """Offered records minus acknowledged records inside the window, at least 0."""
         return max(0, self.counts.offered_records - self.counts.acked_records)
 
     @property
     def held_up_records(self) -> int:
-        """Records of the shortfall that the generator itself held up.
+        """Missing records (`shortfall_records`) that the generator itself delayed.
 
-        Those that wait at the window's end may be more, as some of them were due before it.
+        More records may wait at the window's end, because some of the waiting records were due
+        before the window.
         """
         return min(self.counts.unsent_own_records, self.shortfall_records)
 
 
 WINDOW_TOLERANCE_S = 0.001
-"""Largest accepted distance between the windows of two tasks of one trial [s]."""
+"""Largest accepted time between the windows of two tasks of one trial [s]."""
 
 
 @dataclass(frozen=True)
 class ProducerReport:
-    """The account of a task's producers.
+    """The report of a task's producers.
 
     Attributes:
         counts: counts of all producers of the task.
         latency_us: time from the intended send to the acknowledgement [µs].
-        latency_over_time: the latency by slices of the window.
-        lateness_us: time from the intended to the actual send, of sends that no broker blocked
-            [µs].
-        shares: the achieved shares of the single producers.
-        sockets: broker id → sockets to it; empty where a client library does not report them.
+        latency_over_time: the latency in each slice of the window.
+        lateness_us: time from the intended to the actual send [µs]; sends that a broker blocked are
+            left out.
+        shares: the achieved shares of the producers.
+        sockets: broker id → sockets to this broker; empty if a client library does not report them.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -531,12 +551,12 @@ class ProducerReport:
 
 @dataclass(frozen=True)
 class ConsumerReport:
-    """The account of a task's members of consumer groups.
+    """The report of a task's members of consumer groups.
 
     Attributes:
         loop_busy: busy share of the event loop in the window [ratio].
-        groups: the accounts of the members by group.
-        sockets: broker id → sockets to it; empty where a client library does not report them.
+        groups: the counts of the task's members, for each group.
+        sockets: broker id → sockets to this broker; empty if a client library does not report them.
     """
 
     loop_busy: Annotated[float, LARGEST] = 0.0
@@ -546,22 +566,22 @@ class ConsumerReport:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """One task's account of one trial.
+    """The report of one task on one trial.
 
-    A task that could not take part fills the identity, the planned window and `error`.
+    If a task could not take part, only its identity, the planned window and `error` are set.
 
     Attributes:
         task_id: index of the task in the barrier stage, from 0.
-        host: name of the machine that it ran on.
+        host: name of the machine that ran the task.
         start_s, end_s: the measured window, the same for all tasks [s since the epoch].
-        produced, consumed: the accounts of its producers and consumers.
-        clock: the larger offset of its host's clock, of those before and after the load.
-        kernel_buffers: its host's limits of socket buffers; None where they are unknown.
+        produced, consumed: the reports of its producers and consumers.
+        clock: offset of its host's clock; the larger one of the offsets before and after the load.
+        kernel_buffers: its host's limits of socket buffers; None if they are unknown.
         error: the reason why the task could not take part or did not finish, or None.
         is_refused: True for an error of the configuration, which a retry cannot remove.
-        host_samples: samples of its host during the load, in the report of one task of each host.
-        clock_change: the change of that offset from before the load to after it.
-        part: name of the part of a mix that it offers; empty for other traffic.
+        host_samples: samples of its host during the load; only one task of each host reports them.
+        clock_change: the change of the clock's offset from before the load to after it.
+        part: name of the part of a mix that the task offers; empty for other traffic.
     """
 
     task_id: int
@@ -585,9 +605,10 @@ class TaskReport:
 
 
 def merge(reports: Iterable[TaskReport]) -> ClientWindow:
-    """The reports of all tasks of one trial, merged to one window, and those of each part of a mix.
+    """Merge the reports of all tasks of one trial into one window, with a window of each part of a
+    mix.
 
-    Tasks with an error are included: their errors are in `task_errors`.
+    The error of each failed task is in `task_errors`.
 
     Raises:
         ValueError: there is no report, or the tasks measured different windows.

@@ -1,4 +1,6 @@
-"""The account of consumer groups: a task's share, a group's window, its lag and its ranges."""
+"""The counts of consumer groups: of the members of one task, and of a whole group with its lag and
+its read ranges.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,19 @@ from metrics.columns import Flat, column
 from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, Histogram, Quantiles, total
 
 LAG_INTERVAL_S = 0.5
-"""Time between two readings of the lag, from the window's start on [s]."""
+"""Time between two readings of the lag [s]; the first reading is at the window's start."""
 
 
 @dataclass(frozen=True)
 class ReadRange:
-    """A range of one partition that one member read without a gap.
+    """A range of offsets of one partition that one member read without a gap.
 
     Attributes:
-        partition: the partition.
-        from_offset, to_offset: the first offset and the one after the last.
-        records: number of records by the batches' headers, the ends of transactions included;
-            `to_offset - from_offset` unless offsets are missing.
+        partition: number of the partition.
+        from_offset: the first offset of the range.
+        to_offset: the offset after the last offset of the range.
+        records: number of records according to the batches' headers, commit and abort records of
+            transactions included; equal to `to_offset - from_offset` unless offsets are missing.
     """
 
     partition: int
@@ -46,19 +49,21 @@ class GroupCounts:
         group: number of the group, from 0.
         members: number of members.
         records: records read inside the window.
-        wire_bytes: size of the record batches read inside the window, or of keys and values where
-            a library decodes them.
-        lag_records: records available and not yet read, at the window's start and every
-            `LAG_INTERVAL_S` after it.
+        wire_bytes: size of the record batches read inside the window; if a client library decodes
+            the batches, the size of keys and values.
+        lag_records: records that are available and not read yet, measured at the window's start and
+            every `LAG_INTERVAL_S` after it.
         errors: error name → number of errors over the whole trial.
-        control_records: ends of transactions that were skipped over the whole trial.
-        rebalances: assignments after each member's first.
+        control_records: commit and abort records of transactions that were skipped over the whole
+            trial.
+        rebalances: number of assignments of partitions, without the first assignment of each
+            member.
         unread_records: records acknowledged and not read by the end of the drain.
-        notes: notes of the consumers for the reader, one sentence each.
-        throttle_ms: throttle time that fetch responses reported over the whole trial, summed;
-            None in rows of older versions.
-        last_read_s: time at which the last record was read, after the window's start [s]; None
-            without records.
+        notes: notes of the consumers for the user, one sentence each.
+        throttle_ms: throttle time that fetch responses reported over the whole trial, summed; None
+            in rows of older versions.
+        last_read_s: time from the window's start to the read of the last record [s]; None without
+            records.
     """
 
     group: Annotated[int, FIRST]
@@ -77,12 +82,12 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class GroupShare:
-    """The members of one group that one task hosts.
+    """The counts of the members of one group in one task.
 
     Attributes:
-        counts: counts of these members.
-        latency_us: time from the intended send to the receipt [µs].
-        read_ranges: all ranges read over the whole trial.
+        counts: counts of the members.
+        latency_us: time from the intended send to the receipt of a record [µs].
+        read_ranges: all ranges that the members read over the whole trial.
     """
 
     counts: GroupCounts
@@ -92,14 +97,15 @@ class GroupShare:
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """One consumer group over the measured window, all tasks together.
+    """One consumer group in the measured window, over all tasks.
 
     Attributes:
         counts: counts of the group.
-        latency: time from the intended send to the receipt.
-        records_total: records read over the whole trial, drain and rereads included.
+        latency: time from the intended send to the receipt of a record.
+        records_total: records read over the whole trial, including the drain and records read
+            again.
         reread_records: records read more than once, which a rebalance can cause.
-        read_by_partition: the ranges read over the whole trial, each without a gap.
+        read_by_partition: the ranges of offsets that the group read over the whole trial.
     """
 
     counts: Annotated[GroupCounts, Flat()]
@@ -112,12 +118,14 @@ class GroupWindow:
 
     @column
     def lag_slope_records_per_s(self) -> float:
-        """Slope of a line through the lags [records/s]; NaN with one point."""
+        """Slope of the line through the measured lags [records/s]; NaN if the lag was measured
+        once.
+        """
         return lag_slope(self.counts.lag_records, LAG_INTERVAL_S)
 
     @classmethod
     def of(cls, share: GroupShare) -> GroupWindow:
-        """The window from the shares of all tasks, added up."""
+        """The window of a group from the sum of the counts of all tasks."""
         read = join_ranges(share.read_ranges)
         passed = sum(read_range.length for read_range in share.read_ranges)
         return cls(
@@ -131,7 +139,7 @@ class GroupWindow:
 
 
 def group_windows(shares: Iterable[GroupShare]) -> tuple[GroupWindow, ...]:
-    """One window per group, in the order of their numbers."""
+    """One window for each group, in the order of the group numbers."""
     by_group: dict[int, list[GroupShare]] = defaultdict(list)
     for share in shares:
         by_group[share.counts.group].append(share)
@@ -139,10 +147,10 @@ def group_windows(shares: Iterable[GroupShare]) -> tuple[GroupWindow, ...]:
 
 
 def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
-    """Slope of the line through lags taken every `interval_s` [records/s].
+    """Slope of the line through lags that were measured every `interval_s` seconds [records/s].
 
     The line is the least-squares fit, as in Theodolite's lag trend metric
-    (https://www.theodolite.rocks). The slope is NaN with fewer than two points.
+    (https://www.theodolite.rocks). The slope is NaN for fewer than two lags.
     """
     if len(lag_records) < 2:
         return math.nan
@@ -150,9 +158,10 @@ def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
 
 
 def join_ranges(read_ranges: Iterable[ReadRange]) -> tuple[ReadRange, ...]:
-    """The read_ranges joined to as few ranges as possible, by partition and offset.
+    """Join adjacent and overlapping ranges of each partition; the result is sorted by partition and
+    offset.
 
-    Offsets that several read_ranges contain count once.
+    An offset that several ranges contain is counted once.
     """
     joined: list[ReadRange] = []
     for read_range in sorted(read_ranges, key=lambda each: (each.partition, each.from_offset)):

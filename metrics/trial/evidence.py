@@ -1,10 +1,11 @@
-"""The evidence of one trial, the values derived from it, and its judgement by a goal.
+"""The evidence of one trial, the values that are derived from the evidence, and the judgement by a
+goal.
 
-Kafka's own readings of a follower's lag, `MaxLag` and the `offsetLag` of a log directory, compare
-the follower with the high watermark, which waits for the slowest follower of the ISR. So they show
-nothing until the follower has left the ISR, after `replica.lag.time.max.ms`. Bytes that brokers
-receive and copy include other clients' topics, and differ where a broker compresses again. The end
-offset of each replica's own log has none of these faults, so the lag is counted by it.
+The lag of a follower is computed from the end offsets of all replicas. Kafka's own readings of the
+lag (`MaxLag`, and `offsetLag` of a log directory) compare the follower with the high watermark,
+which waits for the slowest follower in the ISR. So these readings stay low until the follower has
+left the ISR, after `replica.lag.time.max.ms`. Bytes that brokers receive and copy are not used
+either: they include other clients' topics, and differ if a broker compresses the batches again.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class ReplicaEnds:
     Attributes:
         at_s: time at which the brokers were queried [s since the epoch].
         took_s: time until the last broker answered [s].
-        written: broker → sum of the leaders' end offsets over the partitions that the broker
-            follows [records].
-        copied: broker → sum of its own end offsets of these partitions [records].
+        written: broker → sum of the leaders' end offsets over the partitions of which the broker is
+            a follower [records].
+        copied: broker → sum of the broker's own end offsets over the same partitions [records].
     """
 
     at_s: float
@@ -48,15 +49,16 @@ class ReplicaEnds:
 
 @dataclass(frozen=True)
 class FollowerLag:
-    """The growth of all leaders' logs beside that of their followers in a window.
+    """The growth of the leaders' logs in a window, compared with the growth of the followers' logs.
 
     Attributes:
-        wanted_records_per_s: records that followers have to copy, once for each follower [1/s].
-        copied_records_per_s: records that they copied [1/s].
+        wanted_records_per_s: records that followers have to copy, counted once for each follower
+            [1/s].
+        copied_records_per_s: records that followers copied [1/s].
         duration_s: time between the first and the last reading in the window [s].
-        uncertain_s: time that both readings took, as brokers do not answer at one moment [s].
-        broker_id: the broker that lacks most.
-        followers: number of brokers that follow.
+        uncertain_s: time that both readings took, because brokers answer at different moments [s].
+        broker_id: the broker that lacks the most records.
+        followers: number of brokers that are followers.
     """
 
     wanted_records_per_s: float
@@ -68,7 +70,9 @@ class FollowerLag:
 
     @classmethod
     def between(cls, first: ReplicaEnds, last: ReplicaEnds) -> FollowerLag | None:
-        """The lag that followers gained between two readings; None without time or load."""
+        """The lag that followers gained between two readings; None if no time passed or no record
+        was written.
+        """
         wanted = {each: last.written[each] - first.written[each] for each in sorted(last.written)}
         copied = {each: last.copied[each] - first.copied[each] for each in wanted}
         lasted_s = last.at_s - first.at_s
@@ -85,21 +89,25 @@ class FollowerLag:
 
     @property
     def share(self) -> float:
-        """Growth of the lag over the load; below 0 where followers caught up [ratio]."""
+        """Growth of the lag as a share of the written records [ratio]; below 0 if followers caught
+        up.
+        """
         return 1.0 - self.copied_records_per_s / self.wanted_records_per_s
 
     @property
     def behind_s(self) -> float:
-        """Least growth of the lag, as the time in which the load has that size [s]."""
+        """Minimum growth of the lag, expressed as the time in which the load writes as many records
+        [s].
+        """
         return max(0.0, self.share * self.duration_s - self.uncertain_s)
 
 
 def follower_lags(
     readings: Iterable[ReplicaEnds], start_s: float, end_s: float
 ) -> Sequence[FollowerLag]:
-    """The lag that followers gained from the first reading in a window to each further one.
+    """The lag that followers gained from the first reading in a window to each later reading.
 
-    The last of them is the lag of the window. Empty where the lag is not known.
+    The last element is the lag of the whole window. The result is empty if the lag is unknown.
     """
     inside = [each for each in readings if start_s <= each.at_s <= end_s]
     found = (FollowerLag.between(inside[0], each) for each in inside[1:])
@@ -107,29 +115,30 @@ def follower_lags(
 
 
 GENERATOR_LIMITED = "generator_limited"
-"""The rule of trials that are INVALID because the generator was the limit."""
+"""Name of the rule for trials that are INVALID because the generator was the limit."""
 OTHERS_LOADED, OTHERS_LESS = "others_loaded", "others_less"
 OTHERS_CHANGED = frozenset({OTHERS_LOADED, OTHERS_LESS})
-"""The rules of trials that are INVALID because the load of other clients changed."""
+"""Names of the rules for trials that are INVALID because the load of other clients changed."""
 ENDED_EARLY = "ended_early"
-"""The rule of the reason that states an early end of the window."""
+"""Name of the rule for the reason that a window ended early."""
 
 
 def part_label(part: str) -> str:
-    """The beginning of a reason that is about one part of a mix."""
+    """The first words of a reason that applies to one part of a mix only."""
     return f"part {part}: "
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One sentence of a verdict, with the rule, the place and the numbers behind it.
+    """One reason of a verdict: its text, its rule, the broker, and the compared numbers.
 
     Attributes:
         indicator: the rule's name, for example `request_handler_idle`.
-        text: the sentence, with numbers and units.
-        broker_id: the broker that the reason is about, or None.
-        value, threshold: the numbers compared [in the unit of the rule].
-        resource: the resource that the rule points at.
+        text: the reason as a sentence, with numbers and units.
+        broker_id: the broker to which the reason applies; None if it applies to no single broker.
+        value: the measured value [in the unit of the rule].
+        threshold: the value at which the rule applies [in the unit of the rule].
+        resource: the limiting resource that the rule indicates.
     """
 
     indicator: str
@@ -147,8 +156,8 @@ class Judgement:
     Attributes:
         verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
         reasons: reasons of the verdict, the most important first.
-        utilization: indicator → its nearness to the threshold, 1 at it; it guides the search
-            (`search.model.Observation.indicators`).
+        utilization: indicator → measured value relative to the threshold, 1 at the threshold. The
+            search uses it to choose loads (`search.model.Observation.indicators`).
         limited_by: the limiting resource of an overload or a closed loop.
         attribution: the evidence for the limiting resource in one sentence.
     """
@@ -161,12 +170,12 @@ class Judgement:
 
     @property
     def rules(self) -> frozenset[str]:
-        """The rules of the reasons, without that of an early end."""
+        """The rules of all reasons except the early end of the window."""
         return frozenset(reason.indicator for reason in self.reasons) - {ENDED_EARLY}
 
     @property
     def is_by_generator(self) -> bool:
-        """True for an INVALID trial for which the generator is the only cause."""
+        """True if the trial is INVALID and the generator is the only cause."""
         return self.verdict is Verdict.INVALID and self.rules == {GENERATOR_LIMITED}
 
 
@@ -175,20 +184,22 @@ class ClusterFacts:
     """Facts about a cluster that are known before any trial and that affect its judgement.
 
     Attributes:
-        is_blind: the cluster shows no metrics, so that none can be missing.
-        isr_window_s: shortest window in which an ISR change can show, from the brokers'
+        is_blind: True if the cluster offers no metrics, so that a missing metric does not make a
+            trial INVALID.
+        isr_window_s: shortest window in which an ISR change can be detected, from the brokers'
             `replica.lag.time.max.ms` [s]; None without followers.
-        rate_window_s: shortest window that has a whole tick of each one-minute rate, and enough
-            scrapes of a Prometheus server [s]; None where neither is read.
-        under_replicated_at_rest: broker id → under-replicated partitions before the run, or
-            before the trial where there were fewer then.
-        queued_max_requests: broker id → its `queued.max.requests`, where it was read.
-        offline: number of brokers that are offline on purpose, which controllers report as fenced.
+        rate_window_s: shortest window that contains an update of each one-minute rate, and enough
+            scrapes of a Prometheus server [s]; None if neither is read.
+        under_replicated_at_rest: broker id → under-replicated partitions before the run or before
+            the trial, the smaller number of both.
+        queued_max_requests: broker id → its `queued.max.requests`; only brokers whose property
+            could be read.
+        offline: number of brokers that are offline on purpose; controllers report them as fenced.
         killed: broker that is killed on purpose in the window, to measure the failover.
-        followers: number of followers of each partition of the trial's topics; the largest of a
-            mix.
-        delete_delay_s: the brokers' shortest time from the check of retention to the deletion of a
-            file; Kafka's default where it is not known [s].
+        followers: number of followers of each partition of the trial's topics; in a mix, the
+            largest number of any part.
+        delete_delay_s: shortest time of any broker from the check of retention to the deletion of a
+            file [s]; Kafka's default if it is unknown.
     """
 
     is_blind: bool = False
@@ -207,35 +218,35 @@ class Evidence:
     """The measurements of clients and brokers in a trial.
 
     Attributes:
-        client: the account of the clients.
+        client: the counts and latencies of the clients.
         brokers: the window of each broker.
         controllers: the window of each controller whose metrics are known.
-        metrics_source: the source of the metrics: `driver-jvm`, `jmxquery`, …
-        hosts: the windows of the machines of brokers and of tasks, as far as they show metrics.
-        end_offsets: partition → (before, after) the trial, for comparison with the records
-            acknowledged and read; None when they were not read.
-        moved_leaders: broker id → partitions of the trial's topics that it led before the load and
-            no longer leads after it; None where they were not read.
-        others: the load of other producers; None where the brokers do not show it.
-        any_isr_changed_share: share of the samples in which at least one broker shows an ISR
-            change or under-replicated partitions [ratio].
-        broker_sockets: broker id → its sockets to clients, on this machine; their counters cover
-            the time between the first sample and the last.
-        refusals: reasons why the trial was not made or was ended, and so is not an answer.
-        planned_s: planned length of the window; 0 when it is unknown [s].
-        closed_loop: True where producers sent without a rate, so that no record is missing or late.
+        metrics_source: the source of the metrics, such as `driver-jvm` or `jmxquery`.
+        hosts: the windows of the machines of brokers and of tasks, if their metrics are known.
+        end_offsets: partition → end offsets (before, after) the trial, for comparison with the
+            records acknowledged and read; None if they were not read.
+        moved_leaders: broker id → partitions of the trial's topics that the broker led before the
+            load and no longer leads after the load; None if the leaders were not read.
+        others: the load of other clients; None if the brokers' metrics do not show it.
+        any_isr_changed_share: share of the samples in which at least one broker shows an ISR change
+            or under-replicated partitions [ratio].
+        broker_sockets: broker id → its sockets to clients, if the broker runs on this machine. The
+            counters cover the time between the first and the last sample.
+        refusals: reasons why the trial was not made or was ended, so that it is INVALID.
+        planned_s: planned length of the window [s]; 0 if it is unknown.
+        closed_loop: True if producers sent without a rate, so that no record can be missing or
+            late.
         cluster: facts about the cluster.
-        write_back: bytes that the brokers of each host received, that its disks wrote, and that its
-            memory holds; only hosts that show their dirty memory.
-        unreplicated_records: acknowledged records above the high watermark when it was first read
-            after the load; None when it was not read.
-        canaries: what a small client beside the load saw of each broker; empty without canaries.
-        load_s: time from the start of the load to the end of its window [s]; None where no load
-            began.
-        kept_overloaded_s: how long the brokers were overloaded at least when a held load ended for
-            it [s]; 0 where it did not.
-        follower_lag: what followers did not copy of the window's records; None without followers,
-            in an outage that is made on purpose, and where brokers do not report it.
+        write_back: bytes that the brokers of each host received, bytes that its disks wrote, and
+            bytes in its memory; only hosts that show their dirty pages.
+        unreplicated_records: acknowledged records above the high watermark at its first reading
+            after the load; None if it was not read.
+        canaries: the canary's latencies at each broker; empty without canaries.
+        load_s: time from the start of the load to the end of its window [s]; None if no load began.
+        kept_overloaded_s: minimum time for which brokers were overloaded, if a held load was ended
+            because of the overload [s]; otherwise 0.
+        follower_lag: growth of the followers' lag in the window; None without followers, during a
+            planned broker outage, or if brokers do not report end offsets.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -267,21 +278,25 @@ class Evidence:
 
     @column
     def resources(self) -> tuple[ResourceUse, ...]:
-        """The USE table of the brokers, a row for each resource of each broker."""
+        """The USE table (utilization, saturation, errors) of the brokers, with a row for each
+        resource of each broker.
+        """
         return use_table(self.brokers)
 
     @column
     def host_resources(self) -> tuple[HostUse, ...]:
-        """The USE table of the hosts, a row for each resource of each host."""
+        """The USE table (utilization, saturation, errors) of the hosts, with a row for each
+        resource of each host.
+        """
         return host_use_table(self.hosts, self.write_back)
 
     @property
     def by_part(self) -> dict[str, Evidence]:
-        """Part of a mix → this evidence with the account of its clients alone; empty without."""
+        """Part of a mix → this evidence with only the clients of the part; empty without a mix."""
         return {name: replace(self, client=own) for name, own in self.client.parts.items()}
 
     def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
-        """The host of a broker, under each of its names."""
+        """The windows of a broker's host, one for each name of the host."""
         return self._hosts_by_broker.get(broker_id, ())
 
     @cached_property
@@ -294,20 +309,22 @@ class Evidence:
 
     @property
     def broker_resident_bytes(self) -> float | None:
-        """Largest memory of a broker's process [B]; None where hosts do not show it."""
+        """Largest memory of a broker's process [B]; None if hosts do not show it."""
         return max(
             (size for each in self.hosts for size in each.resident_bytes.values()), default=None
         )
 
     @property
     def page_cache_bytes(self) -> float | None:
-        """Largest page cache of a brokers' host [B]; None where hosts do not show it."""
+        """Largest page cache of a host with brokers [B]; None if hosts do not show it."""
         known = [each.page_cache_bytes for each in self.hosts if each.brokers]
         return max(filter(None, known), default=None)
 
     @property
     def growth_by_partition(self) -> dict[int, int] | None:
-        """Partition → growth of its end offset over the whole trial; None when it was not read."""
+        """Partition → growth of its end offset over the whole trial; None if end offsets were not
+        read.
+        """
         if self.end_offsets is None:
             return None
         return {
@@ -316,8 +333,8 @@ class Evidence:
 
     @property
     def lost_by_partition(self) -> dict[int, int]:
-        """Partition → acknowledged records and ends of transactions that its log lacks; empty where
-        it lacks none, or where end offsets were not read.
+        """Partition → acknowledged records, and commit and abort records of transactions, that its
+        log lacks. Empty if no records are missing, or if end offsets were not read.
         """
         growth, counts = self.growth_by_partition, self.client.counts
         acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
@@ -327,7 +344,7 @@ class Evidence:
 
     @property
     def busiest_broker(self) -> BrokerWindow | None:
-        """The broker whose request handlers had the least idle time; None where it is unknown."""
+        """The broker whose request handlers had the least idle time; None if it is unknown."""
         return busiest_of(self.brokers)
 
     @property
@@ -338,8 +355,8 @@ class Evidence:
 
     @property
     def isr_changed_share(self) -> float | None:
-        """Share of samples with an ISR change at any broker; where only the brokers' own shares
-        are known, as in older rows, the largest of them [ratio].
+        """Share of samples with an ISR change at any broker [ratio]. Older rows have only a share
+        of each broker; then it is the largest of these shares.
         """
         if self.any_isr_changed_share is not None:
             return self.any_isr_changed_share
@@ -348,16 +365,19 @@ class Evidence:
 
     @column
     def follower_lag_growth_share(self) -> float | None:
-        """Growth of the followers' lag over the load [ratio]; None where it is not known."""
+        """Growth of the followers' lag as a share of the written records [ratio]; None if the lag
+        is unknown.
+        """
         return None if self.follower_lag is None else self.follower_lag.share
 
     @property
     def handler_s_per_mb(self) -> float | None:
-        """Time for which all of a broker's handlers are busy with each MB of its payload [s/MB].
+        """Time that a broker's request handlers, all of them together, need for each MB of payload
+        [s/MB].
 
-        It is the busy share of the handlers over the payload of each broker [MB/s]. Its
-        inverse is the payload that would keep them fully busy if the cost of a MB did not change
-        with the load.
+        The time is the busy share of the handlers over the payload of each broker [MB/s]. Its
+        inverse is the payload that would keep the handlers fully busy if the cost of a MB did not
+        change with the load.
         """
         idle = [each.handler_idle for each in self.brokers if each.handler_idle is not None]
         achieved = self.client.achieved_mb_per_s
@@ -368,10 +388,11 @@ class Evidence:
 
     @property
     def log_bytes_per_byte(self) -> float | None:
-        """Bytes of record batches that brokers took from all producers over our payload [ratio].
+        """Bytes of record batches that brokers received from all producers over our payload
+        [ratio].
 
-        It is below 1 where compression saves more than the framing costs; None where a broker does
-        not show its input, or no record was acknowledged.
+        The ratio is below 1 if compression saves more bytes than the framing costs. It is None if a
+        broker does not show its received bytes, or if no record was acknowledged.
         """
         taken = [each.bytes_in_per_s for each in self.brokers]
         achieved = self.client.achieved_mb_per_s
@@ -381,23 +402,25 @@ class Evidence:
 
     @property
     def broker_cpu_s_per_mb(self) -> float | None:
-        """CPU time of all brokers for each MB of our payload acknowledged [CPU-s/MB]."""
+        """CPU time of all brokers for each acknowledged MB of our payload [CPU-s/MB]."""
         cores = [each.cpu_cores for each in self.brokers if each.cpu_cores is not None]
         achieved = self.client.achieved_mb_per_s
         return sum(cores) / achieved if achieved and len(cores) == len(self.brokers) else None
 
     @property
     def producer_cpu_s_per_mb(self) -> float | None:
-        """CPU time of the tasks with producers for each MB of payload acknowledged [CPU-s/MB]."""
+        """CPU time of the tasks with producers for each acknowledged MB of payload [CPU-s/MB]."""
         counts = self.client.counts
         return counts.cpu_s / (counts.acked_bytes / 1e6) if counts.acked_bytes else None
 
     @property
     def lag_growth_per_s(self) -> dict[str, float]:
-        """Consumer group → growth of its lag: acknowledged less read in the window [records/s].
+        """Consumer group → growth of its lag: acknowledged minus read records in the window
+        [records/s].
 
-        The lag that members report is not used, as it depends on the end offsets in their last
-        fetch responses; a member that is behind gets long responses, and so old end offsets.
+        The lag that members report is not used, because it depends on the end offsets in their last
+        fetch responses. A member that is behind receives long responses, so its end offsets are
+        old.
         """
         client = self.client
         return {

@@ -1,7 +1,8 @@
-"""The load of other clients on the brokers during a trial, and its level without our load.
+"""The load of other clients on the brokers during a trial, compared with their usual level.
 
-Their level is measured in looks of about a second over minutes, so that its scatter is known. What
-the scatter explains is ordinary life; what it does not explain has changed.
+The usual level is measured without our load, over minutes, in readings of about a second each, so
+that its standard deviation is known. A difference that the deviation explains is normal; a larger
+difference means that the load of other clients changed.
 """
 
 from __future__ import annotations
@@ -17,28 +18,35 @@ from metrics.trial.client import ClientWindow, Counts
 
 MESSAGES_LEAST_PER_S = 50.0
 BYTES_LEAST_PER_S = 100_000.0
-"""Rates of messages [1/s] and bytes [B/s] up to which others do not count as a load, such as the
-commits of our own consumer groups."""
+"""Rates of messages [1/s] and bytes [B/s] up to which other clients are ignored. The commits of our
+own consumer groups cause such low rates.
+"""
 
 CONTROL_BATCH_BYTES = 78
-"""Size of the end of a transaction in the log of a partition [B], as Kafka 4.1.2 encodes it."""
+"""Size of the commit or abort record of a transaction in the log of a partition [B], as Kafka 4.1.2
+encodes it.
+"""
 
 TRANSACTION_LOG_RECORD_BYTES = 190
-"""Size of a record of the brokers' own log of transactions, with its batch [B].
+"""Size of a record in the brokers' own log of transactions, with its batch [B].
 
-Kafka 4.1.2 encodes TransactionLogKey and -Value in a batch per record. With names as long as ours
-(a transactional id of 33 and a topic of 34 characters) a record has 188 bytes with one partition, 4
-more for each further partition, and 143 without any, at the end of a transaction. The mean is 173
-for a transaction of one partition, and 202 for one of ten that are added one by one.
+Kafka 4.1.2 encodes TransactionLogKey and TransactionLogValue in one batch for each record. With the
+lengths of our names (a transactional id of 33 characters, a topic of 34), a record has 188 bytes
+with one partition, 4 more bytes for each further partition, and 143 bytes without a partition, at
+the end of a transaction. The mean is 173 bytes for a transaction of one partition, and 202 bytes
+for a transaction of ten partitions that are added one by one.
 """
 
 
 SCATTER_LEAST = 0.25
-"""Deviation of a rate from second to second that an answer states, as a share of the rate."""
+"""Minimum standard deviation of a rate from second to second that an answer mentions, as a share of
+the rate.
+"""
 
 BEYOND_DEVIATIONS = 2.0
-"""Others have changed where their load in a trial is further from their level than so many standard
-deviations of it."""
+"""The load of other clients changed if it differs from its usual level by more than this number of
+standard deviations.
+"""
 
 
 _WRITES = ("messages_in", "bytes_in")
@@ -46,16 +54,17 @@ _WRITES = ("messages_in", "bytes_in")
 
 @dataclass(frozen=True)
 class ClientTraffic:
-    """The writes and reads of all clients at the brokers between two polls of their counters.
+    """Bytes and messages that all clients wrote and read between two polls of the brokers'
+    counters.
 
     Attributes:
         duration_s: time between the polls [s].
-        messages: number of messages as brokers count them [count].
-        log_bytes: size of the record batches as brokers count them [B].
-        read_bytes: size of the record batches that clients fetched [B]; None where a broker does
-            not show it.
-        errors: answers to produce requests that were errors, one for each partition; None where a
-            broker does not show them.
+        messages: number of written messages, as brokers count them [count].
+        log_bytes: size of the written record batches, as brokers count them [B].
+        read_bytes: size of the record batches that clients fetched [B]; None if a broker does not
+            show it.
+        errors: number of errors in the answers to produce requests, counted for each partition;
+            None if a broker does not show them.
     """
 
     duration_s: float
@@ -71,10 +80,10 @@ class ClientTraffic:
         later: Sequence[BrokerSample],
         broker_ids: Iterable[int],
     ) -> ClientTraffic | None:
-        """The traffic between two polls; None where a broker lacks counters or restarted.
+        """The traffic between two polls; None if a broker lacks counters or restarted.
 
-        Counts that follow from one-minute rates are those of the ticks between the polls; None
-        without a tick of each.
+        Counts that are computed from one-minute rates cover the updates of the rates between the
+        polls. The result is None if a rate was not updated between the polls.
         """
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
@@ -114,10 +123,10 @@ class ClientTraffic:
 
 
 def _grown_errors(first: BrokerSample, last: BrokerSample) -> float | None:
-    """The growth of the errors of produce requests; None where the broker shows no such answer."""
+    """The growth of the produce errors; None if the broker shows no count of answers."""
     shown = [name for name in last.values if name.startswith(f"{PRODUCE_ERRORS}:")]
     grown = (
-        last.values[name] - first.values.get(name, 0.0)  # there is no counter before the first
+        last.values[name] - first.values.get(name, 0.0)  # a counter appears with its first error
         for name in shown
         if not name.endswith(":NONE")
     )
@@ -125,7 +134,7 @@ def _grown_errors(first: BrokerSample, last: BrokerSample) -> float | None:
 
 
 def _grown(first: BrokerSample, last: BrokerSample, name: str) -> float | None:
-    """The growth of a counter; None where it is not shown, or fell."""
+    """The growth of a counter; None if the counter is missing or fell."""
     if name not in first.values or name not in last.values:
         return None
     grown = last.values[name] - first.values[name]
@@ -134,11 +143,11 @@ def _grown(first: BrokerSample, last: BrokerSample, name: str) -> float | None:
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate over several looks.
+    """The mean and the standard deviation of a rate over several readings.
 
     Attributes:
-        mean: weighted by the length of the looks.
-        deviation: standard deviation of the looks; 0 for a single one.
+        mean: mean of the readings, weighted by their length.
+        deviation: standard deviation of the readings; 0 for a single reading.
     """
 
     mean: float = 0.0
@@ -154,24 +163,23 @@ class Rate:
 
     @property
     def high(self) -> float:
-        """A rate that is usual at times: the mean and a standard deviation, as bursts have it."""
+        """A rate that still is normal, as in a burst: the mean plus one standard deviation."""
         return self.mean + self.deviation
 
 
 @dataclass(frozen=True)
 class Level:
-    """The load of other clients while the run had none.
+    """The usual load of other clients, measured while the run itself had no load.
 
     Attributes:
-        messages: messages [1/s].
-        written: bytes of their record batches [B/s].
-        read: bytes that they fetched [B/s]; None where brokers do not show it.
-        handler_idle: lowest idle fraction of any broker's request handlers beside it [ratio]; None
-            where it is not known.
-        errors: answers to produce requests that were errors [1/s]; None where brokers do not show
-            them.
-        controller_queue_ms: mean time for which an event waits for the controller [ms]; None where
-            no controller shows it.
+        messages: messages that other clients wrote [1/s].
+        written: bytes of the record batches that other clients wrote [B/s].
+        read: bytes that other clients fetched [B/s]; None if brokers do not show it.
+        handler_idle: lowest idle fraction of any broker's request handlers under this load [ratio];
+            None if it is unknown.
+        errors: errors in the answers to produce requests [1/s]; None if brokers do not show them.
+        controller_queue_ms: mean time for which an event waits for the controller [ms]; None if no
+            controller shows it.
     """
 
     messages: Rate = Rate()
@@ -188,7 +196,7 @@ class Level:
         handler_idle: float | None = None,
         controller_queue_ms: float | None = None,
     ) -> Level | None:
-        """The level of some looks; None without any."""
+        """Compute the level from several readings; None if there are no readings."""
         if not looks:
             return None
         read = [(each.duration_s, each.read_bytes) for each in looks if each.read_bytes is not None]
@@ -204,12 +212,12 @@ class Level:
 
     @property
     def is_notable(self) -> bool:
-        """True where others load the brokers, all the time or in bursts."""
+        """True if other clients load the brokers, all the time or in bursts."""
         return _are_notable(self.messages, self.written, self.read or Rate())
 
     @property
     def is_guarded(self) -> bool:
-        """True where others write enough messages for the guard of their throughput."""
+        """True if other clients write enough messages for the guard `others_fall_max`."""
         return self.messages.mean > MESSAGES_LEAST_PER_S
 
 
@@ -222,12 +230,13 @@ def _are_notable(messages: Rate, *written_or_read: Rate) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """How far the load of others in a trial was off their level.
+    """The difference between the load of other clients in a trial and their usual level.
 
     Attributes:
-        share: share of all clients' traffic that their variance does not explain [ratio]; negative
-            for a fall.
-        text: the load and its level, such as `wrote 40.0 MB/s, and 20.0 MB/s before the trial`.
+        share: the part of the difference that the standard deviation does not explain, as a share
+            of all clients' traffic [ratio]; negative if the load fell.
+        text: the load and its usual level, such as `wrote 40.0 MB/s, and 20.0 MB/s before the
+            trial`.
     """
 
     share: float
@@ -236,7 +245,7 @@ class Change:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """One quantity of the traffic: its words, and the change that is too small to matter."""
+    """One quantity of the traffic, with its words in messages and the largest ignored change."""
 
     verb: str
     unit: str
@@ -245,7 +254,7 @@ class _Quantity:
     negligible: float
 
     def change(self, now: float, level: Rate, of_all: float) -> Change:
-        """How far a rate was off its level, as a share of the rate of all clients."""
+        """The difference of a rate from its usual level, as a share of the rate of all clients."""
         off = now - level.mean
         beyond = max(0.0, abs(off) - BEYOND_DEVIATIONS * level.deviation)
         is_negligible = abs(off) <= self.negligible or of_all <= 0
@@ -257,7 +266,7 @@ class _Quantity:
         )
 
     def shown(self, rate: float) -> str:
-        """The rate in its unit; one below it has a digit more, so that little is not nothing."""
+        """The rate in its unit; a rate below 1 has one more digit, so that it is not shown as 0."""
         value = rate / self.scale
         is_little = self.digits > 0 and 0 < value < 1
         return f"{value:,.{self.digits + is_little}f}"
@@ -270,13 +279,12 @@ _READ = _Quantity("read", "MB/s", 1e6, 1, BYTES_LEAST_PER_S)
 
 @dataclass(frozen=True)
 class OwnTraffic:
-    """What of the clients' traffic was ours.
+    """The traffic of this run's own clients.
 
     Attributes:
-        messages: our messages [count].
-        log_bytes: size of our record batches [B]; None where a client library does not report it.
-        read_bytes: size of the batches that our consumer groups fetched [B]; None where that is
-            not known.
+        messages: messages that our producers wrote [count].
+        log_bytes: size of our record batches [B]; None if a client library does not report it.
+        read_bytes: size of the batches that our consumer groups fetched [B]; None if it is unknown.
     """
 
     messages: float
@@ -289,22 +297,23 @@ class OtherLoad:
     """The load of other clients, from just before a trial to just after it.
 
     Attributes:
-        messages_per_s: messages of others [1/s].
-        bytes_per_s: bytes of their record batches [B/s]; None where a client library does not
-            report the size of ours.
-        at_rest_messages_per_s: messages before the trial, without our load [1/s].
-        at_rest_bytes_per_s: bytes before the trial, without our load [B/s].
-        all_messages_per_s: messages of all producers [1/s].
-        all_bytes_per_s: bytes of all producers [B/s].
-        read_bytes_per_s: bytes that others fetched [B/s]; None where that is not known.
-        at_rest_read_bytes_per_s: bytes that they fetched before the trial [B/s].
-        all_read_bytes_per_s: bytes that all clients fetched [B/s].
-        at_rest_messages_deviation_per_s: standard deviation of the messages before the trial [1/s].
-        at_rest_bytes_deviation_per_s: standard deviation of the bytes before the trial [B/s].
-        at_rest_read_bytes_deviation_per_s: standard deviation of the bytes that they fetched before
-            the trial [B/s].
+        messages_per_s: messages that other clients wrote [1/s].
+        bytes_per_s: bytes of the record batches that other clients wrote [B/s]; None if a client
+            library does not report the size of our own batches.
+        at_rest_messages_per_s: messages that other clients wrote before the trial, without our load
+            [1/s].
+        at_rest_bytes_per_s: bytes that other clients wrote before the trial, without our load
+            [B/s].
+        all_messages_per_s: messages that all producers wrote, ours included [1/s].
+        all_bytes_per_s: bytes that all producers wrote, ours included [B/s].
+        read_bytes_per_s: bytes that other clients fetched [B/s]; None if they are unknown.
+        at_rest_read_bytes_per_s: bytes that other clients fetched before the trial [B/s].
+        all_read_bytes_per_s: bytes that all clients fetched, ours included [B/s].
+        at_rest_messages_deviation_per_s: standard deviation of `at_rest_messages_per_s` [1/s].
+        at_rest_bytes_deviation_per_s: standard deviation of `at_rest_bytes_per_s` [B/s].
+        at_rest_read_bytes_deviation_per_s: standard deviation of `at_rest_read_bytes_per_s` [B/s].
         at_rest_handler_idle: lowest idle fraction of any broker's request handlers without our
-            load, when the load of others was last measured [ratio]; None where it is not known.
+            load, at the last measurement of the other clients' load [ratio]; None if it is unknown.
     """
 
     messages_per_s: float
@@ -323,7 +332,7 @@ class OtherLoad:
 
     @classmethod
     def of(cls, all_of_it: ClientTraffic, own: OwnTraffic, level: Level | None) -> OtherLoad:
-        """The load of others: all traffic less our own, with their level at rest."""
+        """The load of other clients, that is all traffic minus our own, with its usual level."""
         lasted_s, rest, read = all_of_it.duration_s, level or Level(), all_of_it.read_bytes
         own_read = own.read_bytes
 
@@ -347,7 +356,9 @@ class OtherLoad:
         )
 
     def changes(self) -> list[Change]:
-        """How far messages, written and read bytes were off their level, as far as known."""
+        """The differences of messages, written bytes and read bytes from their usual level; unknown
+        ones are left out.
+        """
         messages = Rate(self.at_rest_messages_per_s, self.at_rest_messages_deviation_per_s or 0.0)
         written = Rate(self.at_rest_bytes_per_s, self.at_rest_bytes_deviation_per_s or 0.0)
         found = [_MESSAGES.change(self.messages_per_s, messages, self.all_messages_per_s)]
@@ -363,34 +374,40 @@ class OtherLoad:
 
     @property
     def rise(self) -> Change:
-        """The largest rise above their level; its share is 0 or less where there is none."""
+        """The largest rise above the usual level; its share is 0 or less if nothing rose."""
         return max(self.changes(), key=lambda each: each.share)
 
     @property
     def fall(self) -> Change:
-        """The largest fall below their level; its share is 0 or more where there is none."""
+        """The largest fall below the usual level; its share is 0 or more if nothing fell."""
         return min(self.changes(), key=lambda each: each.share)
 
     @property
     def is_notable(self) -> bool:
-        """True where others had more than a negligible load, all the time or in bursts."""
+        """True if other clients had more than a negligible load, all the time or in bursts."""
         return _are_notable(self.messages, self.written or Rate(), self.read or Rate())
 
     @property
     def messages(self) -> Rate:
-        """Messages of others in the trial, with their scatter before it [1/s]."""
+        """Messages of other clients in the trial, with their standard deviation before the trial
+        [1/s].
+        """
         return Rate(self.messages_per_s, self.at_rest_messages_deviation_per_s or 0.0)
 
     @property
     def written(self) -> Rate | None:
-        """Bytes of their record batches in the trial, with their scatter before it [B/s]."""
+        """Bytes that other clients wrote in the trial, with their standard deviation before the
+        trial [B/s].
+        """
         if self.bytes_per_s is None:
             return None
         return Rate(self.bytes_per_s, self.at_rest_bytes_deviation_per_s or 0.0)
 
     @property
     def read(self) -> Rate | None:
-        """Bytes that they fetched in the trial, with their scatter before it [B/s]."""
+        """Bytes that other clients fetched in the trial, with their standard deviation before the
+        trial [B/s].
+        """
         if self.read_bytes_per_s is None:
             return None
         return Rate(self.read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s or 0.0)
@@ -404,14 +421,15 @@ def _bytes_of_transactions(counts: Counts) -> float:
 def others_at(
     everything: ClientTraffic, client: ClientWindow, level: Level | None, commits_per_s: float = 0.0
 ) -> OtherLoad:
-    """The load of others in a window of a continuous load.
+    """The load of other clients in one window of a load with several windows.
 
-    The records of our transactions in the brokers' own log are spread evenly over the load.
+    The records of our transactions in the brokers' own log are assumed to be spread evenly over the
+    load.
 
     Args:
         everything: traffic of all clients in the window.
-        client: the account of our clients in the window.
-        level: the load of others without our load.
+        client: the counts of our clients in the window.
+        level: the usual load of other clients, without our load.
         commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
     counts, lasted_s = client.counts, client.duration_s
@@ -432,14 +450,16 @@ def others_in(
     level: Level | None,
     commits_per_s: float = 0.0,
 ) -> OtherLoad | None:
-    """The load of others in a trial; None where the traffic of all clients is unknown.
+    """The load of other clients in a trial; None if the traffic of all clients is unknown.
+
+    The batches that our consumer groups read are assumed to have the mean size of the batches that
+    our producers wrote; in a mix, the mean size in the part that the group reads.
 
     Args:
         everything: traffic of all clients in the trial.
-        grown: growth of our topics' end offsets, failed and repeated records included.
-        client: the account of our clients; their groups read batches of the mean size of ours, in a
-            mix of the part that they read.
-        level: the load of others without our load.
+        grown: growth of our topics' end offsets, including failed and repeated records.
+        client: the counts of our clients.
+        level: the usual load of other clients, without our load.
         commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
     if everything is None:
@@ -467,10 +487,12 @@ def _read_bytes(client: ClientWindow) -> float:
 
 
 def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float]) -> str | None:
-    """A sentence on the load of others beside the trials of a limit; None where there was none.
+    """A sentence about the load of other clients during the trials of a limit; None if they had no
+    load.
 
     Args:
-        own_bytes_per_s: what our producers wrote in each of the trials [B/s].
+        loads: the load of other clients in each trial.
+        own_bytes_per_s: bytes that our producers wrote in each trial [B/s].
     """
     if not any(each.is_notable for each in loads):
         return None
@@ -487,7 +509,7 @@ def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float])
     )
     return (
         f"measured beside {' and '.join(parts)} by other clients, whose load may differ at other "
-        f"times; the brokers took up to {everything / 1e6:,.1f} MB/s in all"
+        f"times; the brokers received up to {everything / 1e6:,.1f} MB/s from all clients"
     )
 
 

@@ -1,4 +1,4 @@
-"""TCP sockets of a measured window, as the kernel reports them (`TCP_INFO`, `SO_MEMINFO`)."""
+"""TCP sockets in a measured window, as the kernel reports them (`TCP_INFO`, `SO_MEMINFO`)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from metrics.trial.adding import LARGEST, SMALLEST
 
 @dataclass
 class SocketCounts:
-    """The sockets to one broker in the measured window: of a task, or of all tasks.
+    """The sockets to one broker in the measured window, of one task or of all tasks.
 
-    Values that the kernel does not report (before Linux 4.10, or another system) are None.
+    Values that the kernel does not report (before Linux 4.10, or on another system) are None.
 
     Attributes:
         connections: connections that were open.
         watched: connections that were sampled.
-        looks: number of samples of all connections together.
-        waiting_looks: samples at which data waited for the answer to a request, as
-            `max_in_flight` requests were unanswered; 0 for consumers.
-        unanswered_max: highest number of unanswered requests of a connection in a sample; 0 for
+        looks: number of samples, summed over all connections.
+        waiting_looks: number of samples in which data waited for the answer to an earlier request,
+            because `max_in_flight` requests were unanswered; 0 for consumers.
+        unanswered_max: highest number of unanswered requests of one connection in a sample; 0 for
             consumers.
         rtt_min_us: shortest round trip of any connection since it was opened [µs].
-        rtt_sum_us: smoothed round trips of the samples, summed [µs].
-        cwnd_sum_bytes: congestion windows of the samples, summed [B].
-        in_flight_sum_bytes: bytes sent and not acknowledged by TCP in the samples, summed [B].
-        in_flight_max_bytes: largest number of such bytes of one socket in a sample [B].
-        send_buffer_bytes: largest limit of a send buffer, twice the requested size, as the
-            kernel adds its own overhead [B].
-        receive_buffer_bytes: largest limit of a receive buffer, twice the requested size [B].
-        memory_max_bytes: largest content of both buffers of one socket in a sample [B].
+        rtt_sum_us: sum of the smoothed round trips over all samples [µs].
+        cwnd_sum_bytes: sum of the congestion windows over all samples [B].
+        in_flight_sum_bytes: sum over all samples of the bytes sent and not acknowledged by TCP [B].
+        in_flight_max_bytes: largest number of bytes sent and not acknowledged by TCP, of one socket
+            in a sample [B].
+        send_buffer_bytes: largest limit of a send buffer [B]. The kernel reports twice the
+            requested size, because it adds its own overhead.
+        receive_buffer_bytes: largest limit of a receive buffer [B]; twice the requested size.
+        memory_max_bytes: largest number of bytes in both buffers of one socket in a sample [B].
         sent_bytes: bytes sent in the window, retransmissions included [B].
         retransmitted_bytes: bytes retransmitted in the window [B].
         received_bytes: bytes received in the window [B].
-        fastest_bytes_per_s: rate of the socket with the most bytes acknowledged by TCP.
-        busy_us: time with bytes to send or to be acknowledged, summed [µs].
-        receiver_limited_us: the part of it in which the other end's window was full [µs].
-        send_buffer_limited_us: the part of it in which the send buffer was too small [µs].
+        fastest_bytes_per_s: rate of the socket with the most bytes acknowledged by TCP [B/s].
+        busy_us: time in which sockets had bytes to send or to be acknowledged, summed over sockets
+            [µs].
+        receiver_limited_us: the part of `busy_us` in which the receive window of the other end was
+            full [µs].
+        send_buffer_limited_us: the part of `busy_us` in which the send buffer was too small [µs].
     """
 
     connections: int = 0
@@ -65,22 +68,24 @@ class SocketCounts:
 
     @column
     def rtt_min_ms(self) -> float | None:
-        """Shortest round trip of any connection since it was opened."""
+        """Shortest round trip of any connection since the connection was opened."""
         return None if self.rtt_min_us is None else self.rtt_min_us / 1000.0
 
     @column
     def rtt_mean_ms(self) -> float | None:
-        """Mean of the smoothed round trips in the samples."""
+        """Mean of the smoothed round trips over all samples."""
         return self.rtt_sum_us / self.looks / 1000.0 if self.looks else None
 
     @column
     def cwnd_mean_bytes(self) -> float | None:
-        """Mean congestion window of a socket in the samples."""
+        """Mean congestion window of a socket over all samples."""
         return self.cwnd_sum_bytes / self.looks if self.looks else None
 
     @column
     def in_flight_mean_bytes(self) -> float | None:
-        """Mean number of bytes of a socket sent and not acknowledged by TCP, in the samples."""
+        """Mean number of bytes that a socket sent and that TCP did not acknowledge yet, over all
+        samples.
+        """
         return self.in_flight_sum_bytes / self.looks if self.looks else None
 
     @column
@@ -90,7 +95,7 @@ class SocketCounts:
 
     @column
     def receiver_limited_share(self) -> float | None:
-        """Share of the busy time in which the other end's window was full."""
+        """Share of the busy time in which the receive window of the other end was full."""
         return _share(self.receiver_limited_us, self.busy_us)
 
     @column
@@ -100,7 +105,7 @@ class SocketCounts:
 
     @column
     def waiting_share(self) -> float | None:
-        """Share of the samples at which data waited for the answer to a request."""
+        """Share of the samples in which data waited for the answer to an earlier request."""
         return self.waiting_looks / self.looks if self.looks else None
 
 
@@ -110,7 +115,7 @@ def _share(part: int | None, whole: int | None) -> float | None:
 
 @dataclass(frozen=True)
 class KernelBuffers:
-    """The limits of socket buffers by the kernel of one host; None where they are unknown.
+    """The kernel's limits of socket buffers on one host; unknown limits are None.
 
     Attributes:
         host: name of the machine.
@@ -144,6 +149,6 @@ def _mb(size_bytes: int | None) -> str:
 
 
 def kernel_buffers_of(by_task: Iterable[KernelBuffers | None]) -> tuple[KernelBuffers, ...]:
-    """The limits of each host, from the readings of its tasks."""
+    """The limits of socket buffers on each host, from the readings of the host's tasks."""
     by_host = {buffers.host: buffers for buffers in by_task if buffers is not None}
     return tuple(by_host[host] for host in sorted(by_host))

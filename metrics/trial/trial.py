@@ -1,12 +1,8 @@
-"""One trial as one record; rows, events, summaries and pages are projections of it.
+"""One trial as one record (`Trial`); table rows, events, summaries and pages are made from it.
 
-The state of the cluster in which trials are made, in words.
-
-The duration of a fixed volume.
-
-The reading of the warm-up of cold brokers, which determines only where the search begins.
-
-The readings of a run's trials over time, from the samples of their brokers and hosts.
+`offline_state` names the state of the cluster, `moved_s` is the time for a fixed volume, `WarmUp`
+is the reading of the warm-up of cold brokers, and `RunSeries` has the readings of a run's trials
+over time.
 """
 
 from __future__ import annotations
@@ -36,16 +32,16 @@ def offline_state(count: int) -> str:
 
 
 def place_of(state: str) -> int:
-    """The position of a state in an answer: all brokers first, catching up last."""
+    """The position of a cluster state in an answer, from `all brokers` to `catching up`."""
     return {ALL_BROKERS: 0, CATCHING_UP: 2}.get(state, 1)
 
 
 def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
-    """The time at which the last record of a fixed volume was acknowledged, or was read where no
-    record was offered [s].
+    """The time from the start of the load until the whole fixed volume was written or read [s].
 
-    It counts from the start of the load. It is None without a fixed volume, and where a part of
-    the volume was not moved by the end of the drain.
+    The volume is written when its last record is acknowledged. If the trial offers no records, it
+    is read when the consumer groups have read its last record. None without a fixed volume, or if a
+    part of the volume was still missing at the end of the drain.
     """
     each = pattern.records_each
     if each is None:
@@ -61,17 +57,17 @@ def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The last load of a warm-up; all values are None where brokers were warm.
+    """The last load of a warm-up; all values are None if the brokers were warm already.
 
     Attributes:
         load: the offered load on the searched axis.
         handler_idle: lowest idle fraction of the request handlers of any broker [ratio].
-        is_short: whether the brokers took less than they were offered, so that the limit is lower
-            whatever their handlers show; None in rows of older versions.
+        is_short: whether the brokers acknowledged less than the offered load. Then the limit is
+            lower than the load, even if handlers were idle. None in rows of older versions.
         idle_at_rest: lowest idle fraction of the request handlers of any broker before the run,
-            which others may load [ratio]; None in rows of older versions.
-        generator_load: highest load that the generator can offer, by the busy share of its busiest
-            task; None where that is too small to tell, and in rows of older versions [load].
+            under the load of other clients only [ratio]; None in rows of older versions.
+        generator_load: highest load that the generator can offer, computed from the busy share of
+            its busiest task [load]; None if this share is too small, and in rows of older versions.
     """
 
     load: int | None = None
@@ -98,7 +94,8 @@ class WarmUp:
 
 
 _CPU_FULL = 0.9
-"""Busy share of a generator's host from which its cores are named as the generator's limit."""
+"""Minimum busy share of a generator's host for which a message names the host's cores as the limit.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,22 +104,24 @@ class Trial:
 
     Attributes:
         run_id: the run that the trial belongs to.
-        number: its number within the run, from 1.
-        started_at_s, finished_at_s: start and end of all phases.
-        topic: the topic of the records; the first of several.
+        number: number of the trial within the run, from 1.
+        started_at_s: start of the trial's first phase.
+        finished_at_s: end of the trial's last phase.
+        topic: the topic of the records; the first one of several topics.
         pattern: the offered traffic pattern.
         evidence: the measurements of clients and brokers.
-        judgements: goal → its judgement, for all goals of the run.
-        held: True for a window of a limit that is held (`search.confirm_s`).
-        steady: True for a trial that holds a limit to prove it on disk (`search.steady_s`).
-        checks: True for a trial that looks for a change of the limit while it was measured
+        judgements: goal → the judgement by this goal, for all goals of the run.
+        held: True for a window of a held load, which confirms a limit (`search.confirm_s`).
+        steady: True for a long trial that proves a limit on disk (`search.steady_s`).
+        checks: True for a trial that checks whether the limit changed during the search
             (`search.check_for_change`).
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         warm_up: the reading of the run's warm-up before its first trial.
         leaders_back_s: time from the kill of a broker in the window until all other brokers knew a
-            live leader of every partition [s]; None without a kill, or if it was not observed.
+            live leader of every partition [s]; None if no broker was killed, or if some partition
+            had no live leader until the end of the load.
         recovery_s: time from the end of an overload until the brokers were at rest [s]; None
-            without an overload, or if they did not come to rest.
+            without an overload, or if the brokers were not at rest before the deadline.
     """
 
     run_id: str
@@ -143,12 +142,12 @@ class Trial:
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement of the first goal, which orders the search."""
+        """The judgement by the first goal, which determines the order of the search."""
         return next(iter(self.judgements.values()))
 
     @column
     def verdict(self) -> Verdict:
-        """The verdict of the first goal: `SUSTAINED`, `OVERLOADED` or `INVALID`."""
+        """The verdict by the first goal: `SUSTAINED`, `OVERLOADED` or `INVALID`."""
         return self.judgement.verdict
 
     @column
@@ -163,17 +162,19 @@ class Trial:
 
     @column
     def attribution(self) -> str:
-        """The evidence for the limiting resource in a sentence."""
+        """The evidence for the limiting resource, as one sentence."""
         return self.judgement.attribution
 
     @column
     def utilization(self) -> Mapping[str, float]:
-        """Indicator → its nearness to the threshold; 1 at it, above 1 beyond."""
+        """Indicator → measured value relative to the threshold: 1 at the threshold, above 1 beyond
+        it.
+        """
         return self.judgement.utilization
 
     @property
     def is_valid(self) -> bool:
-        """True when the trial is not INVALID."""
+        """True if the trial is not INVALID."""
         return self.verdict is not Verdict.INVALID
 
     @property
@@ -192,7 +193,7 @@ class Trial:
         return self.finished_at_s - self.started_at_s
 
     def observation(self, goal: str) -> Observation:
-        """The trial as an observation for the search of a goal."""
+        """The trial as an observation, for the search for the limit of one goal."""
         judged = self.judgements[goal]
         by_generator, readings = judged.is_by_generator, dict(judged.utilization)
         at_rest = self._handlers_at_rest(readings.get(HANDLER_IDLE))
@@ -210,13 +211,13 @@ class Trial:
         )
 
     def _handlers_at_rest(self, used: float | None) -> float:
-        """Utilization of the handlers by others alone; 0 where it is not known.
+        """Utilization of the request handlers by other clients alone; 0 if it is unknown.
 
-        It is that of the last time that their load was measured; in rows of older versions, that
-        before the run.
+        The utilization is from the last measurement of the other clients' load; in rows of older
+        versions, from the measurement before the run.
 
         Args:
-            used: their utilization in the trial, 1 at the threshold [ratio].
+            used: utilization of the request handlers in the trial, 1 at the threshold [ratio].
         """
         idle, others = self.evidence.handler_idle_min, self.evidence.others
         at_rest = others.at_rest_handler_idle if others else None
@@ -227,7 +228,7 @@ class Trial:
 
 
 def _cause(judged: Judgement, evidence: Evidence) -> str:
-    """What made a trial INVALID, such as `the generator was the limit: 2 cores of 2 busy`."""
+    """Why a trial is INVALID, such as `the generator was the limit: 2 cores of 2 busy`."""
     if judged.verdict is not Verdict.INVALID or not judged.reasons:
         return ""
     first = judged.reasons[0].text.partition("; ")[0]
@@ -244,16 +245,17 @@ def _cause(judged: Judgement, evidence: Evidence) -> str:
 
 
 POINTS_MAX = 60_000
-"""Readings that a run keeps at most. A run with more has its drawings in the notebook `trial`
-alone, which reads the samples from the tables."""
+"""Largest number of readings that a run keeps for its report. With more readings the report has no
+charts over time; the notebook `trial` draws them from the tables.
+"""
 
 
 @dataclass
 class RunSeries:
-    """The readings of a run's trials over time, up to `POINTS_MAX`.
+    """The readings of a run's trials over time, at most about `POINTS_MAX` of them.
 
     Attributes:
-        points: trial number → what its brokers showed, in the order of the drawings.
+        points: trial number → the readings of its brokers and hosts, in the order of the charts.
     """
 
     points: dict[int, list[SeriesPoint]] = field(default_factory=dict)
@@ -262,8 +264,8 @@ class RunSeries:
     def add(
         self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
     ) -> None:
-        """Add what the brokers and their hosts showed in a trial; without effect once there are too
-        many.
+        """Add the readings of the brokers and their hosts in a trial; without effect once there are
+        too many readings.
         """
         if not self.is_complete:
             return
@@ -279,5 +281,5 @@ class RunSeries:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the readings of all trials are here; false once there were too many."""
+        """Whether the readings of all trials are kept; false once there were too many."""
         return self._count <= POINTS_MAX

@@ -59,7 +59,9 @@ def test_a_run_stops_before_another_process_has_filled_the_brokers_disk(tmp_path
             assert command.wait(200.0) == 5, command.text
         assert shutil.disk_usage(disk).free > FREE_AT_LEAST_BYTES
         assert "stopped by a guard: the volume of" in command.text
-        assert "a second and has room for" in command.text, "the guard reports it in advance"
+        assert "per second and would reach its limit in" in command.text, (
+            "the guard reports it in advance"
+        )
         assert "Traceback" not in command.text
         require_no_topics(testbed)
 

@@ -92,7 +92,7 @@ def test_executors_that_are_lost_in_a_trial_and_between_two_are_waited_for(
             log.warning("trial 1 ended after %.0f s", time.monotonic() - began_s)
             with suspended(testbed, 2):
                 kill_executor(testbed, 2)
-                command.await_line(" of 8 slots, as Spark lost an executor", LINE_S)
+                command.await_line(" of 8 slots, because Spark lost an executor", LINE_S)
             second = command.await_line("trial-finished trial=2 ", LINE_S)
             code = command.wait(LINE_S)
         finally:

@@ -88,7 +88,7 @@ def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
         assert point["np_sustained"] <= 1.05 * point["np_planted"]
         assert point["np_overloaded"] >= 0.95 * point["np_planted"]
         assert 0.75 * point["np_planted"] < point["np_estimate"] < point["np_planted"] / 0.75
-    assert "Planted in these brokers, and found" in run.text
+    assert "Planted limits of these brokers, and found limits" in run.text
     assert re.search(r"found +off by +estimate +off by +limit at 90 %", run.text)
 
 

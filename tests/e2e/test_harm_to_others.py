@@ -124,7 +124,7 @@ def _read(testbed: Testbed, topic: str, starves: threading.Event, over: threadin
     ("harms", "words"),
     [
         ("errors", "produce requests of other clients get"),
-        ("lag", "the consumer group billing of others fell"),
+        ("lag", "the lag of the consumer group billing of other clients grew"),
     ],
 )
 def test_harm_that_begins_under_a_load_stops_it(harms: str, words: str, tmp_path: Path) -> None:

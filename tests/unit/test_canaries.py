@@ -141,7 +141,7 @@ def test_records_that_fail_at_once_are_no_quick_answers() -> None:
     reading = kept.worst()
     assert reading is not None and reading.is_beyond(1_000.0, 10.0)
     assert reading.words == (
-        "100% of the canaries' records to broker 1 fail, and 0% did before the run"
+        "100% of the canaries' records to broker 1 fail, compared with 0% before the run"
     )
 
 
@@ -206,8 +206,8 @@ def test_canaries_without_a_connection_are_said(capsys: pytest.CaptureFixture[st
     for _ in range(3):
         watched.guards._check()
     assert capsys.readouterr().out == (
-        "the canaries have had no connection for 32 s, so no guard watches how long other clients "
-        "wait: OSError: no broker answers\n"
+        "the canaries have had no connection for 32 s, so no guard watches the latency of other "
+        "clients: OSError: no broker answers\n"
     )
 
 

@@ -152,7 +152,7 @@ def test_a_lock_in_doubt_ends_the_load_where_limits_fail_closed(
     lock: Any = SimpleNamespace(lost=None, doubt=doubt)
     watching = Guards(Limits(fail_closed=fail_closed), cluster, str.isdigit, print, lock=lock)
     watching.settle(traffic(4), None)
-    ended = f"{doubt}; guards.fail_closed requires it"
+    ended = f"{doubt}; guards.fail_closed requires the lock"
     assert watching.tripped == (ended if fail_closed else None)
 
 
@@ -248,12 +248,12 @@ def test_the_disks_that_are_reported_are_watched_and_the_others_named_once(
     watching = guards(cluster, disk_used_share_max=0.9)
     watching.require_healthy()
     printed = capsys.readouterr().out
-    assert printed.count("cannot see 2 of 3 log directories") == 1
+    assert printed.count("cannot watch 2 of 3 log directories") == 1
     assert "broker 1 reports no log directory" in printed
     assert "broker 2 does not report the size of /b" in printed
     cluster.dirs = (*cluster.dirs, UNSEEN[2])
     watching.require_healthy()
-    assert "cannot see 3 of 4 log directories: /c of broker 3 is off" in capsys.readouterr().out
+    assert "cannot watch 3 of 4 log directories: /c of broker 3 is off" in capsys.readouterr().out
     cluster.dirs = (LogDir(4, "/d", 100 * GB, 9 * GB), *UNSEEN[:2])
     with stops(r"volume of /d of broker 4 is 91\.0% full"):
         watching.require_healthy()
@@ -262,8 +262,12 @@ def test_the_disks_that_are_reported_are_watched_and_the_others_named_once(
 @pytest.mark.parametrize(
     ("pause_s", "free_gb", "words"),
     [
-        (1.0, [50, 47, 44, 41, 38, 35], "fills at 3 GB a second and has room for 8 s"),
-        (8.0, [110, 80, 50, 20], "and has room for 3 s"),
+        (
+            1.0,
+            [50, 47, 44, 41, 38, 35],
+            "fills at 3 GB per second and would reach its limit in 8 s",
+        ),
+        (8.0, [110, 80, 50, 20], "and would reach its limit in 3 s"),
         (1.0, [50 - step / 10 for step in range(60)], None),
     ],
     ids=["fast", "fast, rare checks", "slowly"],
@@ -317,7 +321,7 @@ def test_written_bytes_add_up(cluster: Cluster) -> None:
     assert watching.spent_bytes == 60_000_000
     watching.admit(one)
     watching.settle(one, None)
-    with stops("90 MB of payload are written"):
+    with stops("the run has written 90 MB of payload"):
         watching.admit(one)
 
 
@@ -439,7 +443,7 @@ def test_the_operators_topic_ends_a_load_and_admits_none(cluster: Cluster) -> No
     with stops("redline-stop exists") as stop:
         watching.require_untripped()
     assert stop.value.exit_code == 5
-    with stops("delete it afterwards"):
+    with stops("delete the topic before the next run"):
         guards(cluster)
     guards(cluster, stop_topic=None)
     guards(cluster, stop_topic="halt")
@@ -472,7 +476,9 @@ def test_looks_for_the_operators_topic_that_all_fail_are_said_and_end_the_load(
         clock.pause(1.0)
         looks += 1
     assert looks == BLIND_S + 1 and ended.is_set()
-    said = "no broker has answered for 8 s whether the topic redline-stop exists (9 looks failed)"
+    said = (
+        "no broker has answered for 8 s whether the topic redline-stop exists (9 requests failed)"
+    )
     assert capsys.readouterr().out == f"{said}: no answer; the load ends after 30 s\n"
 
 
@@ -547,7 +553,7 @@ def test_a_broker_that_leaves_ends_the_load_and_the_run_waits_for_it(cluster: Cl
     assert guest.guards.ends_load is None
     guest.guards.admit(traffic(1))
     assert guest.warnings == [
-        "broker 2 left the cluster: the load has ended, and the run waits until it is whole again"
+        "broker 2 left the cluster: the load has ended; the run waits until the cluster is complete"
     ]
 
 
@@ -582,5 +588,5 @@ def test_pauses_share_their_time(cluster: Cluster) -> None:
     assert guest.wait() == 16.0
     becomes(cluster, 3)()
     guest.look()
-    with stops(r"broker 3 left the cluster, .* whole after 4 s"):
+    with stops(r"broker 3 left the cluster, .* complete again after 4 s"):
         guest.wait()

@@ -89,7 +89,7 @@ def test_a_load_waits_for_the_slots_of_a_new_executor() -> None:
     assert offer(LosingSpark([3]), producers=3) == [], "it needs no more"
     whole, spark = LosingSpark([8]), LosingSpark([6, 6, 6, 7, 8])
     assert (offer(whole), whole.asked) == ([], 1)
-    assert offer(spark) == ["waiting for 2 of 8 slots, as Spark lost an executor"]
+    assert offer(spark) == ["waiting for 2 of 8 slots, because Spark lost an executor"]
     assert spark.asked == 5
 
 

@@ -82,7 +82,10 @@ def test_others_that_lose_most_of_their_throughput_stop_the_run() -> None:
     assert beside.run(HARM_S + 2 * OVER_S, 300.0)
     assert beside.ended == 1
     assert beside.stops == [
-        "for 15 s, other clients write 300 messages/s under the load, and 1,000 without it"
+        (
+            "for 15 s, other clients write 300 messages/s under the load, compared with "
+            "1,000 without it"
+        )
     ]
 
 
@@ -104,11 +107,14 @@ def test_a_harm_that_ends_in_time_or_is_explained_or_not_guarded_does_not_stop_t
 @pytest.mark.parametrize(
     ("now", "words"),
     [
-        ({"errors_per_s": 30.0}, "get 30 errors/s under the load, and 2 without it"),
+        ({"errors_per_s": 30.0}, "get 30 errors/s under the load, compared with 2 without it"),
         ({"errors_per_s": 11.0}, None),
         ({"refused_per_s": 500}, None),
         ({"errors_per_s": 30.0, "refused_per_s": 500}, "get 30 errors/s"),
-        ({"waits_ms": 1_500.0}, "wait 1,500 ms for the controller under the load, and 1 ms before"),
+        (
+            {"waits_ms": 1_500.0},
+            "wait 1,500 ms for the controller under the load, compared with 1 ms before",
+        ),
         ({"waits_ms": 900.0}, None),
     ],
 )  # fmt: skip

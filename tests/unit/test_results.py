@@ -132,7 +132,7 @@ def test_a_calibration_that_fails_keeps_the_limit_that_was_found() -> None:
         calibration.measure(context, topics, 1)
         (notice,) = reporter.events
         assert isinstance(notice, Notice)
-        assert notice.text == f"the planted limit is not stated: {error}"
+        assert notice.text == f"the planted limit could not be measured: {error}"
         assert calibration.complete(_boundary(), context, "default") == _boundary()
 
 
