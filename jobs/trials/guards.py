@@ -871,8 +871,8 @@ class Guards:
             )
         if hidden:
             self.require_or_warn(
-                f"the guard of other topics cannot see {len(hidden)} topics, {min(hidden)} among "
-                "them, because this user may not describe them; grant the user the ACL Describe on "
+                "the guard of other topics cannot watch the topics that this user may not describe "
+                f"({len(hidden)}, {min(hidden)} among them); grant the user the ACL Describe on "
                 "all topics, or set guards.other_topics: false"
             )
 

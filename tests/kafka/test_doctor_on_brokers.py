@@ -177,7 +177,7 @@ def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Pat
         superuser.create_topic("orders", {0: [1]}, {})
         hidden = examined(file, *everything)["guards"]
         assert hidden.severity is Severity.WARNING
-        assert "cannot see 1 topics, orders among them" in hidden.found
+        assert "may not describe (1, orders among them)" in hidden.found
         commits_with_these_rights(testbed)
 
 

@@ -105,7 +105,7 @@ def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
     bed.cluster.idle = 0.5
     reasons = bed.gates.pass_all(TOPIC)
     assert [each.indicator for each in reasons] == ["not_at_rest", "not_at_rest"]
-    assert "within 61 s: broker 1: request handlers idle 0.50" in reasons[0].text
+    assert "after 61 s: broker 1: request handlers idle 0.50" in reasons[0].text
     assert bed.started_phases() == ["waiting until the brokers are at rest"]
     assert any(isinstance(each, PhaseProgress) for each in bed.reporter.events)
     shared = Bed(Cluster(idle=0.5))  # others use it, so that it is as idle as before the run

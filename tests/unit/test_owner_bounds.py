@@ -224,7 +224,7 @@ def test_an_owner_s_brake_holds_beside_that_of_the_goal() -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        ({"hidden": frozenset({"orders"})}, "cannot see 1 of them, orders"),
+        ({"hidden": frozenset({"orders"})}, "may not describe (1, orders among"),
         ({"hidden": None}, "may not read the brokers' log directories"),
         ({"forbidden": {"redline-stop"}}, "may not describe the topic redline-stop"),
     ],

@@ -134,7 +134,9 @@ def test_tasks_that_open_too_long_are_named_to_those_that_wait() -> None:
     assert not first.signals
     while not first.signals:
         channel.beat()
-    words = "opening connections: task 1 on 10.0.0.2, task 2 without a connection to the driver"
+    words = (
+        "other tasks were not ready: task 1 on 10.0.0.2, task 2 without a connection to the driver"
+    )
     assert words in (first.signals[0].problem or "")
     assert not slow.signals
     channel.receive(1, {"ready": ready})
