@@ -1,9 +1,9 @@
-"""The limiting resource of a broker, by the USE method, with the evidence in words, and of a point.
+"""The limiting resource of an overloaded cluster, found with the USE method.
 
-The request handlers come first, because every wait shows in them: a handler that waits for the
-disk and one that lacks CPU are both busy. The cause of the wait then names the resource. The
-numbers are those of `metrics.windows.use`, their limits those of `metrics.judging.nearness`. The
-attributions of several overloads are combined by a weighted vote.
+The request handlers are checked first, because every wait also keeps a handler busy: a handler
+that waits for the disk and a handler that lacks CPU are both busy. The cause of the wait then
+names the resource. `metrics.windows.use` computes the utilizations, and `metrics.judging.nearness`
+has their limits. If a limit has several overloads, a weighted vote combines their attributions.
 """
 
 from __future__ import annotations
@@ -47,28 +47,32 @@ from metrics.windows.use import (
 )
 
 HANDLERS_SHARE_HIGH = 0.5
-"""Least share of the handlers' busy time by which flushes, or waits without CPU, explain it
-[ratio]."""
+"""Minimum share of the handlers' busy time in flushes, or in waits without CPU, before this is the
+reason why the handlers are busy [ratio]."""
 
 FLUSH_SHARE_LOW = 0.25
-"""The same for flushes where handlers mostly wait and some thread is in a flush nearly all of the
-time. It is lower, as the followers' part of the flushes is only estimated from bytes [ratio]."""
+"""Minimum share of the handlers' busy time in flushes if the handlers mostly wait and some thread
+flushes nearly all the time. It is lower than `HANDLERS_SHARE_HIGH`, because the flushes of
+followers are only estimated from their bytes [ratio]."""
 
 REMOTE_SHARE_HIGH = 0.5
-"""Least share of a produce request's time that waiting for followers has to take to explain it
-[ratio]."""
+"""Minimum share of a produce request's time in the wait for followers before replication counts as
+the limit [ratio]."""
 
 OWN_CPU_SHARE_LEAST = 0.5
-"""Least share of the CPU in use from which on brokers, not other processes, keep a machine busy
-[ratio]."""
+"""Minimum share of the used CPU that brokers use before they, and not other processes, count as
+the reason why the machine is busy [ratio]."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """The limiting resource of the brokers, with the broker that shows it most and the evidence.
+    """The limiting resource of the brokers, with the evidence.
 
-    `utilization` holds the utilization of each resource of that broker [ratio], as far as known;
-    1 minus it is the headroom.
+    Attributes:
+        resource: the limiting resource.
+        text: the evidence.
+        broker_id: the broker that shows the limit most clearly.
+        utilization: known utilization of each resource of this broker [ratio].
     """
 
     resource: Resource
@@ -78,22 +82,23 @@ class Attribution:
 
 
 class _ClusterEvidence:
-    """Facts about all brokers and hosts together, computed once for all rules."""
+    """Facts about all brokers and hosts together. They are computed once for all rules."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._brokers, self._hosts = evidence.brokers, evidence.hosts
 
     @cached_property
     def far_interfaces(self) -> Sequence[tuple[HostWindow, InterfaceWindow]]:
-        """The interfaces with a rate at the generator's end of a simulated link."""
+        """Interfaces with a known speed at the generator's end of a simulated link."""
         ends = (host for host in self._hosts if host.shares_machine and not host.brokers)
         far = ((host, each) for host in ends for each in host.interfaces)
         return [(host, each) for host, each in far if each.speed_bytes_per_s is not None]
 
     @cached_property
     def cpu_used_share(self) -> float | None:
-        """Share of a machine that the brokers without spare CPU use; None where one does not
-        report it [ratio].
+        """Share of a machine's CPU that the brokers without spare CPU use together [ratio].
+
+        None if one of these brokers does not report its CPU time.
         """
         busy = [each for each in self._brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
         used = [each.cpu_process_share for each in busy]
@@ -101,7 +106,7 @@ class _ClusterEvidence:
 
     @cached_property
     def isr_changed_most(self) -> frozenset[int]:
-        """The brokers with the most ISR changes; empty where none is known."""
+        """The brokers with the most ISR changes. Empty if no broker shows ISR changes."""
         known = [(w.isr_changed_share, w.broker_id) for w in self._brokers]
         shares = {broker: share for share, broker in known if share is not None}
         return frozenset(each for each in shares if shares[each] >= max(shares.values()))
@@ -109,7 +114,7 @@ class _ClusterEvidence:
 
 @dataclass(frozen=True)
 class _Broker:
-    """The input of the rules: a broker's window and USE table, its hosts, the whole evidence."""
+    """The input of a rule: one broker's window, USE table and hosts, and the whole evidence."""
 
     window: BrokerWindow
     rows: Mapping[Resource, ResourceUse]
@@ -126,7 +131,7 @@ class _Broker:
         thresholds: Thresholds,
         cluster: _ClusterEvidence,
     ) -> _Broker:
-        """A broker of a trial; its host supplies the CPU utilization where the broker does not."""
+        """The input for one broker. If the broker does not show its CPU, its host's CPU counts."""
         hosts = evidence.hosts_of(window.broker_id)
         rows = {row.resource: row for row in use_of(window)}
         busy = max((each.cpu_busy for each in hosts if each.cpu_busy is not None), default=None)
@@ -136,9 +141,10 @@ class _Broker:
 
     @property
     def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
-        """The interfaces of its host, and of the generator's end of a simulated link with a rate.
+        """The interfaces of the broker's hosts, and of the generator's end of a simulated link.
 
-        Traffic beyond that rate is dropped at either end, most of it at the generator's.
+        A simulated link may drop traffic at both ends, and drops most of it at the generator's end.
+        The interface that drops most is the first one.
         """
         found = [(host, each) for host in self.hosts for each in host.interfaces]
         found += self.cluster.far_interfaces
@@ -146,13 +152,14 @@ class _Broker:
 
     @property
     def full_disk(self) -> DiskWindow | None:
-        """The disk of its host with the longest queue, of those that are full; None without one."""
+        """The full disk with the longest queue of the broker's hosts. None if no disk is full."""
         return _longest_queue((disk, DISK_BUSY_HIGH) for host in self.hosts for disk in host.disks)
 
     @property
     def awaited_disk(self) -> DiskWindow | None:
-        """The same, of the disks that writers may wait for: also of those that rest at times while
-        tasks of their host wait for I/O.
+        """The disk with the longest queue among the disks that writers may wait for, or None.
+
+        If tasks of a host wait for I/O, its disk counts from a lower busy share on.
         """
         return _longest_queue(
             (disk, DISK_BUSY_UNDER_PRESSURE if _is_under_pressure(host) else DISK_BUSY_HIGH)
@@ -165,7 +172,7 @@ class _Broker:
         return is_stopped or is_at_limit(self.rows[resource], self.thresholds)
 
     def is_busy_with(self, resource: Resource) -> bool:
-        """True where this resource keeps its request handlers busy."""
+        """True if this resource keeps the broker's request handlers busy."""
         if not self.is_at_limit(Resource.REQUEST_HANDLERS):
             return False
         if self.is_flushing or (_waits(self.window) and self.awaited_disk is not None):
@@ -176,7 +183,7 @@ class _Broker:
 
     @property
     def is_flushing(self) -> bool:
-        """True where flushes explain why the handlers are busy."""
+        """True if flushes are the reason why the handlers are busy."""
         flushing = flush_share(self.window)
         if flushing is None:
             return False
@@ -185,21 +192,25 @@ class _Broker:
 
     @property
     def throttled_share(self) -> float:
-        """Share of the periods of its CPU quota that stopped it; 0 without a quota [ratio]."""
+        """Share of the quota periods in which the CPU quota stopped the broker [ratio].
+
+        0 for a broker without a CPU quota.
+        """
         number = self.window.broker_id
         return max((host.throttled_shares.get(number, 0.0) for host in self.hosts), default=0.0)
 
     @property
     def is_stopped_by_quota(self) -> bool:
-        """True where a CPU quota of the broker's own control group is used up."""
+        """True if the CPU quota of the broker's control group is used up."""
         return self.throttled_share >= THROTTLED_SHARE_HIGH
 
     @property
     def is_out_of_cpu(self) -> bool:
-        """True where the CPU is at its limit and brokers use at least half of it.
+        """True if the CPU is at its limit and brokers use at least half of the used CPU.
 
-        Brokers may share a machine, and their metrics do not say which do, so all brokers without
-        spare CPU are added up. Where the users of the CPU are unknown, brokers are assumed.
+        Brokers may share a machine, and their metrics do not show which brokers do. So the CPU of
+        all brokers without spare CPU is added up. If it is unknown which processes use the CPU, the
+        brokers are assumed to use it.
         """
         if self.is_stopped_by_quota:
             return True
@@ -209,16 +220,16 @@ class _Broker:
 
     @property
     def own_cpu_share(self) -> float | None:
-        """Highest possible share of the CPU in use that brokers use [ratio]."""
+        """Highest possible share of brokers in the used CPU [ratio]. None if it is unknown."""
         used, whole = self.cluster.cpu_used_share, cpu_share(self.window)
         return None if used is None or not whole else min(1.0, used / whole)
 
 
 def _longest_queue(disks: Iterable[tuple[DiskWindow, float]]) -> DiskWindow | None:
-    """The disk with the longest queue, of those that were busy for at least a share of the time.
+    """The busy disk with the longest queue, or None.
 
     Args:
-        disks: each disk with this share [ratio].
+        disks: each disk, and the busy share from which on it counts as busy [ratio].
     """
     full = [
         disk
@@ -233,15 +244,15 @@ def _is_under_pressure(host: HostWindow) -> bool:
 
 
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
-    """The utilization of each resource of a broker [ratio], as far as the window shows it."""
+    """Resource → its utilization, for the resources whose utilization the window shows [ratio]."""
     return {row.resource: row.utilization for row in use_of(window) if row.utilization is not None}
 
 
 def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     """The limiting resource of an overloaded trial.
 
-    The first rule that holds on any broker names the resource. Where it holds on several brokers,
-    the evidence is that of the broker with the least idle handlers.
+    The rules are tried in order, and the first rule that is true for any broker names the resource.
+    If it is true for several brokers, the text describes the broker with the least idle handlers.
     """
     throttled = (
         throttle_reasons(evidence, 0.0) if thresholds.indicators.throttled_is_overload else []
@@ -278,7 +289,7 @@ def _idle_or_one(window: BrokerWindow) -> float:
 
 
 def _found(brokers: list[_Broker]) -> Iterator[tuple[Resource, _Broker, str]]:
-    """The rules that hold, in their order, each on the least idle broker first."""
+    """The rules that are true, in order. Each rule yields the least idle broker first."""
     for resource, applies, rule in _RULES:
         for broker in brokers:
             if applies(broker, resource) and (text := rule(broker)) is not None:
@@ -295,7 +306,7 @@ def _quota(broker: _Broker) -> str:
 
 
 def _waits(window: BrokerWindow) -> bool:
-    """True where handlers mostly wait without CPU."""
+    """True if handlers mostly wait and use no CPU meanwhile."""
     return (waiting_share(window) or 0.0) >= HANDLERS_SHARE_HIGH
 
 
@@ -344,7 +355,7 @@ def _busy(broker: _Broker) -> str:
 
 
 def _handlers(broker: _Broker) -> str:
-    """Busy handlers without another explanation, and how they spend their time as far as known."""
+    """The text for busy handlers if no other resource explains why they are busy."""
     window = broker.window
     waiting, flushing = waiting_share(window), flush_share(window)
     missing = _not_among(_MISSING_OF_HANDLERS, window)
@@ -361,17 +372,17 @@ def _handlers(broker: _Broker) -> str:
             f"for {_waited_for(broker)}{_moved(window)}"
         )
     elif missing:
-        spent = f", and the metrics do not show how they spend their time, as {missing} are missing"
+        spent = f"; the metrics do not show how they spend their time: {missing} are missing"
     else:
         spent = " with CPU to spare and no wait for the disk: there are too few request handlers"
     return f"{_idle(window)}{spent}; {_times(window)}"
 
 
 def _waited_for(broker: _Broker) -> str:
-    """The possible causes of the wait; the disk is one unless its busy time excludes it."""
+    """The possible causes of the wait. The disk is left out if all disks were mostly idle."""
     busy = [disk.busy_share for host in broker.hosts for disk in host.disks]
     if any(busy) and max(filter(None, busy)) < HANDLERS_SHARE_HIGH:
-        return "a lock or an authorizer, as no disk of its host was busy for half of the time"
+        return "a lock or an authorizer, because its host's disks were busy less than half the time"
     return "a lock, an authorizer, a read from the disk or a full page cache"
 
 
@@ -399,14 +410,14 @@ def _swapping(broker: _Broker) -> str | None:
         if swapped >= SWAPPED_PAGES_HIGH:
             return (
                 f"host {host.host} moved {swapped:.0f} pages/s to and from swap, with "
-                f"{_share(host.memory_used_share)} of its memory in use; lower the heap, or give "
-                "it more memory"
+                f"{_share(host.memory_used_share)} of its memory in use; reduce the heap, or give "
+                "the host more memory"
             )
     return None
 
 
 def _interface_full(broker: _Broker) -> str | None:
-    """An interface that is full or drops packets."""
+    """The text for an interface that is full or drops packets."""
     for host, each in broker.interfaces:
         used, dropped = each.used_share or 0.0, each.dropped_share or 0.0
         if used < LINK_SHARE_HIGH and dropped < DROPPED_SHARE_HIGH:
@@ -422,12 +433,12 @@ def _interface_full(broker: _Broker) -> str | None:
 
 
 def _segments_lost(broker: _Broker) -> str | None:
-    """Packet loss that no interface of the hosts counts: TCP retransmits and slows down."""
+    """The text for lost packets that no interface counts. TCP retransmits them and slows down."""
     for host in broker.hosts:
         if (host.retransmitted_share or 0.0) >= RETRANSMITTED_SHARE_HIGH:
             return (
-                f"packets were lost on the way from host {host.host}{_sent_again(host)}; see the "
-                "network between it and the clients and brokers that it serves"
+                f"packets were lost on the way from host {host.host}{_sent_again(host)}; check the "
+                "network between this host and its clients and other brokers"
             )
     return None
 
@@ -457,7 +468,10 @@ def _cpu(broker: _Broker) -> str | None:
 
 
 def _cpu_of_others(broker: _Broker) -> str:
-    """A machine that other processes keep busy: weak evidence, as brokers may get enough CPU."""
+    """The text for a machine that other processes keep busy.
+
+    This evidence is weak, because the brokers may get enough CPU nevertheless.
+    """
     return (
         f"the machine was {_busy(broker)}, of which brokers used "
         f"{_share(broker.own_cpu_share)}: keep other work off this machine; "
@@ -466,7 +480,7 @@ def _cpu_of_others(broker: _Broker) -> str:
 
 
 def _disk(broker: _Broker) -> str | None:
-    """A disk that threads other than handlers wait for: replica fetchers flush, too."""
+    """The text for a busy disk if threads other than handlers, such as replica fetchers, flush."""
     if broker.is_at_limit(Resource.DISK):
         return (
             f"on average {broker.window.flush_threads:.1f} threads were in a flush, replica "
@@ -487,7 +501,7 @@ def _queue_of(broker: _Broker) -> str:
 
 
 def _pressure(broker: _Broker) -> str:
-    """How long tasks waited for I/O, where a disk counts as full for it."""
+    """How long tasks waited for I/O, if a disk counts as full only because tasks waited."""
     if broker.full_disk is not None:
         return ""
     pressure = max(host.pressure_io or 0.0 for host in broker.hosts)
@@ -514,7 +528,7 @@ def _heap_full(broker: _Broker) -> str:
 
 
 def _connection(broker: _Broker) -> str | None:
-    """A long link, while no resource of the broker is at its limit."""
+    """The text for connections that a long link limits, if no resource of the broker is full."""
     text = connection_limit(broker.evidence, broker.window.broker_id)
     if text is None or any(broker.is_at_limit(resource) for resource in broker.rows):
         return None
@@ -522,7 +536,11 @@ def _connection(broker: _Broker) -> str | None:
 
 
 def _waits_for_followers(broker: _Broker) -> str | None:
-    """The weakest evidence: with acks=all, requests mostly wait for followers at any load."""
+    """The text for produce requests that mostly wait for followers.
+
+    This evidence is the weakest, because with acks=all requests mostly wait for followers at any
+    load.
+    """
     window, remote = broker.window, remote_share(broker.window)
     if remote is None or remote < REMOTE_SHARE_HIGH:
         return None
@@ -559,9 +577,9 @@ _RULES: tuple[
     (Resource.CONNECTION, _always, _connection),
     (Resource.REPLICATION, _always, _waits_for_followers),
 )
-"""The resource of each rule, where the rule applies, and its evidence in words; None where it does
-not hold. The rules are in order: causes inside one broker, then causes that brokers on a machine
-share, then consequences of another broker's trouble."""
+"""For each rule: its resource, a function that returns whether the rule applies, and a function
+that returns the text, or None if the rule is not true. The order is: causes inside one broker, then
+causes that brokers on a machine share, then consequences of another broker's problem."""
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -579,7 +597,7 @@ def _times(window: BrokerWindow) -> str:
     queued_ms = produce.request_queue_ms
     queue = "" if queued_ms is None else f", {queued_ms:.1f} queued"
     text = f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue}"
-    # In an overload most of the time is queueing, which does not show what is queued for.
+    # In an overload most of the time is the wait in the queue, which does not show the cause.
     served_ms = produce.total_ms - (queued_ms or 0.0)
     if served_ms <= 0:
         return text
@@ -597,7 +615,7 @@ def _mbit(bytes_per_s: float | None) -> str:
 
 
 def _furthest_behind(evidence: Evidence) -> str:
-    """The broker whose replicas lag most, which is where the cause lies."""
+    """A phrase with the broker whose replicas lag most. The cause is probably on this broker."""
     lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in evidence.brokers]
     records, broker_id = max(lags, default=(0.0, 0))
     if records <= 0:
@@ -611,13 +629,13 @@ def _others(window: BrokerWindow, resource: Resource) -> str:
 
 
 def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
-    """The other resources at their limit on any broker, which may be the limiting one as well."""
+    """A phrase with the other resources that are at their limit on any broker."""
     also = {
         resource: broker.window.broker_id
         for broker in reversed(brokers)
         for resource in broker.rows
         if resource is not named and broker.is_at_limit(resource)
-        # Busy handlers are explained by another resource, which is in the list itself.
+        # If another resource explains busy handlers, only the other resource is listed.
         if resource is not Resource.REQUEST_HANDLERS or broker.is_busy_with(resource)
     }
     others = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
@@ -625,7 +643,7 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
 
 
 def _unknown(brokers: list[_Broker]) -> Attribution:
-    """An unknown attribution: the resource nearest to its limit, and the missing evidence."""
+    """An attribution to an unknown resource, with the nearest resource and the missing evidence."""
     near = [
         (value, broker.window, row)
         for broker in brokers
@@ -660,11 +678,11 @@ _MISSING: _Missing = (
     *_MISSING_OF_HANDLERS[1:],
     ("ISR changes", lambda window: window.isr_changed_share),
 )
-"""The evidence that a source may lack, as a plural or mass noun, and its reading from a window."""
+"""The evidence that a source may lack: its name as a plural noun, and a function that reads it."""
 
 
 def _not_among(missing: _Missing, *windows: BrokerWindow) -> str:
-    """The readings that some of the windows lack."""
+    """The names of the readings that at least one of the windows lacks."""
     return ", ".join(what for what, read in missing if any(read(each) is None for each in windows))
 
 
@@ -689,8 +707,8 @@ def _not_known(brokers: list[_Broker]) -> str:
 
 
 VOTING_LOAD_RATIO_MAX = 1.5
-"""Highest load of an overload that votes on the limiting resource, over the lowest overload's load.
-Beyond it, other resources are exhausted as well [ratio]."""
+"""An overload votes on the limiting resource only up to this multiple of the load of the lowest
+overload, because a higher load also exhausts other resources [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -699,8 +717,8 @@ class AttributionVote:
 
     Attributes:
         judgement: the judgement of the overload.
-        load: its load in words; empty where all overloads had the same load.
-        weight: the weight of the vote.
+        load: text for the overload's load. Empty if all overloads had the same load.
+        weight: weight of the vote.
     """
 
     judgement: Judgement
@@ -709,19 +727,20 @@ class AttributionVote:
 
     @property
     def resource(self) -> Resource:
-        """The resource that the overload is attributed to."""
+        """The limiting resource of this overload."""
         return self.judgement.limited_by or Resource.UNKNOWN
 
 
 def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> Attribution | None:
-    """The resource with the most weight, with the number of votes for it and the other votes.
+    """The resource with the highest sum of weights. None if there are no votes.
 
-    An overload without a known resource does not count against the others. The evidence is that of
-    the heaviest vote for the resource; the last one wins a tie. None without votes.
+    An overload without a known resource does not count against the others. The text is the text of
+    the heaviest vote for the resource, or of the latest of several heaviest votes. It also states
+    the number of votes for each resource.
 
     Args:
         votes: one vote for each overload, oldest first.
-        what: the plural noun for the voters.
+        what: plural noun for the voters.
     """
     if not votes:
         return None
@@ -738,7 +757,7 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
 
 
 def contradiction(votes: Sequence[AttributionVote]) -> str:
-    """A sentence about overloads that name different resources; empty where they agree."""
+    """A sentence about overloads that name different resources. Empty if they agree."""
     by_name: dict[Resource, list[str]] = {}
     for vote in votes:
         if vote.resource is not Resource.UNKNOWN:
@@ -756,9 +775,9 @@ def _vote_count(votes: Sequence[AttributionVote], named: Resource, what: str) ->
         f"{vote.resource.value}{_at([vote.load])}" for vote in votes if vote.resource is not named
     ]
     if not others:
-        return f"all {len(votes)} {what} say so"
+        return f"all {len(votes)} {what} name this resource"
     alike = len(votes) - len(others)
-    return f"{alike} of {len(votes)} {what} say so, the others {', '.join(others)}"
+    return f"{alike} of {len(votes)} {what} name this resource, the others {', '.join(others)}"
 
 
 def _at(loads: Sequence[str]) -> str:

@@ -1,10 +1,11 @@
-"""What a trial proves of the disks: whether they wrote its load, or memory took it. Pure.
+"""The proof that disks wrote the load of a trial, and did not only keep it in memory.
 
-A load is proven on disk when the disks of each host wrote `WRITTEN_MIN` of what its brokers took
-in, replicas included, over at least twice the age at which the kernel writes a page, and retention
-could delete nothing before it was written. Without that proof the load still may last: in its first
-half minute every broker's memory takes all. So no verdict follows from it, but the answer states
-what memory took and when it would be full.
+A load is proven on disk under three conditions. The disks of each host wrote the share
+`WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. They did so over at
+least twice the age at which the kernel writes a page. Retention could delete no record before it
+was written. A load without this proof may still be sustained, because in the first half minute
+every broker's memory takes all bytes. So no verdict follows from a missing proof. The answer states
+instead how many bytes memory took, and when memory would be full.
 """
 
 from __future__ import annotations
@@ -21,29 +22,32 @@ from metrics.windows.write_back import SETTLED_EXPIRIES, WRITTEN_MIN, WriteBackW
 DELETE_DELAY_S = 60.0
 """Kafka's default of log.segment.delete.delay.ms [s]."""
 FLUSHER_S = 5.0
-"""Time between two looks of the kernel for pages to write (vm.dirty_writeback_centisecs) [s]."""
+"""Time after which the kernel checks again for pages to write (vm.dirty_writeback_centisecs)
+[s]."""
 STEADY_SHARE_MAX = 0.1
-"""Share of the memory's room that a load may fill in a hold without being held [ratio]."""
+"""A load needs no hold if the hold would fill at most this share of the memory's room for dirty
+pages [ratio]."""
 
 
 @dataclass(frozen=True)
 class DiskProof:
-    """What a load proves of the disks; unknown values are None.
+    """The evidence that disks wrote a load. Unknown values are None.
 
     Attributes:
-        on_disk: True if the disks wrote the load; None if the hosts do not show it.
+        on_disk: True if the disks wrote the load. None if the hosts do not show it.
         duration_s: length of the window [s].
-        taken_bytes: bytes that the brokers took in, replicas included [B].
-        absorbed_bytes: bytes of these that memory took [B].
+        taken_bytes: bytes that the brokers received, replicas included [B].
+        absorbed_bytes: received bytes that only memory took [B].
         full_s: time from the beginning of the window until the memory of a host is full at this
-            rate; None if it does not fill [s].
-        written_share: share of the bytes taken in that the disks of the slowest host wrote in
+            rate [s]. None if the memory does not fill.
+        written_share: share of the received bytes that the disks of the slowest host wrote in
             settled write-back [ratio].
         fastest_share: highest rate at which the disks of the slowest host wrote for some seconds,
-            over the rate at which its brokers took in [ratio].
-        why: why the load is not proven on disk; empty if it is.
-        is_early: True if the window is too short for any write-back, so that memory takes all.
-        disks_note: which disks count, where those of the log dirs are not known; else empty.
+            over the rate at which the host's brokers received bytes [ratio].
+        why: reason why the load is not proven on disk. Empty if it is proven.
+        is_early: True if the window is so short that the kernel does not write pages yet.
+        disks_note: names of the counted disks if the disks of the log dirs are unknown. Otherwise
+            empty.
     """
 
     on_disk: bool | None
@@ -59,7 +63,7 @@ class DiskProof:
 
     @property
     def note(self) -> str:
-        """Why the load is not proven on disk, and which disks count; empty if both are plain."""
+        """The texts `why` and `disks_note`, joined. Empty if both are empty."""
         return "; ".join(filter(None, (self.why, self.disks_note)))
 
 
@@ -69,13 +73,13 @@ def disk_proof(
     duration_s: float,
     deleted_after_s: float = math.inf,
 ) -> DiskProof:
-    """Decide whether the disks wrote what the brokers took in.
+    """Decide whether the disks wrote the bytes that the brokers received.
 
     Args:
-        windows: write-back of the brokers' hosts in the window.
+        windows: write-back windows of the brokers' hosts.
         brokers: ids of the brokers under load.
         duration_s: length of the window [s].
-        deleted_after_s: least age at which retention deletes a record, see `deleted_after_s` [s].
+        deleted_after_s: minimum age at which retention deletes a record [s]. See `deleted_after_s`.
     """
     unknown = _why_unknown(windows, brokers)
     if unknown:
@@ -105,8 +109,8 @@ def _disks_note(windows: Sequence[WriteBackWindow]) -> str:
         return ""
     first = unknown[0]
     return (
-        f"all disks of host {first.host} count ({', '.join(first.disks)}), as those of its log "
-        "dirs are not known"
+        f"all disks of host {first.host} count ({', '.join(first.disks)}), because the disks of "
+        "its log dirs are not known"
     )
 
 
@@ -117,7 +121,7 @@ def _fastest_share(window: WriteBackWindow) -> float | None:
 
 
 def proof_of(trial: Trial) -> DiskProof:
-    """What a trial proves of the disks."""
+    """The evidence of a trial that disks wrote its load."""
     evidence = trial.evidence
     if why := _recompressed(trial.pattern):
         return DiskProof(None, evidence.client.duration_s, why=why)
@@ -134,23 +138,23 @@ def proof_of(trial: Trial) -> DiskProof:
 
 
 def _recompressed(pattern: TrafficPattern) -> str:
-    """Why bytes that brokers take in are not those that disks write; empty where they are."""
+    """The reason why disks write other bytes than the brokers received. Empty if there is none."""
     for each in pattern.loads:
         sent = each.producer.options.compression.replace("none", "uncompressed")
         kept = each.topic.config.get("compression.type", "producer")
         if kept not in {"producer", sent}:
             return (
-                f"brokers write batches of codec {sent} as compression.type {kept}, so that disks "
-                "do not write the bytes that brokers take in"
+                f"brokers store batches of codec {sent} with compression.type {kept}, so the disks "
+                "write other bytes than the brokers receive"
             )
     return ""
 
 
 def full_after_s(window: WriteBackWindow) -> float | None:
-    """Time from the beginning of a window until the host's memory is full at its rate [s].
+    """Time from the beginning of a window until the host's memory is full at the window's rate [s].
 
-    It is the room at the beginning over what memory takes each second. None if it takes nothing, or
-    if the room is not known.
+    It is the room for dirty pages at the beginning, over the bytes that memory takes per second.
+    None if memory takes no bytes, or if the room is unknown.
     """
     absorbed, room = window.absorbed_bytes, window.room_bytes
     if not absorbed or room is None or not window.duration_s:
@@ -161,15 +165,15 @@ def full_after_s(window: WriteBackWindow) -> float | None:
 def fills_memory(
     windows: Sequence[WriteBackWindow], hold_s: float, ratio: float = 1.0
 ) -> bool | None:
-    """Whether a load that is held could fill more than a tenth of a host's room for dirty pages.
+    """Whether a hold of a load could fill more than a tenth of a host's room for dirty pages.
 
     Args:
-        windows: write-back of the brokers' hosts in a trial.
+        windows: write-back windows of the brokers' hosts in a trial.
         hold_s: length of the hold [s].
-        ratio: the load over that of the trial.
+        ratio: the load of the hold over the load of the trial [ratio].
 
     Returns:
-        None where the hosts do not show their room or what their brokers take in.
+        None if the hosts do not show their room, or the bytes that their brokers receive.
     """
     known = [
         each.taken_bytes / each.duration_s * ratio * hold_s > STEADY_SHARE_MAX * each.room_bytes
@@ -182,12 +186,12 @@ def fills_memory(
 def deleted_after_s(
     pattern: TrafficPattern, delay_s: float = DELETE_DELAY_S, closed_bytes_per_s: float = 0.0
 ) -> float:
-    """The least age at which retention deletes a record's file [s]; infinite without retention.
+    """The minimum age at which retention deletes a record's file [s]. Infinite without retention.
 
     Args:
-        pattern: the load, which fills the partitions evenly.
-        delay_s: the brokers' shortest log.segment.delete.delay.ms [s].
-        closed_bytes_per_s: payload of a load without a rate, a closed loop [B/s].
+        pattern: the load. It fills the partitions evenly.
+        delay_s: shortest log.segment.delete.delay.ms of the brokers [s].
+        closed_bytes_per_s: achieved payload of a closed loop, which has no offered rate [B/s].
     """
     if pattern.parts:
         return min(deleted_after_s(each, delay_s) for each in pattern.parts)
@@ -207,26 +211,26 @@ def deleted_after_s(
 def _why_unknown(windows: Sequence[WriteBackWindow], brokers: Collection[int]) -> str:
     shown = {broker for each in windows for broker in each.brokers}
     if not windows or set(brokers) - shown:
-        return "the brokers' hosts do not show what their disks write"
+        return "the brokers' hosts do not show the bytes that their disks write"
     if any(each.taken_bytes is None or each.written_bytes is None for each in windows):
-        return "what brokers took in or disks wrote is not known throughout the window"
+        return "the bytes received by brokers or written by disks are not known in the whole window"
     return ""
 
 
 def _why_not(
     windows: Sequence[WriteBackWindow], slowest: float | None, deleted_s: float, expire_s: float
 ) -> str:
-    """Why the load is not proven on disk; empty if it is."""
+    """The reason why the load is not proven on disk. Empty if it is proven."""
     if deleted_s <= expire_s + FLUSHER_S:
         return (
             f"retention may delete a record after {deleted_s:.0f} s, and the kernel writes it "
             f"after {expire_s:.0f} s; raise retention.bytes"
         )
     if slowest is None or any(each.settled_share is None for each in windows):
-        return f"write-back shows in {SETTLED_EXPIRIES * expire_s:.0f} s and longer"
+        return f"write-back needs a window of {SETTLED_EXPIRIES * expire_s:.0f} s or longer to show"
     if slowest < WRITTEN_MIN:
         host = next(each.host for each in windows if each.settled_share == slowest)
-        return f"the disks of host {host} wrote {format_ratio(slowest)} of it"
+        return f"the disks of host {host} wrote {format_ratio(slowest)} of the received bytes"
     return ""
 
 

@@ -1,12 +1,12 @@
-"""Trials that the error of the request handlers' idle time would decide.
+"""Two kinds of doubt that make a trial INVALID: an inexact idle time, and a late generator.
 
-Before Kafka 4.2 the handlers of a broker and a controller in one process share one metric, so the
-broker's idle time is known within a range (`metrics.sources.beans`). So it is where it
-follows from one-minute rates (`metrics.sources.one_minute_rates`).
+The idle time of the request handlers is known only within a range in two cases. Before Kafka 4.2, a
+broker and a controller in one process share one metric (`metrics.sources.beans`). And some
+exporters show only one-minute rates (`metrics.sources.one_minute_rates`). A trial is in doubt if
+the limit lies within this range and no other indicator decides.
 
-Latencies that the generator itself explains: it sent late, or a CPU quota stopped it.
-
-Latency counts from the intended send time, so the generator's own delays are part of it.
+A latency counts from the intended send time, so it includes the generator's own delays. A latency
+above its objective is in doubt if the generator sent late, or if a CPU quota stopped the generator.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from metrics.windows.broker import BrokerWindow
 
 
 def reasons_of_doubt(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """One reason for each broker whose range holds the limit, where nothing else decides.
+    """One reason for each broker whose idle time is on either side of the limit within its error.
 
-    A trial is OVERLOADED beyond doubt when another indicator shows it, or a broker whose whole
-    range lies below the limit.
+    Empty if the overload is certain: another indicator shows it, or the whole range of another
+    broker lies below the limit.
     """
     limits, least = thresholds.indicators, thresholds.indicators.request_handler_idle_min
     doubtful = [
@@ -52,29 +52,30 @@ def _reason(window: BrokerWindow, least: float) -> Reason:
     )
     if (window.handler_idle_rate_error or 0.0) > (window.handler_idle_error or 0.0):
         text += (
-            f"the idle time follows from one-minute rates over {window.ticked_s or 0.0:.0f} s, and "
-            f"ticks were missed or digits rounded; sample every {SEES_EACH_TICK_S:g} s or more "
-            f"often, measure longer, or have the exporter show the Count"
+            f"the idle time is computed from one-minute rates over {window.ticked_s or 0.0:.0f} s, "
+            f"and updates of the rates were missed or digits rounded; sample every "
+            f"{SEES_EACH_TICK_S:g} s or more often, measure longer, or configure the exporter to "
+            f"show the Count"
         )
         return Reason("rate_in_doubt", text, idle, least, window.broker_id)
     text += (
-        "the process is a controller, too, and before Kafka 4.2 its handlers share the broker's "
-        "metric; run the controller in a process of its own, or use Kafka 4.2 or later"
+        "the process is also a controller, and before Kafka 4.2 the controller's handlers share "
+        "the broker's metric; run the controller in a separate process, or use Kafka 4.2 or later"
     )
     return Reason("controller_in_doubt", text, idle, least, window.broker_id)
 
 
 LATE_SHARE_LEAST = 0.1
-"""Least own delay of the generator over a latency objective from which it explains an excess
-[ratio]."""
+"""Minimum delay of the generator over a latency objective before the delay can explain a latency
+above the objective [ratio]."""
 _BEYOND = {"p50": 0.5, "p95": 0.05, "p99": 0.01, "p999": 0.001}
 """Share of the records beyond each quantile [ratio]."""
 
 
 def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """One reason for each latency objective, where the generator explains every excess.
+    """One reason for each exceeded latency objective, if the generator explains all of them.
 
-    An indicator other than the latency shows an overload that the generator does not explain.
+    Empty if another indicator shows an overload, because the generator's delays do not explain it.
     """
     limits = thresholds.indicators
     is_slow = any(each.reasons(evidence, limits) for each in LATENCIES)
@@ -92,7 +93,7 @@ def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]
 
 
 def _explanations(evidence: Evidence, quantile: str, reason: Reason) -> Iterator[Reason]:
-    """The reasons that explain a latency beyond its objective, the strongest first."""
+    """Reasons why the generator explains a latency above its objective, the strongest first."""
     excess_ms = reason.value - reason.threshold
     late_ms = evidence.client.lateness_ms(quantile)
     if late_ms >= max(excess_ms, LATE_SHARE_LEAST * reason.threshold):

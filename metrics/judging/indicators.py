@@ -1,8 +1,8 @@
-"""The indicators: one object for each rule that makes a trial OVERLOADED, and the list of all.
+"""The indicators: the rules that make a trial OVERLOADED.
 
-Each broker is judged on its own, because one slow broker caps the cluster. A rule without its
-evidence gives no reason; `metrics.judging.validity` checks the evidence that must not be missing.
-A further indicator is a class here, a line in `INDICATORS` and its limit in
+Each broker is judged separately, because one slow broker limits the whole cluster. A rule gives
+no reason if its evidence is missing. `metrics.judging.validity` checks that the required evidence
+is present. A new indicator needs a class in this module, a line in `INDICATORS`, and a limit in
 `metrics.judging.thresholds.Indicators`.
 """
 
@@ -31,14 +31,15 @@ from metrics.windows.use import Resource
 
 
 class Indicator(ABC):
-    """One rule: its name, its limit, and its judgement of a trial.
+    """A rule that makes a trial OVERLOADED, with its name and the name of its limit.
 
     Attributes:
-        name: name in reasons and in the search.
-        limit_name: name of the limit, which is None where the rule is off; empty for a rule that
-            is always on.
-        needs_metrics: the rule needs the brokers' metrics, which a blind cluster does not show.
-        judges_parts: the rule also judges each part of a mix, beside the mix as a whole.
+        name: name of the rule in reasons and in the search.
+        limit_name: name of the rule's limit in `Indicators`. The rule is off if the limit is None.
+            Empty for a rule without such a limit.
+        needs_metrics: True if the rule needs the brokers' metrics, which a blind cluster does not
+            show.
+        judges_parts: True if the rule judges each part of a mix in addition to the whole mix.
     """
 
     name: str
@@ -47,44 +48,45 @@ class Indicator(ABC):
     judges_parts = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True when the rule takes part in the verdict."""
+        """True if the rule takes part in the verdict."""
         is_set = not self.limit_name or getattr(limits, self.limit_name) is not None
         return is_set and not (self.needs_metrics and cluster.is_blind)
 
     @abstractmethod
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The values beyond the limit, the worst first; empty where there are none."""
+        """One reason for each value beyond the limit, the worst value first."""
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The nearness to the limit, to guide the search: 0 far off, 1 at it, above 1 beyond.
+        """The measured value in relation to the limit: 1 at the limit, above 1 beyond the limit.
 
-        None without evidence, or where the rule does not show the distance.
+        The search uses this value to choose the next load. None if the evidence is missing, or if
+        the rule cannot express its value in this way.
         """
         return None
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The value in a sustained trial, for people; None without one."""
+        """The value in a sustained trial, with a text for reports. None if there is no value."""
         return None
 
     def missing(self, window: BrokerWindow) -> str:
-        """The metric that a broker lacks, as a noun phrase; empty where it is complete."""
+        """The metric that the broker's window lacks, as a noun phrase. Empty if none is missing."""
         return ""
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
-        """The values in a running trial; None where they are known only at the end.
+        """The values in a running trial. None if they are known only at the end of the trial.
 
-        A trial does not end early as SUSTAINED while an indicator is unknown.
+        A trial cannot end early as SUSTAINED if an indicator returns None.
         """
         return None
 
 
 class BrokerIndicator(Indicator):
-    """A rule by one value of each broker's window.
+    """A rule that compares one value of each broker's window with a limit.
 
     Attributes:
-        metric: the value as a noun phrase, with the reading that it follows from.
-        resource: the resource that the value shows.
-        is_floor: True where the limit is the lowest allowed value, not the highest.
+        metric: noun phrase for the value, with the name of its reading.
+        resource: the broker's resource to which the value belongs.
+        is_floor: True if the limit is the lowest allowed value. False if it is the highest.
     """
 
     metric: str
@@ -93,19 +95,19 @@ class BrokerIndicator(Indicator):
 
     @abstractmethod
     def value(self, window: BrokerWindow) -> float | None:
-        """The value of a broker; None where it is not known."""
+        """The value of a broker. None if it is not known."""
 
     @abstractmethod
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
-        """A value beyond the limit, in words."""
+        """A text for a value beyond the limit."""
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """The limit of a broker; None without one."""
+        """The limit of a broker. None if the broker has no limit."""
         found: float | None = getattr(limits, self.limit_name)
         return found
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The brokers beyond the limit, the worst first."""
+        """One reason for each broker beyond the limit, the worst broker first."""
         found = []
         for window in evidence.brokers:
             place = (window.broker_id, evidence.cluster)
@@ -121,20 +123,20 @@ class BrokerIndicator(Indicator):
         return Reason(self.name, text, value, limit, window.broker_id, self.resource)
 
     def missing(self, window: BrokerWindow) -> str:
-        """The metric, where a broker lacks it."""
+        """The rule's metric if the broker's window lacks it. Otherwise empty."""
         return self.metric if self.value(window) is None else ""
 
     def known(self, evidence: Evidence) -> list[float]:
-        """The values of all brokers, as far as known."""
+        """The known values of all brokers."""
         values = map(self.value, evidence.brokers)
         return [each for each in values if each is not None]
 
 
 class IdleIndicator(BrokerIndicator):
-    """Brokers of which some threads have too little idle time.
+    """A rule that finds brokers whose threads of one kind have too little idle time.
 
     Attributes:
-        threads: the threads, as a noun.
+        threads: noun phrase for this kind of threads.
     """
 
     threads: str
@@ -145,16 +147,16 @@ class IdleIndicator(BrokerIndicator):
         """The idle fraction of the threads between two samples [ratio]."""
 
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
-        """Such as `request handlers idle 0.12, below 0.20`."""
+        """A text such as `request handlers idle 0.12, below 0.20`."""
         return f"{self.threads} idle {format_beside(value, limit)}, below {limit:.2f}"
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The utilization of the busiest broker's threads."""
+        """The busy share of the busiest broker's threads over the highest allowed busy share."""
         known, least = self.known(evidence), getattr(limits, self.limit_name)
         return max(0.0, 1.0 - min(known)) / (1.0 - least) if known and least is not None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The utilization in each broker's slices, judged by their mean."""
+        """The utilization in each slice of each broker. The mean of the slices decides."""
         allowed = 1.0 - getattr(limits, self.limit_name)
 
         def used(span: Span) -> float | None:
@@ -178,7 +180,7 @@ class RequestHandlerIdle(IdleIndicator):
         return window.handler_idle
 
     def idle(self, span: Span) -> float | None:
-        """The mean over the handlers."""
+        """The mean idle fraction of all request handlers between two samples."""
         idle_ns = span.per_s(HANDLER_IDLE_NS)
         return None if idle_ns is None else idle_ns / 1e9
 
@@ -195,18 +197,18 @@ class RequestHandlerIdle(IdleIndicator):
 
 
 class Isr(Indicator):
-    """ISR changes or under-replication at one broker or more in too many samples.
+    """A rule that finds ISR changes or under-replicated partitions in too many samples.
 
-    The rule is that of the published studies, in which a trial is overloaded when the ISR of any
-    broker changes in more than half of its samples. For a cluster without metrics, the Admin API
-    shows under-replication.
+    Published studies use this rule: a trial is overloaded if the ISR of any broker changes in more
+    than half of the samples. On a cluster without metrics, the Admin API shows the under-replicated
+    partitions.
     """
 
     name = "isr"
     needs_metrics = False
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The share of samples with changes, with the broker that has most of them."""
+        """One reason with the share of samples with changes, and the broker with most changes."""
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         if share is None or share <= most:
             return []
@@ -246,7 +248,7 @@ class Isr(Indicator):
         return max(known, key=lambda w: (w.isr_changed_share, w.broker_id), default=None)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The sampling times so far with a change at any broker; none where it is not known."""
+        """For each sampling time so far, whether any broker shows a change. Empty if unknown."""
         at_rest = slices.cluster.under_replicated_at_rest
         changed = any_isr_changed(slices.samples, slices.broker_ids, *slices.window, at_rest)
         found = (changed, limits.isr_changed_share_max)
@@ -254,10 +256,10 @@ class Isr(Indicator):
 
 
 class FollowersBehind(Indicator):
-    """Followers that fall behind the leaders, of partitions with replicas.
+    """A rule that finds followers whose lag behind the leaders grows too fast.
 
-    A follower that stands still leaves the ISR after `replica.lag.time.max.ms`, 30 s by default;
-    until then no ISR changes.
+    The ISR shows a lagging follower only after `replica.lag.time.max.ms`, which is 30 s by default.
+    This rule finds the follower earlier.
     """
 
     name = FOLLOWER_LAG
@@ -265,21 +267,21 @@ class FollowersBehind(Indicator):
     needs_metrics = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where a limit is set and partitions have followers, all of which should run."""
+        """True if a limit is set, partitions have followers, and all brokers should run."""
         is_whole = not cluster.offline and cluster.killed is None
         return cluster.followers > 0 and is_whole and super().is_on(limits, cluster)
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The growth of the lag, where it is beyond the limit."""
+        """One reason with the growth of the lag if the growth is beyond the limit."""
         lag = followers_behind(evidence, limits)
         return [] if lag is None else [followers_reason(evidence, limits, lag)]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The caveat that the lag is not known; None where it is."""
+        """A note that the lag is not known. None if the lag is known."""
         return followers_unknown(limits) if evidence.follower_lag is None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The lag so far over the highest of the whole window; no values where it is not known."""
+        """The lag so far over the highest allowed lag of the whole window. Empty if unknown."""
         levels = followers_lag_so_far(slices, limits)
         return EarlyEvidence(stocks={self.name: levels} if levels else {})
 
@@ -298,7 +300,7 @@ class NetworkIdle(IdleIndicator):
         return window.network_idle
 
     def idle(self, span: Span) -> float | None:
-        """That of the busiest thread."""
+        """The idle fraction of the busiest network thread between two samples."""
         waits_ns = span.deltas(NETWORK_WAIT_NS).values()
         if not waits_ns or span.duration_s <= 0:
             return None
@@ -306,7 +308,7 @@ class NetworkIdle(IdleIndicator):
 
 
 class RequestQueue(BrokerIndicator):
-    """Brokers with too many waiting requests in a sample."""
+    """A rule that finds brokers with too many waiting requests in a sample."""
 
     name = "request_queue"
     _GAUGE = "request_queue_size"
@@ -314,16 +316,16 @@ class RequestQueue(BrokerIndicator):
     resource = Resource.REQUEST_HANDLERS
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where a limit is set."""
+        """True if one of the two limits is set and the cluster shows metrics."""
         given = (limits.request_queue_max, limits.request_queue_share_max)
         return any(each is not None for each in given) and super().is_on(limits, cluster)
 
     def value(self, window: BrokerWindow) -> float | None:
-        """The most requests that waited."""
+        """The highest number of waiting requests in a sample."""
         return window.request_queue_max
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """The highest number of requests that may wait at a broker; None without a known limit."""
+        """The highest allowed number of waiting requests. None if no limit is known."""
         found = [] if limits.request_queue_max is None else [limits.request_queue_max]
         room = cluster.queued_max_requests.get(broker_id)
         if limits.request_queue_share_max is not None and room is not None:
@@ -331,13 +333,13 @@ class RequestQueue(BrokerIndicator):
         return min(found, default=None)
 
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
-        """The requests, with the size of the queue where it is known."""
+        """A text with the number of waiting requests, and the size of the queue if it is known."""
         room = cluster.queued_max_requests.get(broker_id)
-        of_room = "" if room is None else f" of {room:.0f} that the queue holds"
+        of_room = "" if room is None else f" of at most {room:.0f}"
         return f"up to {value:.0f} requests{of_room} waited for a handler, above {limit:.0f}"
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The samples that show the queue, and are beyond the limit; one of them decides."""
+        """Whether the queue is beyond the limit, for each sample that shows it. One is enough."""
         shares = {}
         for broker_id in slices.broker_ids:
             limit = self.limit(broker_id, slices.cluster, limits)
@@ -349,10 +351,11 @@ class RequestQueue(BrokerIndicator):
 
 
 class ProduceResponseTime(BrokerIndicator):
-    """Brokers whose produce requests take too long, by the exact mean of the window.
+    """A rule that finds brokers whose produce requests take too long on average.
 
-    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`: from the request's
-    arrival to the last byte of the answer, without the wait in the clients.
+    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. It lasts from the
+    arrival of the request to the last byte of the answer, and excludes the wait in the clients. The
+    mean of the window is exact.
     """
 
     name = "produce_response_time"
@@ -361,11 +364,11 @@ class ProduceResponseTime(BrokerIndicator):
     metric = f"the response time of produce requests ({_TIMES})"
 
     def value(self, window: BrokerWindow) -> float | None:
-        """The mean response time."""
+        """The mean response time of produce requests [ms]."""
         return window.produce.total_ms
 
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
-        """The mean response time [ms]."""
+        """A text with the mean response time [ms]."""
         shown = format_beside(value, limit, 1)
         return f"mean response time of produce requests {shown} ms, above {limit:.1f} ms"
 
@@ -375,11 +378,11 @@ class ProduceResponseTime(BrokerIndicator):
         return max(known) / most if known and most is not None else None
 
     def missing(self, window: BrokerWindow) -> str:
-        """The response time, where it is missing; a broker without produce requests has none."""
+        """The rule's metric if it is missing. Empty for a broker without produce requests."""
         return "" if window.produce.per_s == 0 else super().missing(window)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The time in each slice over the mean request rate, so that requests weigh the same."""
+        """The response time per slice over the limit, weighted by the requests of the slice."""
         most = limits.produce_response_ms_max
         assert most is not None, "see is_on"
         means = {}
@@ -394,7 +397,10 @@ class ProduceResponseTime(BrokerIndicator):
 
 
 class ProduceLatency(Indicator):
-    """Produce latency above the objective at a quantile; known only at the end."""
+    """A rule that finds a produce latency above its objective, at one quantile.
+
+    The latency is known only at the end of a trial.
+    """
 
     needs_metrics = False
     judges_parts = True
@@ -405,7 +411,7 @@ class ProduceLatency(Indicator):
         self.quantile = quantile
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The latency, where it is above the objective."""
+        """One reason if the latency is above the objective."""
         limit_ms = limits.latency_objectives.get(self.quantile)
         value_ms = float(getattr(evidence.client.latency, f"{self.quantile}_ms"))
         if limit_ms is None or not value_ms > limit_ms:
@@ -415,17 +421,26 @@ class ProduceLatency(Indicator):
 
 
 LAG_WINDOW_S = 40.0
-"""Length of a window up to which the limit of the lag's growth is a share of it: what is in flight
-at its edges is about 1 s of records. A longer window allows no more records than this one [s]."""
+"""Window length up to which the limit of the lag's growth is proportional to the offered records
+[s]. A longer window allows no more records than a window of this length. The records in flight at
+a window's edges are about 1 s of the load."""
 
 
 def lag_allowed(most: float, duration_s: float) -> float:
-    """The growth of a lag that a window may show, over the offered records [ratio]."""
+    """The highest allowed growth of a lag in a window, over the offered records [ratio].
+
+    Args:
+        most: the limit of a window of up to `LAG_WINDOW_S` [ratio].
+        duration_s: length of the window [s].
+    """
     return most * min(1.0, LAG_WINDOW_S / duration_s)
 
 
 class ConsumerLag(Indicator):
-    """Consumer groups that fall behind faster than the limit allows; known only at the end."""
+    """A rule that finds consumer groups whose lag grows too fast.
+
+    The growth is known only at the end of a trial.
+    """
 
     name = "consumer_lag"
     limit_name = "consumer_lag_growth_max"
@@ -433,7 +448,7 @@ class ConsumerLag(Indicator):
     judges_parts = True
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The groups beyond the limit."""
+        """One reason for each group beyond the limit."""
         client, most = evidence.client, limits.consumer_lag_growth_max
         if most is None or client.counts.offered_records == 0:
             return []
@@ -452,7 +467,7 @@ class ConsumerLag(Indicator):
         ]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The lag growth of the group that fell behind most."""
+        """The growth of the lag of the group that fell behind most."""
         client, most = evidence.client, limits.consumer_lag_growth_max
         growth = evidence.lag_growth_per_s
         if most is None or not growth or client.counts.offered_records == 0:
@@ -467,14 +482,14 @@ class ConsumerLag(Indicator):
         return Reason(self.name, text, share, most)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
-        """No values where consumer groups read, as tasks report their lag at the end."""
+        """None if consumer groups read, because tasks report the lag only at the end."""
         return None if slices.groups else EarlyEvidence()
 
 
 class Achieved(Indicator):
-    """A shortfall: too little of the offered load was acknowledged.
+    """A rule that finds a shortfall: too few of the offered records were acknowledged.
 
-    `metrics.judging.validity` first checks that the generator had capacity.
+    `metrics.judging.validity` checks first that the generator did not cause the shortfall.
     """
 
     name = "achieved"
@@ -482,12 +497,12 @@ class Achieved(Indicator):
     judges_parts = True
 
     def falls_short(self, evidence: Evidence, limits: Indicators) -> bool:
-        """True when less was acknowledged than the goal requires."""
+        """True if fewer records were acknowledged than the goal requires."""
         share, edge = evidence.client.achieved_share, evidence.client.edge_share
         return share is not None and share + edge < limits.achieved_min
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The share of the offered records that was acknowledged, where it falls short."""
+        """One reason with the acknowledged share of the offered records if it is too low."""
         client, share = evidence.client, evidence.client.achieved_share
         if share is None or not self.falls_short(evidence, limits):
             return []
@@ -500,7 +515,7 @@ class Achieved(Indicator):
         return [Reason(self.name, text, share, limits.achieved_min)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The missing share over the share that may be missing."""
+        """The missing share of the records over the highest allowed missing share."""
         share = evidence.client.achieved_share
         if share is None or limits.achieved_min >= 1.0:
             return None
@@ -508,7 +523,7 @@ class Achieved(Indicator):
         return missing / (1.0 - limits.achieved_min)
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The share of the offered records that was acknowledged."""
+        """The acknowledged share of the offered records."""
         share = evidence.client.achieved_share
         if share is None:
             return None
@@ -519,10 +534,10 @@ class Achieved(Indicator):
         return Reason(self.name, text, share, limits.achieved_min)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The unacknowledged records over those that may remain after the whole window."""
+        """Unacknowledged records over the highest allowed number at the end of the window."""
         allowed = (1.0 - limits.achieved_min) * slices.offered_per_s * slices.window_s
         if allowed <= 0:
-            # No record may be missing, but the last acknowledgements are always outstanding.
+            # No record may be missing, but some records always wait for their acknowledgement.
             return EarlyEvidence(stocks={self.name: []})
         offered = slices.offered_per_s
         waiting = [max(0.0, offered * at_s - records) / allowed for at_s, records in slices.acked]
@@ -530,21 +545,20 @@ class Achieved(Indicator):
 
 
 class Throttling(Indicator):
-    """Quotas that throttle the load, where the goal searches for them.
+    """A rule that finds quotas which throttle the load, if the goal counts this as an overload.
 
-    A quota allows a burst, so throttling shows only late in a window, and the rule gives no early
-    evidence.
+    A quota allows a burst, so throttling begins late in a window. The rule gives no early evidence.
     """
 
     name = THROTTLED
     needs_metrics = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True where the goal searches for quotas."""
+        """True if the goal counts throttling as an overload."""
         return limits.throttled_is_overload
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """See `throttle_reasons`; any throttling is an overload."""
+        """The result of `throttle_reasons`. Any throttling is an overload."""
         return throttle_reasons(evidence, 0.0)
 
 
@@ -552,7 +566,7 @@ ACHIEVED = Achieved()
 CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
 CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
-"""The indicators that a generator in trouble can trigger as well as overloaded brokers."""
+"""The indicators that an overloaded generator can trigger, too."""
 INDICATORS: Sequence[Indicator] = (
     Throttling(),
     RequestHandlerIdle(),
@@ -565,7 +579,7 @@ INDICATORS: Sequence[Indicator] = (
     CONSUMER_LAG,
     ACHIEVED,
 )
-"""All indicators in the order of their reasons: those of the brokers first."""
+"""All indicators. Their reasons have the same order: first the brokers', then the clients'."""
 
 
 def active(limits: Indicators, cluster: ClusterFacts) -> list[Indicator]:
@@ -574,6 +588,6 @@ def active(limits: Indicators, cluster: ClusterFacts) -> list[Indicator]:
 
 
 def exceeded(evidence: Evidence, limits: Indicators) -> list[tuple[Indicator, Reason]]:
-    """The reasons of the active indicators by the whole account, each with its indicator."""
+    """The reasons of the active indicators for the whole load, each with its indicator."""
     rules = active(limits, evidence.cluster)
     return [(each, reason) for each in rules for reason in each.reasons(evidence, limits)]

@@ -1,17 +1,13 @@
-"""The nearness of each resource to its limit: the USE table, each row over its limit.
+"""How near each resource is to its limit, with throttling by quotas and limits of connections.
 
-The limits are those of the attribution, so that the attribution and the table cannot contradict
-each other.
+The attribution uses the limits of this module, too, so that the attribution and the USE table
+cannot contradict each other.
 
-Throttling by quotas, which shows in the brokers' throttle times or in the clients' answers.
-
-Connections whose throughput a long link limits, rather than the broker at its end.
-
-One connection carries at most the bytes that it may have in flight per round trip, which is the
-bandwidth-delay product read backwards. TCP limits these bytes by the receiver's window and by the
-sender's buffer, and the kernel counts the time for which either did (`tcpi_rwnd_limited`,
-`tcpi_sndbuf_limited` of `TCP_INFO`). Kafka limits them to `max.in.flight.requests.per.connection`
-requests.
+A connection over a long link can be the limit although the broker has spare resources. A connection
+carries at most its bytes in flight per round trip (the bandwidth-delay product). TCP limits the
+bytes in flight to the receiver's window and to the sender's buffer. The kernel counts how long each
+of them limited the connection (`tcpi_rwnd_limited`, `tcpi_sndbuf_limited` of `TCP_INFO`). Kafka
+limits the requests in flight to `max.in.flight.requests.per.connection`.
 """
 
 from __future__ import annotations
@@ -25,49 +21,53 @@ from metrics.units import format_mb_per_s, format_ms, format_volume
 from metrics.windows.use import Resource, ResourceUse, produce_throttle_ms
 
 NETWORK_IDLE_LOW = 0.20
-"""Idle fraction of a network thread below which it is a bottleneck [ratio]."""
+"""A network thread is a bottleneck if its idle fraction is below this value [ratio]."""
 
 CPU_SATURATED = 0.90
-"""Busy share of the machine above which threads wait for a core [ratio]."""
+"""Threads wait for a core if the busy share of the machine's CPU is above this value [ratio]."""
 
 THROTTLED_SHARE_HIGH = 0.5
-"""Share of the periods of a broker's CPU quota in which it is used up above which the broker lacks
-CPU time, although the machine may have idle cores [ratio]."""
+"""A broker lacks CPU time if its CPU quota is used up in this share of the quota periods or more
+[ratio]. The machine may have idle cores nevertheless."""
 
 GC_SHARE_HIGH = 0.25
-"""Share of time in garbage collection above which the heap is the limiting resource [ratio]."""
+"""The heap is the limiting resource if garbage collection takes more than this share of the time
+[ratio]."""
 
 HEAP_FULL = 0.95
-"""Lowest used share of the heap above which collections leave no room [ratio]."""
+"""The heap is full if its used share is never below this value [ratio]."""
 
 DISK_BUSY_HIGH = 0.90
-"""Share of time in flushes above which the disk is busy, whichever threads wait for it [ratio]."""
+"""The disk is busy if flushes, or other work of the disk, take more than this share of the time
+[ratio]."""
 
 LINK_SHARE_HIGH = 0.90
-"""Utilization of the network interface by Kafka's own bytes above which it is full [ratio]. Headers
-of TCP, IP and Ethernet take 4 to 6 % of it."""
+"""A network interface is full if Kafka's bytes use more than this share of its speed [ratio]. The
+headers of TCP, IP and Ethernet take a further 4 to 6 %."""
 
 DISK_QUEUE_HIGH = 1.0
-"""Mean number of operations in a busy disk's queue above which some of them wait [operations]."""
+"""Operations wait for a busy disk if its mean queue is longer than this value [operations]."""
 
 DISK_BUSY_UNDER_PRESSURE = 0.70
-"""Share of time in which a disk with a queue has work above which it is full although it rests at
-times, where tasks wait for I/O. The kernel lets writers wait for up to 0.2 s once its share of
-memory for a disk is full, and the disk may rest meanwhile [ratio]."""
+"""If tasks wait for I/O, a disk with a queue is full from this busy share on [ratio]. The value is
+lower than `DISK_BUSY_HIGH`, because the kernel makes writers wait for up to 0.2 s when the disk's
+part of the memory is full, and the disk may be idle during that wait."""
 
 PRESSURE_IO_HIGH = 0.5
-"""Share of the time in which a task of the host waited for I/O from which writers wait for a disk.
-Write-back alone stays below 0.25 on disks that are busy for 0.70 of the time [ratio]."""
+"""Writers wait for a disk if tasks of the host wait for I/O for this share of the time or more
+[ratio]. With write-back alone, the share is below 0.25 on disks that are busy for 0.70 of the
+time."""
 
 DROPPED_SHARE_HIGH = 0.001
-"""Share of a host's packets that it drops above which TCP slows down [ratio]."""
+"""TCP slows down if a host drops this share of its packets or more [ratio]."""
 
 RETRANSMITTED_SHARE_HIGH = 0.01
-"""Share of TCP's segments that are retransmitted above which loss limits a connection [ratio].
-Reno's throughput falls with the root of the loss (Mathis et al., 1997)."""
+"""Packet loss limits a connection if TCP retransmits this share of its segments or more [ratio].
+The throughput of TCP Reno falls with the square root of the loss (Mathis et al., 1997)."""
 
 SWAPPED_PAGES_HIGH = 256.0
-"""Pages moved to and from swap above which a host lacks memory: 1 MiB/s in pages of 4 KiB [1/s]."""
+"""A host lacks memory if it moves this number of pages per second or more to and from swap [1/s].
+The value is 1 MiB/s in pages of 4 KiB."""
 
 _UTILIZATION_MAX = {
     Resource.NETWORK_THREADS: 1.0 - NETWORK_IDLE_LOW,
@@ -79,14 +79,17 @@ _UTILIZATION_MAX = {
 
 
 def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
-    """The nearness of a resource to its limit: 0 unused, 1 at it, above 1 beyond; None: unknown."""
+    """The utilization of a resource over its limit: 1 at the limit, above 1 beyond the limit.
+
+    None if the utilization is unknown.
+    """
     limits = thresholds.indicators
     used = row.utilization
     if row.resource is Resource.QUOTA:
         most_ms = 0.0 if limits.throttled_is_overload else thresholds.validity.throttle_ms_max
         return _over(row.saturation, most_ms)
     if row.resource is Resource.REPLICATION:
-        # A limit of 1 can never be exceeded, but a share of 1 is too much nevertheless.
+        # A share cannot exceed a limit of 1, but a share of 1 is too high nevertheless.
         return 1.0 if used == 1.0 else _over(used, limits.isr_changed_share_max)
     if row.resource is Resource.REQUEST_HANDLERS:
         return _over(used, 1.0 - limits.request_handler_idle_min)
@@ -97,13 +100,13 @@ def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
 
 
 def is_at_limit(row: ResourceUse, thresholds: Thresholds) -> bool:
-    """True when the resource is used up."""
+    """True if the resource is at its limit or beyond."""
     near = nearness(row, thresholds)
     return near is not None and near >= 1.0
 
 
 def _over(used: float | None, most: float) -> float | None:
-    """The nearness to a limit that has to be exceeded: 1 just beyond it, below 1 at it."""
+    """The use over the limit. It is below 1 at the limit, and 1 or more only beyond the limit."""
     if used is None:
         return None
     if used > most:
@@ -115,14 +118,17 @@ NAME = "throttled"
 
 
 def throttle_reasons(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """The throttling beyond a limit.
+    """The reasons why quotas throttled the load by more than a limit.
+
+    Brokers and clients both report throttle times. The clients' times count only if no broker shows
+    throttled producers.
 
     Args:
-        limit_ms: highest mean throttle time of produce requests and of fetches [ms].
+        limit_ms: highest allowed mean throttle time of produce requests and of fetches [ms].
 
     Returns:
-        One reason for each broker that throttled producers, or else one for the producers; and one
-        for each throttled consumer group.
+        One reason for each broker that throttled producers, or one for all producers. One more
+        reason for each throttled consumer group.
     """
     by_brokers = [
         _throttled(
@@ -140,7 +146,10 @@ def throttle_reasons(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _producers_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """The throttle time in the producers' responses; any, where their number is unknown."""
+    """The reason for the throttle time in the producers' responses.
+
+    If the number of responses is unknown, any throttle time is a reason.
+    """
     counts = evidence.client.counts
     requests = counts.produce_requests
     if not counts.throttle_ms or (requests and counts.throttle_ms / requests <= limit_ms):
@@ -150,7 +159,7 @@ def _producers_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _groups_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """The throttled groups, unless the brokers' mean throttle time is within the limit."""
+    """One reason for each throttled group. Empty if the brokers' mean time is within the limit."""
     known = [each.fetch_consumer.throttle_ms for each in evidence.brokers]
     means = [each for each in known if each is not None]
     if means and max(means) <= limit_ms and limit_ms > 0:
@@ -172,29 +181,33 @@ def _throttled(text: str, value: float, limit: float, broker_id: int | None = No
 
 
 RTT_LEAST_MS = 2.0
-"""Shortest round trip with which a link can be the limiting resource [ms]. Within one machine it is
-some hundredths, within a data center below 1; there a full window means that its owner does not
-read it."""
+"""Shortest round trip with which a link can be the limiting resource [ms]. A round trip takes some
+hundredths of a millisecond within one machine, and less than 1 ms within a data center. With such a
+short round trip, a full window means that the receiver does not read its data."""
 
 LIMITED_SHARE_LEAST = 0.2
-"""Share of the busy time for which a full window and a full buffer together are the limit [ratio];
-where both have the same size, each takes a part of the time. The kernel counts the time in which no
-more bytes would have fitted. Measured with buffers of 100 kB at 50 ms, which carry a twentieth of
-what the link can: 0.4 for a window and 0.75 for a send buffer; 0 for buffers that are large
-enough."""
+"""A window and a buffer limit a connection if they are full for this share of the busy time
+together [ratio]. If both have the same size, each of them is full for a part of the time. The
+kernel counts the time in which no more bytes would have fitted. With buffers of 100 kB and a round
+trip of 50 ms, a connection carries a twentieth of the link's bandwidth; the measured shares were
+0.4 for the window and 0.75 for the send buffer. With sufficient buffers, the share is 0."""
 
 BESIDE_SHARE_LEAST = 0.05
-"""Share of the busy time above which the other end's buffer is named, too [ratio]."""
+"""The text also names the other end's buffer if it is full for this share of the busy time
+[ratio]."""
 
 WAITING_SHARE_LEAST = 0.5
-"""Share of the samples above which a connection waits for answers most of the time [ratio]."""
+"""A connection mostly waits for answers if it does so in this share of the samples [ratio]."""
 
 RTT_SHARE_LEAST = 0.5
-"""Share of the time to an answer above which the round trip sets the pace [ratio]."""
+"""The round trip is the limit if it takes this share of the time to an answer or more [ratio]."""
 
 
 def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
-    """The limit of the producers' connections to a broker and the setting to change, or None."""
+    """A text with the limit of the producers' connections to a broker, and the setting to change.
+
+    None if the connections are not the limit.
+    """
     sockets = evidence.client.producer_sockets.get(broker_id)
     if sockets is None or sockets.rtt_min_ms is None or sockets.rtt_min_ms < RTT_LEAST_MS:
         return None
@@ -206,17 +219,17 @@ def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
         own = _of_broker(evidence, broker_id)
         return (
             f"{_carried(sockets)}; the broker's receive window was full for {receiver:.0%} of the "
-            f"time in which there was something to send{_beside('our send buffer', sender)}: the "
+            f"time in which there was data to send{_beside('our send buffer', sender)}: the "
             "socket's buffer is the limit, not the broker; raise the broker's "
-            f"socket.receive.buffer.bytes{own}, or net.ipv4.tcp_rmem of its host where that is -1"
+            f"socket.receive.buffer.bytes{own}, or net.ipv4.tcp_rmem of its host if it is -1"
         )
     size = sockets.send_buffer_bytes
     own = "" if size is None else f" ({format_volume(size / 2)})"
     return (
         f"{_carried(sockets)}; our send buffer{own} was full for {sender:.0%} of the time in which "
-        f"there was something to send{_beside('the receive window', receiver)}: the socket's "
+        f"there was data to send{_beside('the receive window', receiver)}: the socket's "
         "buffer is the limit, not the broker; raise producer.send_buffer_bytes (Kafka's "
-        "send.buffer.bytes), or net.ipv4.tcp_wmem of the generator's hosts where that is -1"
+        "send.buffer.bytes), or net.ipv4.tcp_wmem of the generator's hosts if it is -1"
     )
 
 
@@ -225,7 +238,7 @@ def _beside(other: str, share: float) -> str:
 
 
 def _carried(sockets: SocketCounts) -> str:
-    """`one connection had at most 128 kB in flight at 50 ms: 2.6 MB/s`."""
+    """A text such as `one connection had at most 128 kB in flight at 50 ms: 2.6 MB/s`."""
     return (
         f"one connection had at most {format_volume(sockets.in_flight_max_bytes)} in flight at "
         f"{format_ms(sockets.rtt_mean_ms)} ms: "
@@ -234,9 +247,9 @@ def _carried(sockets: SocketCounts) -> str:
 
 
 def _of_broker(evidence: Evidence, broker_id: int) -> str:
-    """The size of the broker's own buffer, where its sockets were read.
+    """A phrase with the size of the broker's receive buffer. Empty if its sockets were not read.
 
-    The kernel reports twice the size, as it adds its overhead.
+    The kernel reports twice the size, because it adds its overhead.
     """
     sockets = evidence.broker_sockets.get(broker_id)
     if sockets is None or sockets.receive_buffer_bytes is None:
@@ -245,7 +258,7 @@ def _of_broker(evidence: Evidence, broker_id: int) -> str:
 
 
 def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts) -> str | None:
-    """The evidence that `max_in_flight` requests always wait and the round trip sets the pace."""
+    """The text for connections that the round trip limits, because all allowed requests wait."""
     account = evidence.client.counts.by_broker.get(broker_id)
     waiting, rtt_ms = sockets.waiting_share, sockets.rtt_mean_ms
     if account is None or waiting is None or rtt_ms is None or not sockets.unanswered_max:
@@ -260,9 +273,9 @@ def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts
     most = sockets.unanswered_max
     all_of_them = "the 1 request" if most == 1 else f"all {most} requests"
     return (
-        f"in {waiting:.0%} of the samples a connection had something to send and waited for an "
+        f"in {waiting:.0%} of the samples a connection had data to send and waited for an "
         f"answer to {all_of_them} that it may have in flight: "
         f"{per_s:.0f} requests/s of {format_volume(size)} at a round trip of {format_ms(rtt_ms)} "
-        "ms; the round trip sets the pace, not the broker; raise producer.max_in_flight (up to 5 "
+        "ms; the round trip is the limit, not the broker; raise producer.max_in_flight (up to 5 "
         "with enable_idempotence) or producer.batch_size, or use more connections"
     )

@@ -1,8 +1,8 @@
-"""A running load: its slices, for the rules that may end it early, and whether it may grow.
+"""The state of a running load. It decides whether the load ends early, and whether it may grow.
 
-A slice lies between two samples of a broker. The value of an indicator in a slice is the value
-that a whole window of that length would have (`search.early_stop`). The growth of the followers'
-lag is judged here for slices and whole windows.
+A slice is the time between two successive samples of a broker. The value of an indicator in a slice
+is the value that a window of the same length would have (`search.early_stop`). This module also
+judges the growth of the followers' lag, for slices and for whole windows.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from metrics.windows.use import Resource
 from search.signals import own_utilization
 
 Acked = Sequence[tuple[float, int]]
-"""(seconds into the window, records acknowledged in it so far), oldest first."""
+"""(seconds since the start of the window, records acknowledged since then), oldest first."""
 
 Edges = tuple[BrokerSample, BrokerSample]
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The state of a running trial, as far as sampled.
+    """The samples and counts of a running trial so far.
 
     Attributes:
-        samples: samples of all brokers, in any order, also from before the window.
+        samples: samples of all brokers in any order. They may include samples before the window.
         broker_ids: the ids of the brokers.
         window: planned start and end of the measured window [s since the epoch].
         interval_s: intended time between samples [s].
         acked: records acknowledged so far.
         offered_per_s: records that all producers together offer [1/s].
         cluster: facts about the cluster.
-        groups: number of consumer groups that read while the producers write.
-        replica_ends: end offsets of the replicas so far; empty where brokers do not report them.
+        groups: number of consumer groups that read during the load.
+        replica_ends: end offsets of the replicas so far. Empty if brokers do not report them.
     """
 
     samples: Sequence[BrokerSample]
@@ -80,11 +80,13 @@ class Slices:
         return found
 
     def of(self, broker_id: int) -> Sequence[Edges]:
-        """One broker's slices so far, each by its first and its last sample."""
+        """The slices of one broker so far, each as a pair of samples."""
         return self._by_broker[broker_id]
 
     def means(self, name: str, read: Callable[[Span], float | None]) -> dict[str, list[float]]:
-        """The value that `read` gives for each slice, by `name/broker`; None is left out."""
+        """`name/broker id` → the values that `read` returns for the broker's slices,
+        without None.
+        """
         return {
             f"{name}/{broker_id}": [
                 value for edges in slices if (value := read(Span(edges))) is not None
@@ -95,7 +97,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class EarlyEvidence:
-    """The values of an indicator in a running trial; see `search.early_stop.Progress`."""
+    """The values of an indicator in a running trial. See `search.early_stop.Progress`."""
 
     means: Mapping[str, Sequence[float]] = field(default_factory=dict)
     shares: Mapping[str, tuple[Sequence[bool], float]] = field(default_factory=dict)
@@ -105,29 +107,33 @@ class EarlyEvidence:
 FOLLOWER_LAG = "follower_lag"
 
 EDGE_S = 0.5
-"""Lag that a window's edges can feign, as followers copy in steps [s]."""
+"""Apparent lag at a window's edges, which occurs because followers copy in steps [s]."""
 ONE_FOLLOWER = 0.5
-"""Share of one broker's part of all copies that may be missing; in a large cluster it is below the
-limit of the whole [ratio]."""
+"""Highest allowed missing share of the copies that one broker has to make [ratio]. In a large
+cluster, this limit for one broker is lower than the limit for the whole cluster."""
 SHARE_LEAST = 0.01
-"""Smallest growth over the load that shows beyond the scatter of the readings [ratio]."""
+"""Smallest growth of the lag over the load that exceeds the variation of the readings [ratio]."""
 
 
 def share_max(limits: Indicators, brokers: int) -> float:
-    """The highest growth of the lag over the load [ratio]; so low that one broker is seen."""
+    """The highest allowed growth of the lag over the load [ratio].
+
+    It is low enough to show one broker that falls behind in a large cluster.
+    """
     most = limits.follower_lag_growth_max
     assert most is not None, "the indicator is on"
     return min(most, max(SHARE_LEAST, ONE_FOLLOWER / max(1, brokers)))
 
 
 def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
-    """The highest growth of the lag in a window, as the time that the load takes for it [s]."""
+    """The highest allowed growth of the lag in a window, in seconds of the load [s]."""
     return max(EDGE_S, share_max(limits, brokers) * window_s)
 
 
 def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
-    """The followers' lag where it grew beyond the limit; None elsewhere, and where it is not
-    known.
+    """The followers' lag if it grew by more than the limit.
+
+    None if it grew by less, if it is unknown, or if the goal has no limit.
     """
     lag = evidence.follower_lag
     if limits.follower_lag_growth_max is None or lag is None:
@@ -136,22 +142,22 @@ def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | No
 
 
 def followers_reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -> Reason:
-    """The lag and its growth in words, with the broker that copied least."""
+    """The reason for a lag beyond the limit, with the broker that copied least."""
     most = share_max(limits, lag.followers)
     text = (
         f"followers copied {lag.copied_records_per_s:,.0f} of the "
         f"{lag.wanted_records_per_s:,.0f} records/s that they have to copy: their lag grew by "
         f"{lag.share:.1%} of the load, above {most:.1%}{_watermark(evidence)} "
-        f"(broker {lag.broker_id} lacks most)"
+        f"(broker {lag.broker_id} lags most)"
     )
     return Reason(FOLLOWER_LAG, text, lag.share, most, lag.broker_id, Resource.REPLICATION)
 
 
 def followers_unknown(limits: Indicators) -> Reason:
-    """The caveat of a load whose followers' lag is not known, and so is no part of the verdict."""
+    """A note that the followers' lag is not known, so that the verdict does not consider it."""
     text = (
-        "the followers' lag is not known, as not all brokers reported the end offsets of their "
-        "replicas: only an ISR change shows a follower that falls behind"
+        "the followers' lag is not known, because not all brokers reported the end offsets of "
+        "their replicas: only an ISR change shows a follower that falls behind"
     )
     assert limits.follower_lag_growth_max is not None, "the indicator is on"
     return Reason(
@@ -160,7 +166,7 @@ def followers_unknown(limits: Indicators) -> Reason:
 
 
 def _watermark(evidence: Evidence) -> str:
-    """The records that the high watermark did not cover after the load."""
+    """A phrase with the acknowledged records above the high watermark after the load."""
     records = evidence.unreplicated_records
     if not records:
         return ""
@@ -168,10 +174,10 @@ def _watermark(evidence: Evidence) -> str:
 
 
 def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
-    """The growth of the lag at the end of each slice, over the highest of the whole window.
+    """The lag's growth at the end of each slice, over the highest allowed growth of the window.
 
-    A trial ends early as SUSTAINED below half of it, which is at least what edges can feign.
-    Between two readings the lag grows evenly.
+    The allowed growth is at least twice `EDGE_S`, because a trial ends early as SUSTAINED if the
+    growth is below half of it. The lag is assumed to grow evenly between two readings.
     """
     levels = [0.0]
     for each in follower_lags(slices.replica_ends, *slices.window):
@@ -184,19 +190,20 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
 
 
 ENOUGH = 0.35
-"""Utilization of what others leave, at which a reading shows where the limit lies [ratio]; one more
-step may begin before the reading is known, and still lies below the limit."""
+"""A growing load stops to grow at this utilization of the handlers' time that other clients leave
+[ratio]. It is low enough to start one more step before the reading is known, without a load beyond
+the limit."""
 OVERLOAD = 1.0
-"""Utilization of the handlers at the threshold of the goal [ratio]."""
+"""Utilization of the handlers at the goal's idle threshold [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9
-"""The start of a step that a reading leaves out, and the shortest reading [s]."""
+"""Time at the start of a step that a reading leaves out, and the shortest time of a reading [s]."""
 LATE_S, LATE_COLD_S = 0.75, 2.0
-"""Records may wait for so long in addition to the producers' linger, on warm and on cold brokers;
-beyond it, a step is too large [s]."""
+"""Highest allowed wait of records on warm brokers, and on cold brokers, in addition to the
+producers' linger [s]. If records wait longer, the step is too large."""
 
 
 class Climbing(Enum):
-    """What a growing load does next."""
+    """The next action of a growing load."""
 
     GO_ON = "grow further"
     STAY = "stay at the producers that have begun"
@@ -205,14 +212,14 @@ class Climbing(Enum):
 
 @dataclass(frozen=True)
 class StepReading:
-    """What a step shows so far.
+    """The reading of one step of a growing load.
 
     Attributes:
-        idle: lowest idle fraction of the request handlers of any broker [ratio]; None where it is
-            not known, or not yet.
-        waiting_s: records that are due and not acknowledged, as seconds of the load of the step.
-        late_s: how long records may wait [s].
-        idle_at_rest: lowest idle fraction before the run, with the load of others alone [ratio].
+        idle: lowest idle fraction of any broker's request handlers [ratio]. None if it is not known
+            yet, or never.
+        waiting_s: due records without acknowledgement, in seconds of the step's load [s].
+        late_s: highest allowed value of `waiting_s` [s].
+        idle_at_rest: lowest idle fraction before the run, under the load of other clients [ratio].
     """
 
     idle: float | None
@@ -221,7 +228,7 @@ class StepReading:
     idle_at_rest: float = 1.0
 
     def has_room(self, idle_min: float) -> bool:
-        """Whether the handlers are used so little that the limit is far, as far as they show.
+        """Whether the handlers' idle time shows that the limit is far away.
 
         Args:
             idle_min: the idle threshold of the goal [ratio].
@@ -229,8 +236,9 @@ class StepReading:
         return self.idle is not None and self._used(idle_min) < ENOUGH
 
     def _used(self, idle_min: float) -> float:
-        """Share that the load takes of what others leave of the handlers, 1 at the threshold
-        [ratio]; 0 where it is not known.
+        """Utilization of the handlers' time that other clients leave, 1 at the goal's threshold.
+
+        0 if the idle time is not known [ratio].
         """
         if self.idle is None:
             return 0.0
@@ -239,11 +247,11 @@ class StepReading:
 
     @property
     def is_short(self) -> bool:
-        """Whether brokers take less than they are offered."""
+        """Whether the brokers acknowledge fewer records than the load offers."""
         return self.waiting_s > self.late_s
 
     def next(self, idle_min: float) -> Climbing:
-        """What the load does next.
+        """The next action of the load.
 
         Args:
             idle_min: the idle threshold of the goal [ratio].
@@ -257,10 +265,13 @@ class StepReading:
 def lowest_idle(
     samples: Sequence[BrokerSample], brokers: Iterable[int], from_s: float, to_s: float
 ) -> float | None:
-    """The lowest idle fraction of any broker's handlers; None while a broker shows too little [s].
+    """The lowest idle fraction of any broker's handlers [ratio].
 
     Args:
-        from_s, to_s: the time that counts [s since the epoch].
+        from_s, to_s: start and end of the reading [s since the epoch].
+
+    Returns:
+        None if the samples of a broker cover too short a time.
     """
     good, found = good_samples(samples), []
     for broker_id in brokers:

@@ -1,18 +1,14 @@
-"""The proof that the series of exporters show the brokers, by a load of known size.
+"""The proof that an exporter's series show the brokers, by a load of known size.
 
-Names and numbers tell what a series is; the warm-up's load proves it. Between a poll before the
-load and one after it, each broker's messages and bytes must agree with what was sent to the
-partitions that it leads, and the request handlers must not have been more idle than such a load
-allows (`metrics.judging.series_proof`).
+A rule set assigns series to readings by their names and numbers. The load of the warm-up proves
+that the assignment is correct. Between a poll before the load and a poll after it, each broker's
+counts of messages and bytes must agree with the records sent to the partitions that it leads.
 
-Two polls of a broker, for readings outside of a trial.
-
-The proof of the idle time of the request handlers: it falls under a load.
-
-How far it falls depends on the machine: a load of a few requests moves it by less than its error.
-So a fall beyond the error proves it. A fall is required only of a load that keeps the handlers
-busy for longer than the error on any machine. The level at rest does not matter for that: others
-who stop when the load begins raise the idle time, but never above what the load leaves.
+The idle time of the request handlers must fall under the load. The size of the fall depends on the
+machine, and a load of a few requests changes the idle time by less than its error. So a fall is a
+proof if it is larger than the error. A fall is required only if the load keeps the handlers busy
+for longer than the error on any machine. If other clients stop when the load begins, the idle time
+rises, but never above the share that the load leaves.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from metrics.windows.broker import HANDLER_POLL_S, Span
 
 @dataclass(frozen=True)
 class Polls:
-    """Two polls of one broker, and the difference of their readings."""
+    """Two polls of one broker outside of a trial, and the differences of their readings."""
 
     first: BrokerSample
     last: BrokerSample
@@ -44,19 +40,19 @@ class Polls:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both polls succeeded, in order, and the broker did not restart between them."""
+        """Whether both polls succeeded in order, and the broker did not restart between them."""
         errors = self.first.error or self.last.error
         up_ms = self.first.values.get(UPTIME_MS, 0.0), self.last.values.get(UPTIME_MS, 0.0)
         return errors is None and self.seconds > 0 and up_ms[0] <= up_ms[1]
 
     @cached_property
     def span(self) -> Span:
-        """The differences of their readings."""
+        """The differences of the readings between the polls."""
         return Span((self.first, self.last))
 
 
 def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> dict[int, Polls]:
-    """Broker id → its two polls, of the brokers that both have."""
+    """Broker id → its two polls, for the brokers in both arguments."""
     before = {each.broker_id: each for each in earlier}
     return {
         each.broker_id: Polls(before[each.broker_id], each)
@@ -66,17 +62,16 @@ def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> 
 
 
 REQUEST_LEAST_S = 20e-6
-"""Time for which a produce request keeps a handler busy at least, on any machine [s]."""
+"""Minimum time for which a produce request keeps a handler busy, on any machine [s]."""
 LOCAL_SHARE = 0.5
-"""Part of the local time of produce requests, where a page shows it, that counts as busy for
-certain [ratio]."""
+"""Share of the local time of produce requests that certainly keeps handlers busy [ratio]."""
 _LOCAL_ROUNDING_MS = 0.5
-"""Largest error of a local time, as Kafka rounds each to whole milliseconds [ms]."""
+"""Largest error of a local time, because Kafka rounds each local time to milliseconds [ms]."""
 OTHERS_SHARE_MAX = 0.1
-"""Largest share of others in the produce requests whose local time is taken for that of the load
-[ratio]."""
+"""The local time of a broker's produce requests counts as the load's only if other clients send at
+most this share of the requests [ratio]."""
 IDLE_SPARE = 0.02
-"""Error of an idle time beside that of its edges [ratio]."""
+"""Error of an idle time in addition to the error at the edges of its window [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,8 @@ class HandlerPool:
     """The request handlers of one broker.
 
     Attributes:
-        number: number of handlers; None where it is unknown.
-        idle_error: error of their idle time, where a controller shares their meter [ratio].
+        number: number of handlers. None if it is unknown.
+        idle_error: error of the idle time if a controller shares the broker's metric [ratio].
     """
 
     number: int | None = None
@@ -93,18 +88,19 @@ class HandlerPool:
 
 
 TOLERANCE = 0.05
-"""Largest difference between what a broker counted and what was sent to it [ratio]."""
+"""Largest accepted difference between a broker's count and the records sent to it [ratio]."""
 MESSAGES_LEAST, BYTES_LEAST = 2_000.0, 1_000_000.0
-"""Smallest load of a broker that proves its series [messages], [B]."""
+"""Smallest load of a broker that can prove its series [messages], [B]."""
 OTHERS_MAX = 0.5
-"""Largest load of others at rest beside which a load proves anything, as a share of it [ratio]."""
+"""A load proves a series only if the load of other clients at rest is at most this share of it
+[ratio]."""
 _OTHERS_GROWTH = 2.0
-"""Factor by which others may write more than at rest."""
+"""Factor by which other clients may write more during the load than at rest."""
 
 CLAUSES_MAX = 5
-"""Clauses of a sentence; of more, their number is stated."""
+"""Highest number of clauses in a message. For further clauses, the message states their number."""
 _Clause = tuple[int, str]
-"""A broker, and what is wrong or unknown there."""
+"""A broker id, and a text for a problem of this broker."""
 
 _LEAST = {"messages_in": MESSAGES_LEAST, "bytes_in": BYTES_LEAST}
 _OTHERS_PER_S = {"messages_in": MESSAGES_LEAST_PER_S, "bytes_in": BYTES_LEAST_PER_S}
@@ -112,13 +108,14 @@ _OTHERS_PER_S = {"messages_in": MESSAGES_LEAST_PER_S, "bytes_in": BYTES_LEAST_PE
 
 @dataclass(frozen=True)
 class Sent:
-    """What was written to the partitions that one broker leads.
+    """The messages of a load that were sent to the partitions of one leader.
 
     Attributes:
-        least: acknowledged messages.
-        most: messages that may be in its logs, repeated and failed ones included.
-        message_bytes: size of a message in the record batches [B]; None where it is unknown.
-        requests: produce requests, at least; 0 where a client library does not report them.
+        least: number of acknowledged messages.
+        most: highest possible number of messages in the broker's logs, repeated and failed messages
+            included.
+        message_bytes: size of a message in the record batches [B]. None if it is unknown.
+        requests: minimum number of produce requests. 0 if the client library does not report them.
         is_transactional: whether the load has transactions.
     """
 
@@ -129,7 +126,7 @@ class Sent:
     is_transactional: bool = False
 
     def span(self, reading: str) -> tuple[float, float] | None:
-        """The smallest and the largest growth of a reading; None where it is unknown."""
+        """The smallest and the largest expected growth of a reading. None if it is unknown."""
         if reading == "messages_in":
             return self.least, self.most
         if self.message_bytes is None:
@@ -139,13 +136,13 @@ class Sent:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a load shows of the series.
+    """The result of the comparison of all brokers' readings with a load.
 
     Attributes:
-        disagreements: a clause for each reading that disagrees with the load.
-        doubts: a clause for each reason why the load proves nothing.
-        idle_unproven: broker whose idle time the load was too small to move → the idle time below
-            which a later load shows that it falls [ratio].
+        disagreements: one clause for each reading that disagrees with the load.
+        doubts: one clause for each reason why the load proves nothing.
+        idle_unproven: broker id → idle time below which a later load proves the reading [ratio]. It
+            contains the brokers whose idle time the load was too small to change.
     """
 
     disagreements: tuple[str, ...] = ()
@@ -154,20 +151,20 @@ class Proof:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every reading of every broker agrees."""
+        """Whether every reading of every broker agrees with the load."""
         return not self.disagreements and not self.doubts and not self.idle_unproven
 
 
 def sent_by_broker(
     counts: Counts, leaders: Sequence[int], others_messages: float = 0.0
 ) -> dict[int, Sent]:
-    """What a load wrote to each broker.
+    """Broker id → the messages that a load sent to it.
 
     Args:
         counts: counts of the producers over the whole load.
-        leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics.
-        others_messages: messages of ours in other topics, such as commits, which any broker may
-            count.
+        leaders: broker ids of the leaders of partition 0, 1, 2, …, numbered through all topics.
+        others_messages: messages of this suite in other topics, such as commits. Any broker may
+            count them.
     """
     acked, more = dict.fromkeys(leaders, 0.0), dict.fromkeys(leaders, 0.0)
     additions = (
@@ -202,13 +199,13 @@ def prove(
     sent: Mapping[int, Sent],
     pools: Mapping[int, HandlerPool] | None = None,
 ) -> Proof:
-    """Compare what brokers counted with a load.
+    """Compare the readings of the brokers with a load.
 
     Args:
-        at_rest: broker id → polls without our load.
-        loaded: broker id → polls just before and just after the load.
-        sent: broker id → what was written to it.
-        pools: broker id → its request handlers, as far as they are known.
+        at_rest: broker id → polls without the load.
+        loaded: broker id → polls immediately before and immediately after the load.
+        sent: broker id → messages that the load sent to it.
+        pools: broker id → its request handlers, if they are known.
     """
     disagreements: list[_Clause] = []
     doubts: list[_Clause] = []
@@ -233,7 +230,7 @@ def prove(
 
 
 def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
-    """The clauses, with the brokers of each; of many, the first ones and the number of the rest."""
+    """The different clauses, each with its brokers. After `CLAUSES_MAX`, only their number."""
     brokers: dict[str, list[int]] = {}
     for broker, text in clauses:
         brokers.setdefault(text, []).append(broker)
@@ -248,8 +245,8 @@ class BrokerProof:
 
     Attributes:
         rest: polls without the load.
-        load: polls just before and just after the load.
-        sent: what was written to the broker.
+        load: polls immediately before and immediately after the load.
+        sent: messages that the load sent to the broker.
         pool: the broker's request handlers.
     """
 
@@ -259,7 +256,7 @@ class BrokerProof:
     pool: HandlerPool = HandlerPool()
 
     def compared(self) -> tuple[list[str], list[str]]:
-        """The readings that disagree, and those that are not proven, a clause each."""
+        """One clause for each reading that disagrees, and one for each reading without proof."""
         below: list[str] = []
         above: list[str] = []
         doubts: list[str] = []
@@ -268,13 +265,13 @@ class BrokerProof:
             span, others = self.sent.span(reading), self._others(reading)
             grown = self.load.span.delta(reading)
             if span is None:
-                doubts.append(f"the client library does not report what {reading} should be")
+                doubts.append(f"the client library does not report the expected {reading}")
             elif others is None or grown is None:
                 doubts.append(f"{reading} is not shown")
             elif span[0] < least_proven:
                 doubts.append(f"the load was too small to prove {reading}")
             elif others > OTHERS_MAX * span[0]:
-                doubts.append(f"others write too much to prove {reading}")
+                doubts.append(f"other clients write too much to prove {reading}")
             else:
                 known += 1
                 beside = others * _OTHERS_GROWTH + _OTHERS_PER_S[reading] * self.load.seconds
@@ -285,21 +282,21 @@ class BrokerProof:
                 elif grown > most:
                     above.append(text)
         if above and len(above) == known:  # another producer explains it
-            doubts.append(f"{'; '.join(above)}: others wrote more than before the run")
+            doubts.append(f"{'; '.join(above)}: other clients wrote more than before the run")
             above = []
         return [*below, *above], doubts
 
     def _others(self, reading: str) -> float | None:
-        """What others write during the load, at their rate at rest."""
+        """Growth of a reading by other clients during the load, at their rate before the load."""
         grown = self.rest.span.delta(reading)
         if grown is None:
             return None
         return max(0.0, grown) * self.load.seconds / self.rest.seconds
 
     def too_idle(self) -> str:
-        """A clause where the handlers are more idle than the load allows; else empty."""
+        """A clause if the handlers are more idle than the load allows. Otherwise empty."""
         idle, busy = _idle(self.load), self.busy_least
-        # The whole ticks of one-minute rates may begin a tick before the load.
+        # The updates of one-minute rates may begin up to one interval before the load.
         ticked_s = self.load.span.ticked_s(HANDLER_IDLE_NS)
         beside = TICK_S / ticked_s if ticked_s else 0.0
         if idle is None or idle <= 1.0 - busy + self._idle_error + beside:
@@ -308,34 +305,35 @@ class BrokerProof:
         if not busy:
             return f"{text}, expected 1 or less"
         return (
-            f"{text}, expected {1.0 - busy:.2f} or less, as the load's produce requests keep its "
-            f"{self.pool.number} handlers busy for {busy:.2f} of the time or longer"
+            f"{text}, expected {1.0 - busy:.2f} or less, because the load's produce requests keep "
+            f"the {self.pool.number} handlers busy for {busy:.2f} of the time or longer"
         )
 
     @property
     def proven_below(self) -> float | None:
-        """The idle time below which a load shows that the reading falls [ratio]; None where the
-        polls at rest do not show it.
+        """An idle time below this value proves that the idle time falls under the load [ratio].
+
+        None if the polls at rest do not show the idle time.
         """
         idle = _idle(self._unloaded)
         return None if idle is None else idle - _edge_error(self._unloaded) - self._idle_error
 
     @property
     def is_shown(self) -> bool:
-        """Whether the idle time falls by more than its error."""
+        """Whether the idle time fell by more than its error."""
         idle, below = _idle(self.load), self.proven_below
         return idle is not None and below is not None and idle < below
 
     @property
     def busy_least(self) -> float:
-        """Share of their time for which the load keeps the handlers busy, at least [ratio]."""
+        """Minimum share of the time for which the load keeps the handlers busy [ratio]."""
         if not self.pool.number:
             return 0.0
         busy_s = max(self.sent.requests * REQUEST_LEAST_S, self._local_s() * LOCAL_SHARE)
         return min(1.0, busy_s / self.pool.number / self.load.seconds)
 
     def _local_s(self) -> float:
-        """Time of the handlers in produce requests of the load [s]; 0 where it is unknown."""
+        """Time of the handlers in the load's produce requests [s]. 0 if it is unknown."""
         name, rest = "produce_local_ms", self._unloaded
         count, before = (polls.span.delta(f"{name}_count") for polls in (self.load, rest))
         times_ms = self.load.span.sum_delta(name)
@@ -348,7 +346,7 @@ class BrokerProof:
 
     @property
     def _unloaded(self) -> Polls:
-        """The polls with the longest time without the load between them."""
+        """The two polls with the longest time between them in which the load did not run."""
         return Polls(self.rest.first, self.load.first)
 
     @property
@@ -364,8 +362,9 @@ def _idle(polls: Polls) -> float | None:
 
 
 def _edge_error(polls: Polls) -> float:
-    """Error of the idle time by the edges of the time between two polls [ratio].
+    """Error of the idle time at the edges of the time between two polls [ratio].
 
-    A waiting handler reports its wait at the end, which lacks on one edge and adds on the other.
+    A handler reports a wait when the wait ends. So a wait across an edge counts wholly on one side
+    of the edge.
     """
     return HANDLER_POLL_S / (polls.span.ticked_s(HANDLER_IDLE_NS) or polls.seconds)

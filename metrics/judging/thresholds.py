@@ -1,9 +1,4 @@
-"""The thresholds by which a trial is judged: data that a goal in conf/goals is read into.
-
-The judgement of each part of a mix by the rules for clients.
-
-A part that falls behind may be too small to show in the sums of the mix.
-"""
+"""The thresholds of a goal in conf/goals, and the judgement of the parts of a mix."""
 
 from __future__ import annotations
 
@@ -21,32 +16,33 @@ Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
 
 @dataclass(frozen=True)
 class Indicators:
-    """Limits beyond which a trial is OVERLOADED; null switches one off.
+    """Limits beyond which a trial is OVERLOADED. The value null switches a limit off.
 
     Attributes:
         request_handler_idle_min: lowest idle fraction of any broker's request handlers [ratio].
         isr_changed_share_max: highest share of samples in which at least one broker shows ISR
             changes or under-replicated partitions [ratio].
-        achieved_min: lowest share of the offered records that is acknowledged [ratio].
+        achieved_min: lowest acknowledged share of the offered records [ratio].
         network_idle_min: lowest idle fraction of any network thread [ratio].
         produce_response_ms_max: highest mean response time of the produce requests of any broker,
             from a request's arrival to the last byte of its answer [ms].
         latency_p50_ms_max: highest median of the produce latency from the intended send time [ms].
-        latency_p95_ms_max: highest 95th percentile of this latency [ms].
-        latency_p99_ms_max: highest 99th percentile of this latency [ms].
-        latency_p999_ms_max: highest 99.9th percentile of this latency [ms].
+        latency_p95_ms_max: highest 95th percentile of the produce latency [ms].
+        latency_p99_ms_max: highest 99th percentile of the produce latency [ms].
+        latency_p999_ms_max: highest 99.9th percentile of the produce latency [ms].
         request_queue_max: highest number of waiting requests of any broker [requests].
         request_queue_share_max: highest number of waiting requests as a share of the broker's
             `queued.max.requests` [ratio].
         consumer_lag_growth_max: highest growth of any consumer group's lag, as a share of the
-            offered records [ratio]. A window longer than 40 s may leave no more records than one of
-            40 s.
+            offered records [ratio]. In a window longer than 40 s, the lag may grow only by as many
+            records as in a window of 40 s.
         follower_lag_growth_max: highest growth of the followers' lag, as a share of the load
-            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). Without effect with one
-            replica, and in an outage on purpose.
-        throttled_is_overload: whether a load that a quota throttles is OVERLOADED, so that the
-            search finds the quota; otherwise it is INVALID. `validity.throttle_ms_max` then has no
-            effect, and `trial.measure_s` has to cover the burst that quotas allow.
+            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). It has no effect with one
+            replica, or while a broker is offline on purpose.
+        throttled_is_overload: true if a load that a quota throttles is OVERLOADED, so that the
+            search finds the quota. If false, such a load is INVALID. With true,
+            `validity.throttle_ms_max` has no effect, and `trial.measure_s` must be longer than the
+            burst that quotas allow.
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
@@ -66,27 +62,27 @@ class Indicators:
 
     @property
     def latency_objectives(self) -> dict[str, float]:
-        """Objectives that are set: quantile of the produce latency → objective [ms]."""
+        """Quantile of the produce latency → objective [ms], for the objectives that are set."""
         found = {name: getattr(self, f"latency_{name}_ms_max") for name in LATENCY_QUANTILES}
         return {name: limit_ms for name, limit_ms in found.items() if limit_ms is not None}
 
 
 @dataclass(frozen=True)
 class Validity:
-    """Limits beyond which a trial is INVALID and not an answer.
+    """Limits beyond which a trial is INVALID.
 
     Attributes:
         missed_samples_max: highest share of a broker's samples that may be missing [ratio].
         generator_share_max: highest share of a shortfall that the generator itself may cause
             [ratio].
-        loop_busy_max: highest busy share of a task's event loop with which a shortfall is not
-            attributed to the generator [ratio].
-        others_share_max: highest share of the brokers' input that other producers may write beyond
-            their level before the run [ratio].
-        throttle_ms_max: highest mean throttle time of produce requests, and of fetches of groups
-            [ms].
-        standstill_s_max: longest pause of a broker's process, except for garbage collection [s];
-            needs JMX in the driver's JVM.
+        loop_busy_max: highest busy share of a task's event loop. If a task is busier and records
+            are missing, the generator counts as the cause [ratio].
+        others_share_max: highest rise of other clients' traffic over its level before the run, as
+            a share of the brokers' traffic [ratio].
+        throttle_ms_max: highest mean throttle time of produce requests, and of fetches of consumer
+            groups [ms].
+        standstill_s_max: longest pause of a broker's process, without garbage collections [s].
+            It is measured only with JMX in the driver's JVM.
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
@@ -111,11 +107,16 @@ def reasons_of_all(
     limits: Limits,
     judges_parts: bool,
 ) -> list[Reason]:
-    """The reasons by the account of all clients, and those of each part of a mix, which name it.
+    """The reasons of a rule for the whole load, and for each part of a mix.
+
+    A part is judged separately, because a small part that falls behind hardly changes the sums of
+    the mix.
 
     Args:
-        rule: returns the reasons by the account of some clients and the limits.
-        judges_parts: whether the parts of a mix are judged, too.
+        rule: returns the reasons for a load and the limits.
+        evidence: the evidence of the whole load.
+        limits: the limits of the rule.
+        judges_parts: whether the rule also judges the parts of a mix. The reasons name the part.
     """
     parts = evidence.by_part if judges_parts else {}
     return rule(evidence, limits) + [

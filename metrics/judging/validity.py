@@ -1,8 +1,9 @@
-"""The rules of validity: a function for each rule that makes a trial INVALID, and the list of all.
+"""The rules of validity. Each rule is a function that returns the reasons why a trial is INVALID.
 
-An INVALID trial does not show whether the brokers sustain the load. A generator that missed its
-rate, metrics that are missing or contradict each other, and a cluster that changed under the load
-must not be read as an overload. A further rule is a function here and a line in `RULES`.
+An INVALID trial does not show whether the brokers sustain the load. A trial is INVALID if the
+generator missed its rate, if metrics are missing or contradict each other, or if the cluster
+changed under the load. Such a trial must not be read as an overload. A new rule needs a function
+in this module and a line in `RULES`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import HostWindow
 
 EDGE_GAP_INTERVALS = 2.0
-"""Longest distance between the samples and the window's edges [sampling intervals]."""
+"""Largest accepted time between an edge of the window and the nearest sample [sampling
+intervals]."""
 
 SILENT_S = 1.0
-"""Silence of a broker with idle handlers after which it is unreachable, if it is also longer than
-the time between two of its samples [s]."""
+"""Minimum silence of a broker with idle request handlers before the broker counts as unreachable
+[s]. The silence must also be longer than the time between two samples of the broker."""
 
 OVERLOAD_ERRORS = frozenset(
     {
@@ -44,12 +46,12 @@ OVERLOAD_ERRORS = frozenset(
         "ThrottlingQuotaExceededError",
     }
 )
-"""Errors that an overload causes. Their records are missing from the acknowledged ones, so the
-shortfall judges them; they do not make a trial INVALID."""
+"""Errors that an overload causes. They do not make a trial INVALID. The records that failed with
+these errors are missing from the acknowledged records, so the indicator `achieved` judges them."""
 
 FOLLOWING_ERROR = "OutOfOrderSequenceNumberError"
-"""Error of an idempotent producer's batches behind one that was refused, as they were in flight
-with it. Without another error it means that the broker lost the producer's state."""
+"""Error of the batches that an idempotent producer had in flight behind a refused batch. If no
+other error occurs, this error means that the broker lost the producer's state."""
 
 MOVED_ERRORS = frozenset(
     {
@@ -62,11 +64,11 @@ MOVED_ERRORS = frozenset(
         "UnknownLeaderEpochError",
     }
 )
-"""Errors that show that a partition's leader moved during the trial."""
+"""Errors which show that the leader of a partition moved during the trial."""
 
 
 Judge = Callable[[Evidence, Thresholds], list[Reason]]
-"""Returns the reasons why a trial is not an answer; empty where it is one."""
+"""Returns the reasons why a trial is INVALID. The list is empty for a valid trial."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ class ValidityRule:
     """One rule of validity.
 
     Attributes:
-        reasons: the rule.
-        is_met_by_a_kill: killing a broker triggers the rule, so it does not apply to a trial in
-            which a broker is killed on purpose.
-        judges_parts: the rule also judges the account of each part of a mix.
+        reasons: the function that returns the reasons why a trial is INVALID.
+        is_met_by_a_kill: True if the loss of a broker triggers the rule. Such a rule does not apply
+            to a trial in which a broker is killed on purpose.
+        judges_parts: True if the rule also judges each part of a mix.
     """
 
     reasons: Judge
@@ -90,10 +92,10 @@ def _generator(text: str, value: float, threshold: float) -> Reason:
 
 
 def tasks_failed(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Tasks that could not take part, or a window in which nothing was offered or read.
+    """Tasks that failed, or a window in which no record was due to be sent or read.
 
     Returns:
-        One reason for each task.
+        One reason for each failed task, or one reason for the window.
     """
     client = evidence.client
     found = [Reason("task_failed", text, 1.0, 0.0) for text in client.task_errors]
@@ -109,7 +111,7 @@ def tasks_failed(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def clocks_apart(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Hosts whose clock is far off the driver's, so that their load was at another time.
+    """Hosts whose clock differs too much from the driver's clock, so that they load at other times.
 
     Returns:
         One reason for each host.
@@ -128,12 +130,12 @@ def clocks_apart(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Hosts whose clock was set under load, or ran faster or slower than the driver's.
+    """Hosts whose clock was set during the load, or ran faster or slower than the driver's clock.
 
-    A load is paced by the clock of its host, so that it may be larger or smaller by as much.
+    The clock of a host paces the load of the host, so the load's rate changes with the clock's.
 
     Returns:
-        One reason for each host whose clock is within its largest offset.
+        One reason for each such host. Hosts that `clocks_apart` reports are left out.
     """
     client = evidence.client
     most_s = CHANGE_MAX * client.duration_s
@@ -154,10 +156,10 @@ def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A shortfall that the generator itself caused, by its own account.
+    """A shortfall that the generator caused, according to the generator's own counts.
 
     Returns:
-        The records that the generator held up, and the tasks without time left.
+        One reason if the generator sent too many records late, and one if a task had no spare time.
     """
     client, limits = evidence.client, thresholds.validity
     if not ACHIEVED.falls_short(evidence, thresholds.indicators):
@@ -182,11 +184,12 @@ def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
 
 
 def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A shortfall, or a latency too long, while a host of the generator was the limit.
+    """Hosts of the generator that were the limit while records were missing or latencies too long.
 
-    Such a host dropped packets, swapped, or had no CPU left. Hosts that share their machine with
-    brokers belong to the brokers, too, so the attribution judges them. Only packets that their own
-    interfaces drop count here, except on a link with a rate, which drops traffic beyond it.
+    Such a host dropped packets, swapped memory, or had no CPU left. A host that also runs brokers
+    counts only if its own interfaces dropped packets, because the attribution judges its CPU and
+    its memory. Interfaces with a known speed are not counted on such a host, because a simulated
+    link drops the packets beyond its speed.
 
     Returns:
         One reason for each host and problem.
@@ -204,7 +207,7 @@ def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
-    """The problems that keep a host from its load: in words, the remedy, the value, the limit."""
+    """The problems of a host of the generator: (text, remedy, value, limit) of each problem."""
     for each in host.interfaces:
         if host.shares_machine and each.speed_bytes_per_s is not None:
             continue
@@ -222,14 +225,14 @@ def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
 
 
 def unreachable(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A shortfall of the records for some brokers, which never received them.
+    """Brokers that gave no answer to the executors, although they were not overloaded.
 
-    The executors get no answer from these brokers, although their handlers are idle and they hold
-    fewer requests than connections wait. A shortfall at all brokers is an overload, and so is that
-    of a broker that answers slowly, is busy, or waits for its followers.
+    The request handlers of such a broker are idle, and more connections wait for an answer than
+    requests wait at the broker. If records are missing at all brokers, the brokers are overloaded.
+    A broker is also overloaded if it answers slowly, is busy, or waits for its followers.
 
     Returns:
-        One reason for each unreachable broker, where the others took their share.
+        One reason for each unreachable broker, if the other brokers acknowledged their share.
     """
     client, limits = evidence.client, thresholds.indicators
     by_broker = client.counts.by_broker
@@ -263,18 +266,19 @@ def unreachable(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 def _is_unreachable(window: BrokerWindow, account: BrokerAccount, idle_min: float) -> bool:
     has_room = window.handler_idle is not None and window.handler_idle >= idle_min
-    # The silence has to contain a sample, which shows whether requests waited at the broker.
+    # The silence must contain a sample, because only a sample shows whether requests waited there.
     least_s = max(SILENT_S, (window.samples_missed + 1) * window.interval_s)
     holds = window.produce_delayed_max or 0.0
     return has_room and account.silent_s >= least_s and account.waiting_connections > holds
 
 
 def metrics_incomplete(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Brokers with too many missed samples, without a sample near an edge of the window, or without
-    a metric that the goal judges by.
+    """Brokers whose metrics are not sufficient for a verdict.
 
-    Without metrics, samples are answers of the Admin API, which overloaded brokers delay like any
-    other. Missing ones then leave a trial valid that the clients' figures show to be an overload.
+    Too many samples are missing, an edge of the window has no sample nearby, or a metric is missing
+    that the goal requires. On a cluster without metrics, the samples are answers of the Admin API,
+    and overloaded brokers delay these answers. So missing samples are accepted there if the
+    clients' figures show an overload.
 
     Returns:
         One reason for each broker.
@@ -310,27 +314,27 @@ def _missing(window: BrokerWindow, most: float, rules: Sequence[Indicator]) -> s
     gap_s, interval_s = window.edge_gap_s, window.interval_s
     if gap_s is not None and gap_s > EDGE_GAP_INTERVALS * interval_s:
         return (
-            f"no sample within {gap_s:.1f} s of an edge of the window, sampled every "
-            f"{interval_s:g} s"
+            f"no sample lies within {gap_s:.1f} s of an edge of the window, although the broker "
+            f"is sampled every {interval_s:g} s"
         )
     if window.ticked_s == 0.0 and not window.contradiction:
         return (
-            "no whole tick of its one-minute rates, which move every 5 s, lies in the window; "
-            "measure for 20 s or longer, or have the exporter show the Count of "
-            "RequestHandlerAvgIdlePercent"
+            "its one-minute rates, which Kafka updates every 5 s, were not updated twice in the "
+            "window; measure for 20 s or longer, or configure the exporter to show "
+            "the Count of RequestHandlerAvgIdlePercent"
         )
     lacking = [] if window.contradiction else [each.missing(window) for each in rules]
     if any(lacking):
         return (
-            f"{', '.join(filter(None, lacking))} was not among the metrics, and the goal "
-            "judges by it; add it to the exporter's own rules and to the file of "
-            "metrics.prometheus.rules, if an exporter is the source"
+            f"the metrics do not contain {', '.join(filter(None, lacking))}, which the goal "
+            "requires; if an exporter is the source, add the missing metric to the exporter's own "
+            "rules and to the file of metrics.prometheus.rules"
         )
     return None
 
 
 def metrics_contradictory(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Nodes whose samples cannot all be from one process that kept running.
+    """Nodes whose samples cannot all come from one process that kept running.
 
     Returns:
         One reason for each node.
@@ -343,10 +347,10 @@ def metrics_contradictory(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def errors_unexplained(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Errors that a load cannot cause: leaders that moved, lost connections, refusals.
+    """Errors that a load cannot cause, such as moved leaders, lost connections and refusals.
 
-    Errors after which records were sent again and acknowledged count as well, because they change
-    the load.
+    An error also counts if its records were sent again and acknowledged, because the repeated
+    records change the load.
 
     Returns:
         One reason for each error.
@@ -368,12 +372,13 @@ def errors_unexplained(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def cluster_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """A broker that was fenced, or partitions of the trial's topics that changed their leader.
+    """Fenced brokers, and partitions of the trial's topics whose leader moved.
 
-    The partitions of others may move: a cluster that others use creates topics all the time.
+    Leaders of other topics may move, because other users of the cluster may create topics at any
+    time.
 
     Returns:
-        One reason for each node that reports it.
+        One reason for each node that reports fenced brokers or lost partitions.
     """
     offline = evidence.cluster.offline
     found = [
@@ -398,10 +403,10 @@ def cluster_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def controller_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Elections of a controller in the window, during which leaders and ISRs cannot change.
+    """Elections of a controller in the window. Leaders and ISRs cannot change during an election.
 
     Returns:
-        One reason for all nodes, as all of them report the same elections.
+        One reason for the whole cluster, because all nodes report the same elections.
     """
     nodes = (*evidence.brokers, *evidence.controllers)
     found = [(n.controller_elections, n.broker_id) for n in nodes if n.controller_elections]
@@ -416,7 +421,7 @@ def controller_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def stood_still(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Brokers whose process stood still for a while, other than for a garbage collection.
+    """Brokers whose process paused for another reason than a garbage collection.
 
     Returns:
         One reason for each broker.
@@ -425,9 +430,9 @@ def stood_still(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     return [
         Reason(
             "stood_still",
-            f"broker {window.broker_id} stood still for {window.standstill_s:.1f} s or more: "
+            f"broker {window.broker_id} paused for {window.standstill_s:.1f} s or more: "
             "it answered no request and did not collect garbage; check whether its process or "
-            "its machine was paused",
+            "its machine was suspended",
             window.standstill_s,
             most_s,
             window.broker_id,
@@ -438,10 +443,10 @@ def stood_still(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def throttled(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Quotas that throttled the load, so that the limit would be that of the quota.
+    """Quotas that throttled the load, so that the trial measured the quotas and not the brokers.
 
     Returns:
-        See `throttle_reasons`; none where throttling is an overload.
+        The result of `throttle_reasons`. Empty if the goal counts throttling as an overload.
     """
     if thresholds.indicators.throttled_is_overload:
         return []
@@ -449,7 +454,7 @@ def throttled(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Lag that the consumers' own tasks caused, as they had no time left.
+    """Lag of consumer groups that the consumers' own tasks caused, because they had no spare time.
 
     Returns:
         One reason for the busiest task with consumers.
@@ -465,15 +470,16 @@ def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
 
 
 def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Acknowledged records that do not match the growth of the partitions' end offsets, if known.
+    """Acknowledged records that do not match the growth of the partitions' end offsets.
 
-    A record that failed may have been written nevertheless, and a record that was sent again
-    because its answer was lost may be written twice. So the growth of a partition is at least its
-    acknowledged records, and at most these plus the failed and the repeated ones. The end of a
-    transaction is a record of the log, too.
+    A failed record may have been written nevertheless, and a record that was sent again because its
+    answer was lost may be written twice. So a partition grows by at least its acknowledged records.
+    It grows by at most the sum of its acknowledged, failed and repeated records. The end of a
+    transaction is also a record of the log.
 
     Returns:
-        One reason for records that are missing, or for records of unknown origin.
+        One reason for missing records, or one for records of unknown origin. Empty if the end
+        offsets are not known.
     """
     growth, counts = evidence.growth_by_partition, evidence.client.counts
     if growth is None:
@@ -510,17 +516,17 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
 
 
 def _or_waiting(evidence: Evidence) -> str:
-    """The other cause of end offsets that are too low, where partitions have followers."""
+    """Another possible cause of low end offsets. Empty if the partitions have no followers."""
     if not evidence.cluster.followers:
         return ""
     return (
-        "; the end offset of clients is the high watermark, so followers that need longer to catch "
-        "up look alike: look at their lag, and repeat the trial once they have caught up"
+        "; clients see only offsets below the high watermark, so slow followers have the same "
+        "effect: check the followers' lag, and repeat the trial after they have caught up"
     )
 
 
 def _and_control(counts: Counts) -> str:
-    """A phrase such as ` and 20 ends of transactions`; empty without any."""
+    """A phrase such as ` and 20 ends of transactions`. Empty if no transaction ended."""
     return f" and {counts.control_records} ends of transactions" if counts.control_records else ""
 
 
@@ -530,14 +536,15 @@ def _most(by_partition: Mapping[int, int]) -> str:
 
 
 def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Consumer groups whose reads do not match the end offsets after the trial, if known.
+    """Consumer groups whose reads do not match the end offsets after the trial.
 
-    A group reads each partition in one range without a gap, up to the last acknowledged record.
-    The range does not go beyond the end offset, and its batches hold as many records as offsets.
-    It may end earlier only when the lag shows that the group could not keep up.
+    A group reads each partition in one range without a gap, up to the last acknowledged record. The
+    range ends at or before the end offset, and contains one record for each offset. The range may
+    end before the last acknowledged record only if the group's lag shows that the group could not
+    keep up.
 
     Returns:
-        One reason for each group.
+        One reason for each group. Empty if the end offsets are not known.
     """
     behind = followers_behind(evidence, thresholds.indicators)
     if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
@@ -551,7 +558,7 @@ def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Rea
 
 
 def _taken(evidence: Evidence, group: GroupWindow) -> Counter[int]:
-    """Partition that a group reads → offsets that the acknowledged records took."""
+    """Partition that a group reads → number of offsets that its acknowledged records take."""
     counts = evidence.client.account_of_group(group.counts.group).counts
     return Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
 
@@ -598,11 +605,12 @@ def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, 
 
 
 def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Other clients that loaded the brokers more than before the trial, beyond what the scatter of
-    their load explains, so that the limit would include their load.
+    """A load of other clients that rose during the trial by more than its usual variation.
+
+    The measured limit would include the additional load of the other clients.
 
     Returns:
-        One reason for the load of others, where its rise is too high a share of all.
+        One reason if the rise is too large a share of the brokers' traffic.
     """
     others, most = evidence.others, thresholds.validity.others_share_max
     if others is None or (rise := others.rise).share <= most:
@@ -615,28 +623,30 @@ def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Other clients that loaded the brokers less than before the trial, beyond what the scatter of
-    their load explains: the load might not be sustained beside their usual one. An overload that
-    left others less room is one.
+    """A load of other clients that fell during the trial by more than its usual variation.
+
+    Such a trial does not show that the brokers sustain the load beside the usual load of the other
+    clients. An overloaded trial is valid nevertheless, because overloaded brokers leave other
+    clients less room.
 
     Returns:
-        One reason for the load of others, where its fall is too high a share of all.
+        One reason if the fall is too large a share of the brokers' traffic.
     """
     others, most = evidence.others, thresholds.validity.others_share_max
     if others is None or (fall := others.fall).share >= -most:
         return []
     text = (
         f"other clients {fall.text}; the fall is {-fall.share:.0%} of the brokers' traffic, "
-        f"above {most:.0%}, so the load is not measured beside their usual one"
+        f"above {most:.0%}, so their load was below its usual level"
     )
     return [Reason(OTHERS_LESS, text, -fall.share, most)]
 
 
 def window_too_short(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """A window too short for a lagging follower to leave the ISR.
+    """A window that is too short for a lagging follower to leave the ISR.
 
     Returns:
-        One reason for the window's length.
+        One reason if the window is too short.
     """
     duration_s, least_s = evidence.client.duration_s, evidence.cluster.isr_window_s or 0.0
     if duration_s >= least_s:
@@ -670,22 +680,23 @@ RULES: Sequence[ValidityRule] = (
     ValidityRule(accounting_mismatch),
     ValidityRule(consumption_mismatch),
 )
-"""All rules in the order of their reasons."""
+"""All rules that apply to every trial. Their reasons have the same order."""
 
 SUSTAINED_RULES: Sequence[ValidityRule] = (
     ValidityRule(others_less),
     ValidityRule(window_too_short),
 )
-"""The rules for loads that are not overloaded: an overload that showed itself sooner is one."""
+"""The rules that apply only to trials without an overload. An overload that a short window shows
+is valid."""
 
 
 def invalid_reasons(
     evidence: Evidence, thresholds: Thresholds, rules: Sequence[ValidityRule] = RULES
 ) -> list[Reason]:
-    """The reasons why a trial is not an answer by these rules; empty where it is one.
+    """The reasons why a trial is INVALID according to some rules. Empty for a valid trial.
 
-    A broker that was killed on purpose is left out, and so are the rules that its loss triggers on
-    the other brokers.
+    A broker that was killed on purpose is left out. The rules that its loss triggers on the other
+    brokers are also left out.
     """
     killed = evidence.cluster.killed
     if killed is not None:

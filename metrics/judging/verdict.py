@@ -1,4 +1,8 @@
-"""The verdict of a trial: INVALID before OVERLOADED before SUSTAINED, always with reasons."""
+"""The verdict of a trial, with its reasons.
+
+A trial is INVALID if any rule of validity applies. Otherwise it is OVERLOADED if any indicator
+applies. Otherwise it is SUSTAINED.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from search.model import Verdict
 
 
 def judge_all(evidence: Evidence, goals: Mapping[str, Thresholds]) -> dict[str, Judgement]:
-    """The judgement of a trial by each goal, by the goal's name."""
+    """Name of each goal → the judgement of a trial by this goal."""
     return {name: judge(evidence, thresholds) for name, thresholds in goals.items()}
 
 
@@ -39,7 +43,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
         for reason in reasons_of_all(each.reasons, evidence, limits, each.judges_parts)
     ]
     if (lasted_s := evidence.kept_overloaded_s) and not overloaded:
-        text = f"the brokers were overloaded for {lasted_s:g} s at the end of the load, which ended"
+        text = f"the brokers were overloaded for the last {lasted_s:g} s, so the load was stopped"
         overloaded = [Reason("kept_overloaded", text, lasted_s, lasted_s)]
     closed = _closed_loop(evidence)
     if overloaded:
@@ -51,7 +55,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
         return Judgement(Verdict.INVALID, (*unproven, *cut), near)
     shown = [each.sustained(evidence, limits) for each in rules]
     known = [reason for reason in shown if reason is not None]
-    if closed:  # a closed loop has a limiting resource even where the brokers sustain its load
+    if closed:  # a closed loop has a limiting resource even if the brokers sustain its load
         found = attribute(evidence, thresholds)
         reasons = (*closed, *known, *cut)
         return Judgement(Verdict.SUSTAINED, reasons, near, found.resource, found.text)
@@ -59,7 +63,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
 
 
 def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> float | None:
-    """The nearness to a rule's limit; for rules about clients, of the part that is nearest."""
+    """The value of a rule over its limit. For a mix, the highest value of all parts."""
     parts = evidence.by_part.values() if rule.judges_parts else ()
     values = [rule.utilization(each, limits) for each in (evidence, *parts)]
     return max((each for each in values if each is not None), default=None)
@@ -79,19 +83,19 @@ def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:
 
 
 def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
-    """The reason that states an early end of the window."""
+    """A reason which states that the window ended early."""
     duration_s, planned_s = evidence.client.duration_s, evidence.planned_s
     if not 0 < duration_s < planned_s - WINDOW_TOLERANCE_S:
         return ()
     text = (
-        f"the window ended after {duration_s:.1f} of {planned_s:g} s, as its verdict was almost "
-        "certain"
+        f"the window ended after {duration_s:.1f} of {planned_s:g} s, because its verdict was "
+        "almost certain"
     )
     return (Reason(ENDED_EARLY, text, duration_s, planned_s),)
 
 
 def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
-    """What the slices of a running trial show by one goal, for the rule that may end it early."""
+    """The values of a running trial by one goal. They decide whether the trial may end early."""
     limits = thresholds.indicators
     found = [each.early(slices, limits) for each in active(limits, slices.cluster)]
     known = [each for each in found if each is not None]
@@ -105,6 +109,11 @@ def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
 
 
 def window_least_s(cluster: ClusterFacts, is_sustained: bool) -> float:
-    """The shortest window in which a load can show that it is sustained, or overloaded [s]."""
+    """The shortest window for a verdict of SUSTAINED or of OVERLOADED [s].
+
+    Args:
+        cluster: facts about the cluster.
+        is_sustained: True for a verdict of SUSTAINED.
+    """
     isr_window_s = cluster.isr_window_s if is_sustained else None
     return max(cluster.rate_window_s or 0.0, isr_window_s or 0.0)
