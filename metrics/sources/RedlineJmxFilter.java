@@ -1,6 +1,6 @@
 import java.io.ObjectInputFilter;
 
-/** The JVM's filter, which delegates to the thread's class loader. */
+/** A filter of classes for the whole JVM. It asks the class loader of the thread. */
 public class RedlineJmxFilter implements ObjectInputFilter {
     public ObjectInputFilter.Status checkInput(ObjectInputFilter.FilterInfo info) {
         ClassLoader loader = Thread.currentThread().getContextClassLoader();
@@ -10,7 +10,7 @@ public class RedlineJmxFilter implements ObjectInputFilter {
         return ObjectInputFilter.Status.UNDECIDED;
     }
 
-    /** Makes this the JVM's filter, unless it has one. */
+    /** Makes this filter the JVM's filter, unless the JVM already has one. */
     public boolean install() {
         synchronized (ObjectInputFilter.Config.class) {
             if (ObjectInputFilter.Config.getSerialFilter() != null) {

@@ -10,6 +10,7 @@ import java.util.function.Function;
 import java.util.function.Predicate;
 import javax.net.ssl.*;
 
+/** The class loader of the JMX poller. It filters the classes in answers, and makes TLS sockets. */
 public class RedlineJmxGuard extends ClassLoader
         implements Function, Predicate, ObjectInputFilter {
     private final Map own = new HashMap();
@@ -22,7 +23,7 @@ public class RedlineJmxGuard extends ClassLoader
         super(ClassLoader.getPlatformClassLoader());
     }
 
-    /** Accepts only answers whose classes match a pattern of jdk.serialFilter. */
+    /** Sets the pattern of jdk.serialFilter that all classes in answers must match. */
     public void allow(String pattern) {
         filter = ObjectInputFilter.Config.createFilter(pattern);
     }
@@ -36,7 +37,7 @@ public class RedlineJmxGuard extends ClassLoader
         return status;
     }
 
-    /** Adds classes that this loader defines itself: name to bytecode. */
+    /** Adds classes that this loader defines itself. The map leads from name to bytecode. */
     public void own(Map codes) {
         own.putAll(codes);
     }
@@ -56,13 +57,13 @@ public class RedlineJmxGuard extends ClassLoader
         return super.loadClass(name, isResolved);
     }
 
-    /** Whether this loader was asked for a class. */
+    /** Returns whether this loader was asked for a class. */
     public boolean test(Object name) {
         return seen.contains(name);
     }
 
     /**
-     * Trusts only the certificates of a PEM text; the JVM's default authorities when it is empty.
+     * Trusts only the certificates of a PEM text. If the text is empty, trusts the JVM's defaults.
      */
     public void trust(String pem, boolean isNameChecked) throws Exception {
         this.isNameChecked = isNameChecked;
@@ -86,7 +87,7 @@ public class RedlineJmxGuard extends ClassLoader
         sockets = context.getSocketFactory();
     }
 
-    /** Returns a socket to a host and port, which are given as an array. */
+    /** Returns a TLS socket. The argument is an array of host and port. */
     public Object apply(Object place) {
         Object[] hostAndPort = (Object[]) place;
         try {
@@ -103,7 +104,7 @@ public class RedlineJmxGuard extends ClassLoader
         }
     }
 
-    /** Returns the keys that the JVM was started with, which its default context has, too. */
+    /** Returns the keys that the JVM was started with. Its default TLS context uses them, too. */
     private static KeyManager[] ownKeys() throws Exception {
         String path = System.getProperty("javax.net.ssl.keyStore", "");
         if (path.length() == 0 || path.equals("NONE")) {

@@ -6,6 +6,7 @@ import javax.management.*;
 import javax.management.openmbean.CompositeData;
 import javax.management.remote.*;
 
+/** Samples the JMX beans of all brokers in parallel. */
 public class RedlineJmxPoller {
     static final int POLLS_IN_PARALLEL = 64;
     static final int CALLS_IN_PARALLEL = 16;
@@ -21,7 +22,7 @@ public class RedlineJmxPoller {
     private final Semaphore helpers = new Semaphore(HELPERS_IN_ALL);
 
     public RedlineJmxPoller() {
-        // The heartbeats check the connections without a thread for each.
+        // The heartbeats check the connections, so no connection needs a thread for its check.
         environment.put("jmx.remote.x.client.connection.check.period", Long.valueOf(0L));
     }
 
@@ -30,30 +31,30 @@ public class RedlineJmxPoller {
         environment.put(JMXConnector.CREDENTIALS, new String[] {user, password});
     }
 
-    /** Looks brokers up in registries that speak TLS. */
+    /** Uses TLS for the connections to RMI registries. */
     public void useTls() {
         environment.put("com.sun.jndi.rmi.factory.socket",
             new javax.rmi.ssl.SslRMIClientSocketFactory());
     }
 
-    /** Names a broker to sample; the connection is made by the first sample. */
+    /** Adds a broker. Its first sample opens the connection. */
     public void add(int nodeId, String url) {
         brokers.put(Integer.valueOf(nodeId),
             new Broker(nodeId, url, environment, beats, helpers));
     }
 
-    /** Sets the readings of a broker from its next sample on. */
+    /** Sets the readings of all later samples of a broker. */
     public void plan(int nodeId, String plan) {
         ((Broker) brokers.get(Integer.valueOf(nodeId))).setPlan(plan);
     }
 
-    /** Samples all brokers and returns after deadlineMs at the latest. */
+    /** Samples all brokers, and returns within deadlineMs. */
     public String sample(long deadlineMs) throws InterruptedException {
         long deadline = System.nanoTime() + deadlineMs * 1000000L;
         long step = deadlineMs * 500000L / Math.max(1, brokers.size());
         Semaphore free = new Semaphore(POLLS_IN_PARALLEL);
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
-            // A broker that hangs delays the others by one step at most.
+            // A broker that does not answer delays the others by one step at most.
             free.tryAcquire(step, TimeUnit.NANOSECONDS);
             ((Broker) i.next()).begin(threads, free);
         }
@@ -67,7 +68,7 @@ public class RedlineJmxPoller {
     public void close() {
         threads.shutdown();
         pulse.isOver = true;
-        // Close on other threads, as closing waits for a broker that may hang.
+        // Other threads close the connections, because a broker may not answer.
         ExecutorService closers = Executors.newFixedThreadPool(POLLS_IN_PARALLEL, new Daemons());
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
             closers.execute(((Broker) i.next()).closing());
@@ -88,13 +89,13 @@ public class RedlineJmxPoller {
         public Thread newThread(Runnable work) {
             Thread thread = new Thread(work, "redline-jmx");
             thread.setDaemon(true);
-            // RMI's own threads inherit this loader, and have no other way to find it.
+            // RMI's own threads inherit this class loader, and cannot find it in another way.
             thread.setContextClassLoader(getClass().getClassLoader());
             return thread;
         }
     }
 
-    /** Measures the total time for which this JVM itself was paused. */
+    /** Measures the total time for which this JVM was paused. */
     static class Pulse extends Thread {
         static final long STEP = 20000000L;
         volatile boolean isOver = false;
@@ -126,7 +127,7 @@ public class RedlineJmxPoller {
         }
     }
 
-    /** Probes the connections in turn, each on a thread of a pool. */
+    /** Probes one connection after the other, each on a thread of a pool. */
     static class Beats extends Thread {
         static final long ROUND_NS = 200000000L;
         static final long LEAST_NS = 1000000L;
@@ -196,7 +197,7 @@ public class RedlineJmxPoller {
                 server.getAttribute(new ObjectName("java.lang:type=Runtime"), "Uptime");
                 answered();
             } catch (Exception e) {
-                // The connection broke, which the samples show; a new one has a beat of its own.
+                // The connection broke, and the samples show this. A new connection has a new beat.
                 asked = 0;
             }
         }
@@ -241,7 +242,7 @@ public class RedlineJmxPoller {
             return distinct;
         }
 
-        /** Returns the same readings for one bean that matches the pattern. */
+        /** Returns a group with the same readings, for one bean that matches the pattern. */
         Group of(ObjectName bean) {
             Group group = new Group();
             group.name = bean;
@@ -261,7 +262,7 @@ public class RedlineJmxPoller {
         }
     }
 
-    /** One call for each of some groups, on several threads where the broker is far away. */
+    /** Makes one call for each group, on several threads if the broker is far away. */
     abstract static class Calls implements Callable {
         final List groups;
         final Object[] answers;
@@ -296,7 +297,7 @@ public class RedlineJmxPoller {
             return fastest;
         }
 
-        /** Makes calls until none is left or one has failed. */
+        /** Makes calls until no call is left or one call has failed. */
         public Object call() throws Exception {
             boolean isOver = false;
             while (!isOver) {
@@ -311,16 +312,16 @@ public class RedlineJmxPoller {
         }
 
         /**
-         * Makes all calls and returns when all have ended, also those on other threads.
+         * Makes all calls, and returns when the calls of all threads have ended.
          *
-         * roundTrip is the shortest one so far, or 0 where the first calls have to measure it.
+         * roundTrip is the shortest round trip so far, or 0 if the first calls must measure it.
          */
         void makeAll(long roundTrip, ExecutorService threads, Semaphore helpers)
                 throws Exception {
             for (int i = 0; roundTrip == 0 && i < CALLS_TO_MEASURE; i++) {
                 makeOne();
             }
-            // A few calls of a busy JVM that has just started do not show a short round trip.
+            // The first calls of a busy JVM may be slow although the round trip is short.
             long each = roundTrip > 0 ? roundTrip : fastest() < FAR_NS ? 0L : fastest();
             int left = answers.length - Math.min(answers.length, next.get());
             List running = new ArrayList();
@@ -397,7 +398,7 @@ public class RedlineJmxPoller {
             }
         }
 
-        /** Begins a poll unless one is still running; releases `ended` when it ends. */
+        /** Begins a poll, unless a poll is still running. Releases `ended` at its end. */
         void begin(ExecutorService threads, Semaphore ended) {
             if (running == null || running.isDone()) {
                 begun = nowMicros();
@@ -422,7 +423,7 @@ public class RedlineJmxPoller {
             }
         }
 
-        /** Returns the text of an error and of those causes that it does not quote. */
+        /** Returns the text of an error, and the texts of causes that it does not contain. */
         String inWords(Throwable error) {
             String text = error.toString();
             for (Throwable i = error.getCause(); i != null; i = i.getCause()) {
@@ -473,7 +474,7 @@ public class RedlineJmxPoller {
                 }
                 resolved = new ArrayList();
             }
-            // Kafka registers some beans at their first use, such as that of the log's flushes.
+            // Kafka registers some beans at their first use, such as the bean of log flushes.
             resolved.addAll(resolve(server));
             StringBuilder values = new StringBuilder();
             long start = nowMicros();
@@ -486,7 +487,7 @@ public class RedlineJmxPoller {
             }
             most = Math.max(most, resolved.size());
             if (gone || resolved.size() < most) {
-                // JMX of a restarted broker answers before all of its beans are registered.
+                // A restarted broker answers before all of its beans are registered.
                 resolved = null;
             }
             values.append("silent_ms\t").append(beat.takeLongestMs()).append("\n");
@@ -495,7 +496,7 @@ public class RedlineJmxPoller {
         }
 
         /**
-         * Returns whether the connection's node is known; a broker that starts does not show it.
+         * Returns whether the connection's node is known. A broker that starts does not show it.
          */
         boolean knowNode(MBeanServerConnection server) throws Exception {
             Set found = server.queryNames(new ObjectName(NODES), null);
@@ -545,7 +546,7 @@ public class RedlineJmxPoller {
             };
         }
 
-        /** Returns the groups of those beans that were absent and are there now. */
+        /** Returns the groups of the beans that were registered since the last call. */
         List resolve(MBeanServerConnection server) throws Exception {
             List groups = new ArrayList();
             List still = new ArrayList();
@@ -554,7 +555,7 @@ public class RedlineJmxPoller {
                 Group group = (Group) absent.get(i);
                 Set beans = (Set) found[i];
                 if (beans.isEmpty() || "*".equals(group.name.getKeyProperty("error"))) {
-                    still.add(group);  // Kafka registers a bean at the first error of its kind
+                    still.add(group);  // Kafka registers a bean at the first error of each kind
                 }
                 for (Iterator j = beans.iterator(); j.hasNext();) {
                     ObjectName bean = (ObjectName) j.next();
@@ -567,7 +568,7 @@ public class RedlineJmxPoller {
             return groups;
         }
 
-        /** Returns the lines of a group's readings; null where the bean is gone. */
+        /** Returns the lines of a group's readings. Returns null if the bean no longer exists. */
         static String readGroup(MBeanServerConnection server, Group group) throws Exception {
             StringBuilder out = new StringBuilder();
             AttributeList list;
@@ -608,7 +609,7 @@ public class RedlineJmxPoller {
                 try {
                     old.close();
                 } catch (java.io.IOException e) {
-                    // The connection has failed already, so closing it may fail, too.
+                    // The connection has failed already, so close may also fail.
                     old = null;
                 }
             }

@@ -6,7 +6,7 @@ import java.net.Socket;
 import java.rmi.server.RMIClientSocketFactory;
 import java.util.function.Function;
 
-/** Replaces Java's class of this name, which brokers name in their answers, by guarded sockets. */
+/** Replaces Java's class of this name, which brokers' answers name. Makes sockets by the guard. */
 public class SslRMIClientSocketFactory implements RMIClientSocketFactory, Serializable {
     private static final long serialVersionUID = -8310631444933958385L;
 

@@ -1,1 +1,1 @@
-"""Readers of the metrics of brokers and their hosts, behind one protocol each."""
+"""Sources of metrics: a protocol for brokers, a protocol for hosts, and implementations."""

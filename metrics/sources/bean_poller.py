@@ -1,9 +1,7 @@
-"""Sources that read the beans of nodes, over JMX, Jolokia or the like.
+"""Sources that read JMX beans of nodes, over JMX, Jolokia or another protocol.
 
-The base class knows which beans make up a sample, and what a node must show; a subclass states how
-beans are read: all nodes at once, or each node by a request.
-
-The first answer of a process: its version, node id and roles, or the reason why not.
+The base class chooses the beans of a sample, and checks that a node shows the required beans. A
+subclass reads the beans, of all nodes at once or of each node by one request.
 """
 
 from __future__ import annotations
@@ -42,20 +40,24 @@ Address = TypeVar("Address", bound=Endpoint)
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
 OPEN_EACH_S = 0.05
-"""Least time in that deadline for the connection to each node [s]."""
+"""Minimum time for each node in the deadline of the first answers [s]."""
 
 
 def brief(error: str) -> str:
-    """The innermost cause of a Java exception's text, on one line.
+    """The innermost cause in the text of a Java exception, on one line.
 
-    RMI nests up to four exceptions in one message; the last names the cause.
+    RMI nests up to four exceptions in one message. The last exception names the cause.
     """
     last = " ".join(error.split()).rsplit("nested exception is:", 1)[-1].strip(" ]\"'}")
     return last.removeprefix("java.net.").removeprefix("java.io.")
 
 
 def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
-    """The node behind an endpoint, from the answers to `metrics.sources.beans.AT_START`.
+    """The node at an endpoint.
+
+    Args:
+        endpoint: the endpoint, with the expected node id.
+        values: answers to the readings `metrics.sources.beans.AT_START`.
 
     Raises:
         ConfigError: the process is not a Kafka node, or has another node id than expected.
@@ -65,8 +67,8 @@ def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
     }
     if not versions:
         raise ConfigError(
-            f"the JVM at {endpoint.address} is not a running Kafka broker: it has no "
-            f"kafka.server:type=app-info bean. Expected broker {endpoint.node_id} there; "
+            f"the JVM at {endpoint.address} is not a running Kafka broker, because it has no "
+            f"kafka.server:type=app-info bean; expected broker {endpoint.node_id}; "
             f"correct jmx.endpoints of the cluster's file in conf/clusters"
         )
     if str(endpoint.node_id) not in versions:
@@ -91,15 +93,16 @@ def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
 
 
 def readings_for(node: NodeInfo) -> tuple[Reading, ...]:
-    """The numbers to read from a node."""
+    """The readings of a node's release and roles."""
     return readings_of(beans_for(node.version, node.roles, has_quorum=node.has_quorum))
 
 
 def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
-    """The node with the readings that its release lacks, from its first sample.
+    """The node with the names of the readings that its first sample lacks.
 
     Args:
-        values: the readings of that sample, with the derived ones.
+        node: the node.
+        values: readings of the first sample, computed readings included.
 
     Raises:
         ConfigError: a broker does not show the idle time of its request handlers.
@@ -108,7 +111,7 @@ def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
         raise ConfigError(
             f"broker {node.node_id}, Kafka {node.version}, does not show the idle time of its "
             f"request handlers over JMX (Count of RequestHandlerAvgIdlePercent), which is required "
-            f"to recognize an overload; check its log, or set metrics.client_only: true"
+            f"to recognize an overload; check the broker's log, or set metrics.client_only: true"
         )
     have = {*FROM_FIRST_USE, *(name.partition(":")[0] for name in values)}
     lacks = tuple(dict.fromkeys(r.name for r in readings_for(node) if r.name not in have))
@@ -116,28 +119,28 @@ def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
 
 
 def harmless_arguments(text: str) -> str:
-    """The JVM's arguments about memory, garbage collection and compilation, sorted.
+    """The JVM's arguments for memory, garbage collection and compilation, sorted.
 
-    All others are left out: a system property or an agent's options may contain a secret, and a
-    command or a path does not affect the speed.
+    All other arguments are left out. A system property or an agent's options may contain a secret,
+    and a command or a path does not affect the speed.
     """
     given = (word.strip("[], ") for word in text.split(", "))
     return " ".join(sorted({word for word in given if _HARMLESS.fullmatch(word)}))
 
 
 class PollError(Exception):
-    """One poll of one broker failed, for the reason in the text."""
+    """One poll of one broker failed. The text has the reason."""
 
 
 @dataclass(frozen=True)
 class BeanValue:
-    """The value of an attribute of a bean, as a node answered it.
+    """The value of a bean's attribute in the answer of a node.
 
     Attributes:
-        bean: object name; its keys may be in any order.
+        bean: object name. Its keys may be in any order.
         attribute: name of the attribute.
-        value: a number or a text; None if it is not known.
-        key: item of a composite attribute; None for a simple one.
+        value: a number or a text. None if the value is not known.
+        key: item of a composite attribute. None for a simple attribute.
     """
 
     bean: str
@@ -147,13 +150,13 @@ class BeanValue:
 
 
 def parse_object_name(text: str) -> tuple[str, dict[str, str]]:
-    """Domain and key properties of a JMX object name without quoted values."""
+    """The domain and the key properties of a JMX object name. Quoted values are not supported."""
     domain, _, properties = text.partition(":")
     return domain, dict(pair.split("=", 1) for pair in properties.split(","))
 
 
 def _matches(reading: Reading, bean: str) -> str | None:
-    """The reading's full name when `bean` is one of its beans, else None."""
+    """The reading's full name if `bean` is one of its beans. Otherwise None."""
     domain, asked = parse_object_name(reading.object_name)
     bean_domain, given = parse_object_name(bean)
     if domain != bean_domain or asked.keys() != given.keys():
@@ -165,7 +168,7 @@ def _matches(reading: Reading, bean: str) -> str | None:
 
 
 def match_values(readings: Iterable[Reading], values: Iterable[BeanValue]) -> dict[str, Any]:
-    """Reading → its value, from all attributes and items that a node answered."""
+    """Name of a reading → its value, from all attributes and items in a node's answer."""
     readings = tuple(readings)
     by_attribute: dict[tuple[str, str | None], list[Reading]] = {}
     for reading in readings:
@@ -176,14 +179,21 @@ def match_values(readings: Iterable[Reading], values: Iterable[BeanValue]) -> di
             name = _matches(reading, each.bean)
             if name is not None and each.value is not None:
                 given[reading, name] = each.value
-    # Of two names of an attribute the last in the plan is preferred.
+    # If an attribute has two names, the last reading is preferred.
     rank = {reading: place for place, reading in enumerate(readings)}
     return {name: given[reading, name] for reading, name in sorted(given, key=lambda k: rank[k[0]])}
 
 
 @dataclass(frozen=True)
 class BeanAnswer:
-    """The values that a node answered, or the reason why there are none."""
+    """The answer of one node.
+
+    Attributes:
+        node_id: node id.
+        at_s: time of the answer [s since the epoch].
+        error: reason why there are no values, or None.
+        values: name of a reading → its value.
+    """
 
     node_id: int
     at_s: float
@@ -192,16 +202,16 @@ class BeanAnswer:
 
     @property
     def readings(self) -> dict[str, float]:
-        """The readings of a sample, derived ones included."""
+        """The numeric readings of a sample, computed readings included."""
         return with_own_idle(numbers(self.values), self.at_s)
 
 
 class BeanSource(ABC, Generic[Address]):
-    """A `MetricsSource` that reads the beans of each node by its release and roles.
+    """A `MetricsSource` that reads JMX beans. The release and the roles of a node decide which.
 
     Args:
-        endpoints: the nodes to read, controllers included where known.
-        deadline_s: time after which a node's sample counts as missed [s].
+        endpoints: the nodes to read, and the controllers if they are known.
+        deadline_s: time after which a node's sample counts as missing [s].
 
     Attributes:
         name: short name for reports.
@@ -216,7 +226,7 @@ class BeanSource(ABC, Generic[Address]):
 
     @abstractmethod
     def unreachable(self, endpoint: Address, error: str) -> ConfigError:
-        """The error for a node that does not answer when the source is opened, with its remedy."""
+        """The error for a node that does not answer `open`, with a remedy."""
 
     @abstractmethod
     def _connect(self) -> None:
@@ -224,7 +234,7 @@ class BeanSource(ABC, Generic[Address]):
 
     @abstractmethod
     def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
-        """Read these readings of each node from now on."""
+        """Set the readings of each node for all later answers."""
 
     @abstractmethod
     def _answers(self, deadline_s: float) -> Sequence[BeanAnswer]:
@@ -253,7 +263,7 @@ class BeanSource(ABC, Generic[Address]):
             raise
 
     def _first_answers(self) -> Iterator[tuple[Address, BeanAnswer]]:
-        """The answer of each node to its plan, within the deadline of the opening."""
+        """The answer of each node within the deadline of `open`. An error is raised."""
         deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
         for endpoint, answer in zip(self._endpoints, self._answers(deadline_s), strict=True):
             if answer.error is not None:
@@ -272,7 +282,7 @@ class BeanPoller(BeanSource[Address]):
     """A `MetricsSource` that reads all beans of a node in one request.
 
     Args:
-        endpoints, deadline_s: as in `BeanSource`.
+        endpoints, deadline_s: see `BeanSource`.
         clock: wall clock [s since the epoch].
     """
 
@@ -291,13 +301,16 @@ class BeanPoller(BeanSource[Address]):
     def poll(
         self, endpoint: Address, beans: Mapping[str, Sequence[str]], timeout_s: float
     ) -> Iterable[BeanValue]:
-        """Read beans of one node; called from a thread for each node.
+        """Read beans of one node. Each node has a separate thread.
 
         Args:
-            beans: object name, with `*` for any value of a key → its attributes. A composite
-                attribute is answered with all of its items; beans and attributes that the node
-                does not have are left out.
+            endpoint: the node.
+            beans: object name → attributes to read. A key with the value `*` matches any value.
             timeout_s: time after which the answer is too late [s].
+
+        Returns:
+            The values. A composite attribute gives all of its items. Missing beans and attributes
+            are left out.
 
         Raises:
             PollError: the node did not answer.
@@ -324,7 +337,7 @@ class BeanPoller(BeanSource[Address]):
             text = brief(str(error)) if is_sample else str(error)
             return BeanAnswer(node_id, self._clock(), text)
         if is_sample:
-            # Each poll has a connection of its own, which may lead to another node.
+            # Each poll has a separate connection, which may lead to another node.
             ids = parts_of(values, NODE.name)
             if ids and str(node_id) not in ids:
                 other = f"node {', '.join(ids)} answers at {endpoint.address}"

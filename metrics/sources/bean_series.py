@@ -1,10 +1,11 @@
-"""Which reading a series is, by the names of the bean, whatever rules of an exporter made it.
+"""The reading of a series on an exporter's page, found by the names of the bean.
 
-The rules of an exporter decide the case of a name, the separators, which keys of the bean stand in
-the name and which are labels, and the word at the end (`Count`, `_count`, `_total`, none). All
-that stays the same is the order: the domain first, then type, name and other keys, then the
-attribute. So names are compared without case and separators, and the word at the end says what the
-number means, or leaves it uncertain: `_total` is a count with some rules, and a rate with others.
+The rules of an exporter choose the case of a series' name and the separators. They choose which
+keys of the bean are in the name and which are labels. They also choose the last word of the name
+(`Count`, `_count`, `_total` or none). Only the order is always the same: first the domain, then
+type, name and other keys, then the attribute. So names are compared without case and separators.
+The last word shows the meaning of the number, or leaves it uncertain: `_total` is a count in some
+rules, and a rate in others.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _OTHER_SYMBOLS = re.compile(r"[^a-z0-9]")
 _PERIOD, _SHARE = "PerSec", "Percent"
 _COUNTED = ("Count",)
 _NAMES_MAX = 100_000
-"""Names and series to cache; many brokers show the same ones."""
+"""Highest number of names and series in the cache. Many brokers show the same series."""
 _RATES = ("oneminuterate", "fiveminuterate", "fifteenminuterate", "meanrate", "rate")
 
 
 class Meaning(str, Enum):
-    """The meaning of a series' number, by its name."""
+    """The meaning of a series' number, according to its name."""
 
     COUNT = "count"
     MEAN = "mean"
@@ -57,10 +58,10 @@ _ENDS = {
     "total": Meaning.UNCERTAIN,
     "value": Meaning.UNCERTAIN,
 }
-"""End of a name → meaning, where a bean has several attributes."""
+"""Last word of a name → meaning, for beans with several attributes."""
 _OBJECT_NAME = "objectname"
-"""The label `_objectname`, by which release 1 of the exporter distinguishes series that rules give
-one name; it ends in the attribute."""
+"""The label `_objectname`. Release 1 of the exporter uses it to distinguish series to which rules
+give the same name. Its value ends in the attribute."""
 _OF_HISTOGRAMS = frozenset({Meaning.MEAN, Meaning.SUM})
 
 
@@ -69,11 +70,11 @@ class Candidate:
     """A series that may be a reading.
 
     Attributes:
-        reading: name of the reading, without the matched text of `*`.
-        meaning: what the number means, as far as its name says.
-        selector: pattern for the series, with `*` for each part that names one of several beans.
-        family: series with the same family are made by the same rule, and mean the same.
-        rank: 0 for the attribute that is preferred, 1 for its name in earlier releases.
+        reading: name of the reading, without the text that `*` matched.
+        meaning: meaning of the number, according to the series' name.
+        selector: pattern for the series. It has `*` for each part that names one of several beans.
+        family: key of the rule that made the series. All series of a family have the same meaning.
+        rank: 0 for the preferred attribute, 1 for its name in earlier releases.
         is_histogram: whether the bean is a histogram.
     """
 
@@ -87,27 +88,27 @@ class Candidate:
 
 @dataclass(frozen=True)
 class _Part:
-    """A key of a bean and its value; `values` is empty where the value is `*`."""
+    """A key of a bean, and the texts that its value may have. No texts if the value is `*`."""
 
     key: str
     values: tuple[str, ...]
 
     @property
     def pattern(self) -> str:
-        """A pattern for the part in the name of a series."""
+        """A regular expression for the part in the name of a series."""
         if not self.values:
             return f"{'(?:name)?' if self.key == 'name' else self.key}(.+?)"
         key = "" if self.key in {"type", "name"} else f"(?:{self.key})?"
         return f"{key}(?:{'|'.join(self.values)})"
 
     def fits(self, value: str) -> bool:
-        """Whether a label with this value can be the part."""
+        """Whether a label with a value can be this part."""
         return not self.values or squeezed(value) in self.values
 
 
 @dataclass(frozen=True)
 class _Bean:
-    """A bean of the catalogue, as names of series show it."""
+    """A bean of the catalogue, prepared for the comparison with names of series."""
 
     reading: str
     domain: str
@@ -118,13 +119,13 @@ class _Bean:
 
     @property
     def type_in_name(self) -> str:
-        """The type after the domain in a name; empty where another key may stand before it."""
+        """The type after the domain in a name. Empty if another key may come before the type."""
         kind = self.parts[0]
         is_first = kind.key == "type" and all(part.values for part in self.parts)
         return kind.values[0] if is_first else ""
 
     def candidate(self, name: str, labels: Labels, constant: Mapping[str, str]) -> Candidate | None:
-        """The candidate that a series is; None where it does not belong to the bean."""
+        """The candidate for a series. None if the series does not belong to the bean."""
         plain = squeezed(name)
         if not plain.startswith(self.domain):
             return None
@@ -163,7 +164,7 @@ class _Bean:
         rank: int,
         attribute: str | None,
     ) -> Candidate | None:
-        """The candidate of a name that fits; `attribute` is that of a label, if there is one."""
+        """The candidate for a name that fits. `attribute` is the attribute in a label, or None."""
         meaning, end = Meaning.VALUE, found["end"] if attribute is None else attribute
         if self.attributes == _COUNTED:
             meaning = _ENDS.get(end, Meaning.RATE)
@@ -179,13 +180,13 @@ class _Bean:
 
 @lru_cache(_NAMES_MAX)
 def squeezed(text: str) -> str:
-    """The letters and digits of a text in lower case."""
+    """The letters and digits of a text, in lower case."""
     return _OTHER_SYMBOLS.sub("", text.lower())
 
 
 @cache
 def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re.Pattern[str], ...]:
-    """Patterns for the names of series with these parts in the name, in each order."""
+    """Patterns for the names of series that contain these parts, one for each order."""
     end = "[a-z0-9]*" if attribute in _COUNTED else f"{_end(attribute)}(?:total)?"
     return tuple(
         re.compile(f"{domain}{''.join(part.pattern for part in order)}(?P<end>{end})")
@@ -194,14 +195,17 @@ def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re
 
 
 def _end(attribute: str) -> str:
-    """The end of a name for an attribute; release 1 of the exporter drops `_total` from some."""
+    """A pattern for an attribute at the end of a name, without `total`.
+
+    Release 1 of the exporter drops `_total` from some names.
+    """
     if attribute == "Value":
         return "(?:value)?"
     return re.sub("total$", "", squeezed(attribute))
 
 
 def _starred(name: str, found: re.Match[str]) -> str:
-    """The name of a series, with `*` for each text that stands for one of several beans."""
+    """The name of a series, with `*` for each text that names one of several beans."""
     places = [place for place, symbol in enumerate(name) if squeezed(symbol)]
     spans = (found.span(group) for group in range(1, (found.re.groups or 0) + 1))
     ends = found.span("end")
@@ -211,13 +215,15 @@ def _starred(name: str, found: re.Match[str]) -> str:
 
 
 def _shortened(found: re.Match[str], parts: Iterable[_Part]) -> str:
-    """Whether a name leaves out `PerSec` or `Percent`, which is part of the rule that made it."""
+    """Whether the exporter's rule removed `PerSec` or `Percent` from the name: `short`
+    or `whole`.
+    """
     whole = next((part.values[0] for part in parts if part.key == "name" and part.values), "")
     return "whole" if whole in found[0] else "short"
 
 
 def _name_values(value: str) -> tuple[str, ...]:
-    """The texts that stand for a bean's name in a series, the longest first."""
+    """The texts for a bean's name in the name of a series, the longest first."""
     whole = squeezed(value)
     short = (squeezed(value.removesuffix(each)) for each in (_PERIOD, _SHARE))
     return (whole, *(each for each in short if each != whole))
@@ -254,7 +260,7 @@ def _beans() -> Iterator[_Bean]:
     seen: set[tuple[str, str]] = set()
     for version, handler in handlers.items():
         for bean in beans_for(version, roles):
-            if bean.name == PRODUCE_ERRORS:  # most stay 0, which no poll can tell from a rate
+            if bean.name == PRODUCE_ERRORS:  # most are always 0, so no poll shows a count
                 continue
             is_handler = bean.name in {HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS}
             reading = handler if is_handler else bean.name
@@ -274,7 +280,7 @@ _DOMAINS = tuple(sorted({bean.domain for bean in BEANS}))
 
 
 def may_be_reading(name: str) -> bool:
-    """Whether a series of this name can belong to a bean of the catalogue."""
+    """Whether a series with this name can belong to a bean of the catalogue."""
     return squeezed(name).startswith(_DOMAINS)
 
 
@@ -282,11 +288,11 @@ def may_be_reading(name: str) -> bool:
 def candidates_of(
     series: str, constant: frozenset[tuple[str, str]] = frozenset()
 ) -> tuple[Candidate, ...]:
-    """The readings that a series can be.
+    """The possible readings of a series.
 
     Args:
         series: name and labels, as on the page.
-        constant: labels that every series of the page has with the same value.
+        constant: (label, value) pairs that every series of the page has.
     """
     parsed = parse_series(series)
     if parsed is None:
@@ -300,10 +306,11 @@ def candidates_of(
 
 @lru_cache(_NAMES_MAX)
 def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
-    """The beans to which a series of this name can belong.
+    """The beans to which a series of a name can belong.
 
     Args:
-        is_typed: whether the type of the bean is a label, and may be missing in the name.
+        plain: the name, without case and separators.
+        is_typed: whether the type of the bean is a label, so that the name may not contain it.
     """
     return tuple(
         bean

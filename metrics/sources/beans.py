@@ -1,28 +1,28 @@
-"""The catalogue of broker readings: short names with units → JMX beans and attributes.
+"""The catalogue of broker readings: short name with unit → JMX bean and attribute.
 
-A reading's name is the key in `BrokerSample.values`, with its unit at the end. Counters are
-cumulative since the broker's start: windows take differences. Histograms are read by their count
-and mean, which give the exact mean of a window; `Max`, percentiles and `*Rate` attributes do not
-belong to a window and are never read. A bean whose name contains `*` stands for several beans:
-their readings are `name:values of the *`, for example `network_wait_ns:PLAINTEXT/0`.
+The name of a reading is its key in `BrokerSample.values`, and ends in its unit. Counters are
+cumulative since the broker's start, and a window computes their differences. For a histogram, the
+count and the mean are read, which give the exact mean of a window. `Max`, percentiles and `*Rate`
+attributes do not belong to one window, so they are never read. A bean whose name contains `*`
+stands for several beans. The names of their readings are `name:text matched by *`, for example
+`network_wait_ns:PLAINTEXT/0`.
 
-Source: Kafka's monitoring documentation, 2.8 to 4.4; KIP-1207 for the handlers' beans, KIP-773 for
-the names of the selectors' attributes.
+Source: Kafka's monitoring documentation, 2.8 to 4.4; KIP-1207 for the beans of the handlers,
+KIP-773 for the names of the selectors' attributes.
 
-The broker's part of a meter that its request handlers share with a controller's.
-
-Before Kafka 4.2 a process that is broker and controller has two pools of request handlers and one
-meter, `RequestHandlerAvgIdlePercent`, to which both add: 2.0 at rest. The broker's idle time is the
-meter less the controller's idle time, and that is the time less the controller's busy time. The
-controller's busy time lies between 0 and a bound that follows from its requests:
+Before Kafka 4.2, a process that is broker and controller has two pools of request handlers and one
+meter, `RequestHandlerAvgIdlePercent`. Both pools add their idle time to it, so it is 2.0 at rest.
+The broker's idle time is the meter's value minus the controller's idle time. The controller's idle
+time is the elapsed time minus the controller's busy time. The busy time is at least 0, and at most
+the sum of:
 
 - the local time of each kind of request that only a controller answers, and half a millisecond for
-  each of them, as Kafka rounds each time to whole milliseconds;
-- `OTHER_REQUEST_MS` for each other request on the controller's listener, which are the fetches of
-  the metadata. Where no listener has a name with "control", all fetches of followers are counted.
+  each of these requests, because Kafka rounds each time to whole milliseconds;
+- `OTHER_REQUEST_MS` for each other request on the controller's listener. These are fetches of the
+  metadata. If no listener's name contains "control", all fetches of followers are counted.
 
-The bound holds for one handler; with more handlers the controller's share is smaller. So the
-broker's idle time is the middle of its range, and half of the bound is its error.
+This upper bound is valid for one handler. With more handlers, the controller's busy share is
+smaller. So the broker's idle time is the middle of its range, and its error is half of the bound.
 """
 
 from __future__ import annotations
@@ -37,39 +37,40 @@ from metrics.common.errors import ConfigError
 UPTIME_MS = "uptime_ms"
 HANDLER_IDLE_NS = "handler_idle_ns"
 SHARED_HANDLER_IDLE_NS = "shared_handler_idle_ns"
-"""Idle time of the broker's and the controller's handlers together, where they share one meter."""
+"""Sum of the idle times of the broker's and the controller's handlers if they share one meter."""
 CONTROLLER_HANDLER_NS = "controller_handler_ns"
-"""Longest time for which the controller's handlers were busy, where they share the broker's meter.
-It has no bean; `metrics.sources.beans` derives it."""
+"""Longest possible busy time of the controller's handlers if they share the broker's meter. It has
+no bean. `with_own_idle` computes it."""
 TICKED_S = "ticked_s"
 TICK_ERROR = "tick_error"
 TICK_EDGE_ERROR = "tick_edge_error"
-"""Prefixes of readings beside a count that follows from one-minute rates: the time of its ticks
-[s], its largest error, and that of each edge of a window [unit of the count]. They have no bean;
-`metrics.sources.one_minute_rates` derives them."""
+"""Prefixes of the further readings of a count that is computed from one-minute rates: the time of
+its ticks [s], its largest error [unit of the count], and its largest error at each edge of a window
+[unit of the count]. They have no bean. `metrics.sources.one_minute_rates` computes them."""
 NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
 PRODUCE_ERRORS = "produce_errors"
-"""Answers to produce requests by the name of their error, for example `produce_errors:NONE`; one
-for each partition of a request."""
+"""Answers to produce requests by the name of the error, for example `produce_errors:NONE`. Each
+partition of a request counts once."""
 CONTROLLER_QUEUE_MS = "controller_queue_ms"
 GC_MS = "gc_ms"
 POLL_MS = "poll_ms"
-"""Time from the first to the last reading of a sample whose beans are read one by one [ms]. It has
-no bean. A reading is at most half of it away from the sample's time."""
+"""Time between the first and the last reading of a sample if its beans are read one after the other
+[ms]. It has no bean. Each reading was taken at most half of this time before or after the sample's
+time."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
 """Longest time since the last sample for which the node's JVM did not answer a call [ms]. It has no
-bean; only a source with a continuous probe measures it (`metrics.sources.jmx`)."""
+bean. Only a source that calls the node continuously measures it (`metrics.sources.jmx`)."""
 
 REQUESTS = {
     "produce": "Produce",
     "fetch_consumer": "FetchConsumer",
     "fetch_follower": "FetchFollower",
 }
-"""Prefix of the readings → kind of request."""
+"""Prefix of the name of a reading → kind of request."""
 
 PHASES = {
     "total": "TotalTimeMs",
@@ -80,7 +81,7 @@ PHASES = {
     "response_queue": "ResponseQueueTimeMs",
     "response_send": "ResponseSendTimeMs",
 }
-"""Middle part of the readings → phase of a request, in the order of time."""
+"""Middle part of the name of a reading → phase of a request, in the order of time."""
 
 CONTROLLER_REQUESTS = (
     "BrokerHeartbeat",
@@ -94,18 +95,18 @@ CONTROLLER_REQUESTS = (
     "BeginQuorumEpoch",
     "EndQuorumEpoch",
 )
-"""Kinds of requests that only a controller answers; `Envelope` holds a request that a broker
+"""Kinds of requests that only a controller answers. `Envelope` contains a request that a broker
 forwards."""
 
 BROKER_HANDLERS_SINCE = (4, 2)
-"""First Kafka version with a bean for the broker's request handlers alone (KIP-1207)."""
+"""First Kafka version with a separate bean for the broker's request handlers (KIP-1207)."""
 
 _HANDLER_POOL = "kafka.server:type=KafkaRequestHandlerPool,name="
 _PROCESSORS = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
 
 
 class Kind(str, Enum):
-    """The meaning of a bean's numbers."""
+    """The kind of a bean's numbers."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -115,7 +116,7 @@ class Kind(str, Enum):
 class Role(str, Enum):
     """A role of a process: broker, or controller of a KRaft quorum.
 
-    A broker of a cluster with ZooKeeper has the role of a broker only, also while it is the
+    In a cluster with ZooKeeper, every node has the role of a broker only, even the node that is the
     cluster's controller.
     """
 
@@ -125,11 +126,11 @@ class Role(str, Enum):
 
 @dataclass(frozen=True)
 class Reading:
-    """One number to read.
+    """One number that a source reads.
 
     Attributes:
-        name: short name; for a bean with `*`, the part before the colon.
-        object_name: JMX object name, which may contain `*` as the value of a key.
+        name: short name. For a bean with `*`, the part before the colon.
+        object_name: JMX object name. The value of a key may be `*`.
         attribute: JMX attribute.
         key: item of a composite attribute, or None.
     """
@@ -142,9 +143,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class Bean:
-    """One bean of the catalogue; `attribute` holds the number of a counter or gauge.
+    """One bean of the catalogue.
 
-    `earlier` is the attribute's name in earlier releases; it is read where `attribute` is absent.
+    Attributes:
+        name: short name of the reading.
+        object_name: JMX object name. The value of a key may be `*`.
+        kind: kind of the bean's numbers.
+        attribute: JMX attribute of a counter or gauge.
+        key: item of a composite attribute, or None.
+        earlier: name of the attribute in earlier releases. It is read if `attribute` is missing.
     """
 
     name: str
@@ -155,9 +162,10 @@ class Bean:
     earlier: str = ""
 
     def readings(self) -> tuple[Reading, ...]:
-        """The numbers to read: two for a histogram, else one.
+        """The numbers to read: count and mean of a histogram, or one number of another bean.
 
-        A reading whose attribute has an earlier name is given under both, the preferred one last.
+        If the attribute has an earlier name, there are two readings of the same name. The preferred
+        reading is the last one.
         """
         if self.kind is Kind.HISTOGRAM:
             return (
@@ -203,7 +211,7 @@ def _request_times() -> list[Bean]:
 
 
 def _shared_handlers() -> list[Bean]:
-    """Requests from which the controller's part of a shared meter of the handlers follows."""
+    """Beans of requests that give the controller's part in a shared meter of the handlers."""
     return [
         *(
             Bean(
@@ -218,7 +226,7 @@ def _shared_handlers() -> list[Bean]:
 
 
 def controller_request(kind: str) -> str:
-    """The name of the readings of requests of this kind at a controller."""
+    """The name of the reading for a kind of request at a controller."""
     return f"controller_{re.sub('(?<!^)(?=[A-Z])', '_', kind).lower()}_ms"
 
 
@@ -283,7 +291,7 @@ def _controller() -> list[Bean]:
 
 QUORUM = "quorum"
 NODE = Reading("version", "kafka.server:type=app-info,id=*", "Version")
-"""The reading of a process's version under its node id."""
+"""The reading of a process's version. The `*` in its bean's name is the node id."""
 PROBE = (
     NODE,
     Reading(QUORUM, "kafka.server:type=raft-metrics", "current-epoch"),
@@ -292,15 +300,14 @@ PROBE = (
     ),
     Reading("broker", "kafka.server:type=ReplicaManager,name=LeaderCount", "Value"),
 )
-"""Readings that show a process's version, node id (the `*`) and roles; read once, at the start.
+"""Readings that show a process's version, node id and roles. They are read once, at the start.
 
-Each role has a bean that no other process has. `ActiveControllerCount` and `FencedBrokerCount` show
-no role, as each broker of a cluster with ZooKeeper has them, too.
+Each role has a bean that no other process has. `ActiveControllerCount` and `FencedBrokerCount` do
+not show a role, because every broker of a cluster with ZooKeeper has them, too.
 """
 
 PARTITIONS = Reading("partitions", "kafka.server:type=ReplicaManager,name=PartitionCount", "Value")
-"""The reading of the number of partitions that a broker has, led or followed; read once, at the
-start."""
+"""The number of partitions that a broker leads or follows. It is read once, at the start."""
 
 ARGUMENTS = "jvm.arguments"
 _RUNTIME, _SYSTEM = "java.lang:type=Runtime", "java.lang:type=OperatingSystem"
@@ -314,14 +321,14 @@ FACTS = (
     Reading("memory_bytes", _SYSTEM, "TotalPhysicalMemorySize"),  # its name before Java 14
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
-"""Facts by which the brokers of two runs are compared; read once, at the start."""
+"""Facts by which the brokers of two runs are compared. They are read once, at the start."""
 
 AT_START = (*PROBE, *FACTS, PARTITIONS)
 """All readings that are read once, at the start."""
 
 
 FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean", PRODUCE_ERRORS)
-"""Readings of beans that Kafka registers at their first use; their absence means nothing."""
+"""Readings of beans that Kafka registers at their first use. They may be missing before that."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -334,9 +341,7 @@ def parse_version(text: str) -> tuple[int, int]:
     """
     found = re.match(r"(\d+)\.(\d+)", text)
     if found is None:
-        raise ConfigError(
-            f"broker version {text!r} is not understood; expected a version like 3.9.2"
-        )
+        raise ConfigError(f"the broker's version is {text!r}; expected a version such as 3.9.2")
     major, minor = int(found[1]), int(found[2])
     return (major - 4 if re.search(r"-(ccs|ce)\b", text) else major, minor)
 
@@ -355,16 +360,16 @@ def _handler_idle(version: str, roles: Iterable[Role]) -> Bean:
 
 
 def beans_for(version: str, roles: Iterable[Role], *, has_quorum: bool = True) -> tuple[Bean, ...]:
-    """The beans of one process to sample.
+    """The beans to sample in one process.
 
     Args:
-        version: the process's Kafka version, from its `app-info` bean.
-        roles: its roles.
-        has_quorum: whether it keeps its metadata in KRaft's quorum; False with ZooKeeper.
+        version: Kafka version of the process, from its `app-info` bean.
+        roles: roles of the process.
+        has_quorum: True if the process keeps its metadata in KRaft's quorum. False with ZooKeeper.
     """
     has = frozenset(roles)
     beans = _jvm()
-    if has_quorum:  # its epoch, which every node reports; each election of a controller raises it
+    if has_quorum:  # every node reports the epoch, which each election of a controller raises
         beans.append(_gauge(CONTROLLER_EPOCH, "kafka.server:type=raft-metrics", "current-epoch"))
     if Role.BROKER in has:
         beans += _broker(_handler_idle(version, has))
@@ -376,38 +381,38 @@ def beans_for(version: str, roles: Iterable[Role], *, has_quorum: bool = True) -
 
 
 def readings_of(beans: Iterable[Bean]) -> tuple[Reading, ...]:
-    """All numbers to read from these beans."""
+    """All numbers that a source reads from these beans."""
     return tuple(reading for bean in beans for reading in bean.readings())
 
 
 EVERY_BEAN = tuple(bean for version in ("4.2", "4.1") for bean in beans_for(version, Role))
-"""The beans of all releases and roles; those of the handlers changed with 4.2."""
+"""The beans of all releases and roles. The beans of the handlers changed in release 4.2."""
 
 
 ROUNDING_MS = 0.5
-"""Largest error of the time of one request, which Kafka rounds to whole milliseconds [ms]."""
+"""Largest error of a request's time, because Kafka rounds it to whole milliseconds [ms]."""
 OTHER_REQUEST_MS = 1.0
-"""Assumed longest mean time of a handler for a fetch of the metadata, which are in memory [ms]."""
+"""Assumed longest mean time of a handler for a fetch of the metadata from memory [ms]."""
 UNKNOWN_SHARE = 0.1
-"""Assumed largest busy share of a controller's handlers whose requests are not shown [ratio]."""
+"""Assumed largest busy share of a controller's handlers if its requests are not shown [ratio]."""
 _CONTROLLERS_LISTENER = "control"
 
 
 def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
-    """The readings of a sample, with the idle time of the broker's own handlers.
+    """The readings of a sample, with the computed idle time of the broker's own handlers.
 
     Readings without a shared meter are returned unchanged.
 
     Args:
-        values: the readings.
-        at_s: time of the sample, which stands in for the uptime where that is not shown [s].
+        values: readings of the sample.
+        at_s: time of the sample [s]. It replaces the uptime if the uptime is not shown.
     """
     found = dict(values)
     shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)
     if shared is None:
         return found
     ticked = f"{TICKED_S}:{SHARED_HANDLER_IDLE_NS}"
-    if ticked in found:  # the meter has a clock of its own
+    if ticked in found:  # the meter has its own clock
         uptime_ms = found[ticked] * 1e3
         found |= count_as(HANDLER_IDLE_NS, found, SHARED_HANDLER_IDLE_NS)
         found |= count_as(CONTROLLER_HANDLER_NS, found, SHARED_HANDLER_IDLE_NS)
@@ -418,15 +423,21 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
 
 def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str, float]:
-    """A count and the readings of its ticks under another name."""
+    """A count and its further readings under another name.
+
+    Args:
+        name: the new name.
+        values: readings of a sample.
+        own_name: the name in `values`.
+    """
     prefixes = ("", f"{TICKED_S}:", f"{TICK_ERROR}:", f"{TICK_EDGE_ERROR}:")
     return {f"{p}{name}": values[f"{p}{own_name}"] for p in prefixes if f"{p}{own_name}" in values}
 
 
 def controller_share(values: Mapping[str, float]) -> float | None:
-    """The largest busy share of the controller's handlers since the start [ratio].
+    """The largest possible busy share of the controller's handlers since the start [ratio].
 
-    None without a shared meter.
+    None if the broker's handlers have their own meter.
     """
     busy_ns, uptime_ms = values.get(CONTROLLER_HANDLER_NS), values.get(UPTIME_MS)
     if busy_ns is None:
@@ -437,7 +448,7 @@ def controller_share(values: Mapping[str, float]) -> float | None:
 
 
 def controller_bound_ns(values: Mapping[str, float], uptime_ms: float) -> float:
-    """The longest time for which the controller's handlers were busy since the start [ns]."""
+    """The longest possible busy time of the controller's handlers since the start [ns]."""
     names = [controller_request(each) for each in CONTROLLER_REQUESTS]
     counts = {name: values[f"{name}_count"] for name in names if f"{name}_count" in values}
     if not counts:
@@ -451,7 +462,7 @@ def controller_bound_ns(values: Mapping[str, float], uptime_ms: float) -> float:
 
 
 def _requests(values: Mapping[str, float]) -> float:
-    """The requests on the controller's listener; where it is unknown, a number above theirs."""
+    """The number of requests on the controller's listener, or an upper bound of the number."""
     on_listener = [
         value
         for name, value in values.items()

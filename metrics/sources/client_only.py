@@ -1,7 +1,7 @@
-"""A source for clusters that show no metrics: the Admin API reports the state of the replicas.
+"""A source for clusters without metrics, which reads the state of the replicas by the Admin API.
 
-A trial is then judged by the clients' figures and by the ISR. There is no reading of the request
-handlers, so how close a broker is to its limit is unknown.
+Trials are then judged by the clients' figures and by the ISR. The source does not read the request
+handlers, so it is unknown how close a broker is to its limit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from metrics.sources.source import NodeInfo, topics_interval_s
 
 @dataclass(frozen=True)
 class Replicas:
-    """The counts of a broker's replicas, under the names of their readings.
+    """The counts of a broker's replicas. The fields have the names of the readings.
 
     Attributes:
         leader_partitions: partitions that the broker leads.
-        under_replicated_partitions: led partitions with a replica out of sync.
-        offline_replicas: replicas of the broker that do not serve.
+        under_replicated_partitions: led partitions with a replica that is out of sync.
+        offline_replicas: replicas of the broker that are offline.
     """
 
     leader_partitions: int = 0
@@ -39,12 +39,12 @@ _LACKS = tuple(
 
 
 class ClientOnlySource:
-    """Samples the replicas through the Admin API.
+    """Samples the replicas by the Admin API.
 
     Args:
         broker_ids: ids of the brokers to judge.
-        query_replicas: returns broker id → its replicas; may raise RedlineError.
-        version: Kafka's version as far as the protocol shows it, such as `4.1`.
+        query_replicas: returns broker id → counts of its replicas. It may raise a RedlineError.
+        version: the part of Kafka's version that the protocol shows, such as `4.1`.
         close: closes the connection of `query_replicas`.
         clock: wall clock [s since the epoch].
     """

@@ -1,9 +1,9 @@
-"""The parts of the Prometheus text format, version 0.0.4, that a scrape of numbers needs.
+"""The parts of the Prometheus text format, version 0.0.4, that are needed to read numbers.
 
-A line is `name{label="value",...} number [timestamp]`. Exporters write a series with the same text
-each time, so a scrape looks the texts up and parses none of them twice.
+A line has the form `name{label="value",...} number [timestamp]`. An exporter writes a series with
+the same text in every scrape. So a scrape looks the texts up, and parses each text only once.
 
-What a page is that does not show a broker's metrics, for the message that refuses it.
+The module also describes pages that do not show a broker's metrics, for error messages.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?
 _ESCAPED = re.compile(r"\\(.)")
 
 NUMBER_MAX = 1e27
-"""Largest number that is read: the largest 64-bit count, times a thousand million."""
+"""Largest number that is read. It is the largest 64-bit count times a thousand million."""
 _NUMBER_LENGTH_MAX = 400
 _SERIES_LENGTH_MAX = 8_192
-"""Longest text of a series that is read [characters]."""
+"""Longest text of a series that is parsed [characters]."""
 
 Labels = dict[str, str]
 
@@ -41,15 +41,17 @@ class Poll:
 
 
 def series_of(line: str) -> str:
-    """The text of a line's series; empty for a comment and for a malformed line."""
+    """The text of the series in a line. Empty for a comment or a malformed line."""
     if not line or line[0] == "#":
         return ""
     return line[: line.rfind("}") + 1 or max(0, line.find(" "))]
 
 
 def number_of(text: str) -> float:
-    """The number at the start of a text, which a timestamp may follow; NaN for another text, and
-    for a number beyond `NUMBER_MAX`, which no counter reaches.
+    """The number at the start of a text. A timestamp may follow the number.
+
+    NaN if the text does not start with a number, or if the number is beyond `NUMBER_MAX`. No
+    counter reaches such a number.
     """
     try:
         found = float(text[:_NUMBER_LENGTH_MAX].split(None, 1)[0])
@@ -59,19 +61,19 @@ def number_of(text: str) -> float:
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """The values that are numbers; a JVM reports NaN for an unknown value."""
+    """Name → number, for the values that are numbers. A JVM reports NaN for an unknown value."""
     parsed = {name: number_of(str(value)) for name, value in values.items()}
     return {name: value for name, value in parsed.items() if not math.isnan(value)}
 
 
 def brief(text: str, most: int) -> str:
-    """The begin of a remote text on one line, without control characters."""
+    """The first characters of a remote text, on one line and without control characters."""
     words = " ".join(text[: 4 * most].split())
     return "".join(each for each in words if each.isprintable())[:most]
 
 
 def parse_series(text: str) -> tuple[str, Labels] | None:
-    """Name and labels of a series; None for a malformed text."""
+    """The name and the labels of a series. None for a malformed text."""
     found = _SERIES.fullmatch(text.strip()) if len(text) <= _SERIES_LENGTH_MAX else None
     if found is None:
         return None
@@ -91,11 +93,11 @@ _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _SAMPLE_LINE = re.compile(r"^(?!#).*\S", re.MULTILINE)
 _TITLE_MAX = 60
 _HEAD = 2_000
-"""Length of a page's begin that shows its kind [characters]."""
+"""Number of characters at the start of a page that show the kind of the page."""
 _NAMES_HEAD = 2**18
-"""Length of a page's begin whose series are named [characters]."""
+"""Number of characters at the start of a page in which names of series are searched."""
 _UNREADABLE_SHARE = 0.02
-"""Smallest share of unreadable characters from which a page counts as binary data [ratio]."""
+"""A page counts as binary data if more than this share of its characters is unreadable [ratio]."""
 
 _OTHERS: tuple[tuple[str, str], ...] = (
     ("kafka_connect_", "Kafka Connect, not of a broker"),
@@ -117,24 +119,22 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     ("probe_", "blackbox_exporter, which probes addresses"),
     ("redline_", "a run of kafka-redline, which shows its own progress"),
 )
-"""Begin of the names of series, and whose they are; the first that fits names the page."""
+"""(first characters of a series' name, program that shows such series). The first match counts."""
 
 
 def kind_of(text: str) -> str:
-    """What a page is, as a clause that begins with "the page"; for pages without readings."""
+    """A clause about the kind of a page without readings. It begins with "the page"."""
     found = chain(_kinds(text), _owners(text))
     return f"the page {next(found, 'has no metrics in the Prometheus text format')}"
 
 
 def is_cut_off(text: str) -> bool:
-    """Whether a page of metrics lacks the line feed at its end, so that its last number may lack
-    digits.
-    """
+    """Whether a page of metrics does not end in a line feed, so that digits may be missing."""
     return not text.endswith("\n") and bool(_names(text[:_HEAD]))
 
 
 def _kinds(text: str) -> Iterator[str]:
-    """What a page is other than series, the most telling first."""
+    """Clauses about a page that is not in the text format, the most specific clause first."""
     begin = text[:_HEAD]
     if not text.strip():
         yield "is empty"
@@ -155,13 +155,13 @@ def _kinds(text: str) -> Iterator[str]:
 
 
 def _owners(text: str) -> Iterator[str]:
-    """Whose series a page has, the most telling first."""
+    """Clauses about the program that shows a page's series, the most specific clause first."""
     names = _names(text)
     for start, whose in _OTHERS:
         if any(name.startswith(start) for name in names):
             yield f"is that of {whose}"
     if any(name.startswith(("kafka_", "java_lang_")) for name in names):
-        yield "shows Kafka's metrics, and not those of the request handlers"
+        yield "shows metrics of Kafka, but none of the request handlers"
     if any(name.startswith("jvm_") for name in names):
         yield (
             "is that of a JVM without Kafka's beans: another process on this port, or an exporter "
@@ -172,7 +172,7 @@ def _owners(text: str) -> Iterator[str]:
 
 
 def _names(text: str) -> set[str]:
-    """Names of the series at the begin of a page."""
+    """The names of the series at the start of a page."""
     found = set()
     for line in text[:_NAMES_HEAD].split("\n"):
         series = series_of(line)

@@ -1,7 +1,7 @@
-"""The port for metrics sources of installed packages; docs/extending.md describes it.
+"""Metrics sources of installed packages. docs/extending.md describes them.
 
-A package adds a name to the group `redline.sources` that leads to a callable with `api = 1`. It is
-called with a `SourceRequest`, and returns a `MetricsSource` that is not open.
+A package adds an entry point to the group `redline.sources`. The entry point is a callable with
+`api = 1`. It gets a `SourceRequest`, and returns a `MetricsSource` that is not open.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PROTOCOL = ("nodes", "open", "sample_all", "close")
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """A cluster, as a source of a package gets it.
+    """The facts about a cluster that a package's source gets.
 
     Attributes:
         hosts: broker id → advertised host.
-        version: Kafka's release as far as the protocol shows it, such as `4.1`.
-        options: the keys below `metrics.extension.options` of the cluster's file, as texts.
-        secret: reads the secret to which an option refers, such as `env:NAME`; its argument is the
-            name of the option.
+        version: the part of Kafka's version that the protocol shows, such as `4.1`.
+        options: key below `metrics.extension.options` in the cluster's file → its value as text.
+        secret: returns the secret of an option, given the name of the option. The value of such an
+            option is a reference such as `env:NAME`.
     """
 
     hosts: Mapping[int, str]
@@ -37,10 +37,10 @@ class SourceRequest:
 
 
 class ExtensionSource:
-    """A source of a package, which never raises an unexpected error.
+    """A package's source, wrapped so that it raises no unexpected error.
 
-    An error while it is opened ends the run with a sentence; one of a poll makes the samples of
-    all nodes fail, as a broker that does not answer.
+    An error in `open` ends the run with a message. An error in a poll makes the samples of all
+    nodes fail, as if the nodes did not answer.
     """
 
     def __init__(self, name: str, extension: Extension, source: MetricsSource) -> None:
@@ -54,7 +54,7 @@ class ExtensionSource:
         return self._source.nodes
 
     def open(self) -> None:
-        """See `MetricsSource.open`; a source that fails is closed."""
+        """See `MetricsSource.open`. A source that fails is closed."""
         try:
             self._source.open()
             found = dict(self._source.nodes)
@@ -81,7 +81,7 @@ class ExtensionSource:
         return samples
 
     def close(self) -> None:
-        """See `MetricsSource.close`; an error is logged."""
+        """See `MetricsSource.close`. An error is logged."""
         try:
             self._source.close()
         except Exception as error:  # noqa: BLE001 - code of others may raise anything
@@ -89,11 +89,15 @@ class ExtensionSource:
 
 
 def extension_source(name: str, request: SourceRequest) -> ExtensionSource:
-    """The source of an installed package, not open.
+    """The source of an installed package. It is not open.
+
+    Args:
+        name: name of the source in the group `redline.sources`.
+        request: the facts about the cluster.
 
     Raises:
-        ConfigError: no package has it, the package is broken or of another version, or it refuses
-            the options.
+        ConfigError: no package has the source, the package is broken or has another version of the
+            API, or the source refuses the options.
     """
     extension = load_extension(SOURCES, name)
     try:

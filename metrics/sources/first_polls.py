@@ -1,17 +1,14 @@
-"""The first polls of a source: whose figures they are, and how long they take.
+"""The first polls of a source, before the first load.
 
-They are taken before the first load, so that a run neither starts with the figures of another
-process nor with an interval between samples that the source cannot keep.
+They show how long a poll takes, so that the interval between samples is not too short. They also
+show whether each broker's figures come from this broker's process. Behind a load balancer, a
+translated address or a service of Kubernetes, one process may answer for several brokers, or
+another process at each connection. The figures show both cases:
 
-Whose figures some polls are: of the same process, or of several that share an address.
-
-Behind a load balancer, a translated address or a service of Kubernetes, one process may answer for
-several brokers, or another process at each connection. Then the figures themselves show it:
-
-- Two nodes whose counters lie within each other's growth from poll to poll, and whose constant
-  readings are equal, are one process. Two JVMs differ by nanoseconds of waiting and of CPU time.
-- A counter that falls, and an uptime that grows by more than the time between two polls, are those
-  of two processes.
+- Two nodes are one process if their counters lie within each other's increase from poll to poll,
+  and their constant readings are equal. Two JVMs differ by nanoseconds of waiting and of CPU time.
+- A node is several processes if a counter falls, or if its uptime grows by more than the time
+  between two polls.
 """
 
 from __future__ import annotations
@@ -46,9 +43,9 @@ from metrics.sources.source import (
 Readings = Mapping[str, float]
 
 CLOCK_ERROR_S = 10.0
-"""Largest difference between the growth of an uptime and the time between its polls [s]."""
+"""Largest accepted difference between the increase of an uptime and the time between polls [s]."""
 _COUNTERS_MIN = 3
-"""Number of counters above 0 that have to agree before two nodes are taken for one process."""
+"""Minimum number of counters above 0 that must agree before two nodes count as one process."""
 _COUNTERS = frozenset(
     {UPTIME_MS}
     | {bean.name for bean in EVERY_BEAN if bean.kind is Kind.COUNTER}
@@ -60,8 +57,8 @@ def same_process(first: Sequence[Readings], second: Sequence[Readings]) -> bool:
     """Whether two nodes show the figures of one process.
 
     Args:
-        first, second: the readings of each, of the same polls; no poll began before the one
-            before it had ended for both nodes.
+        first, second: readings of each node, one item for each poll. Each poll began after the
+            previous poll had ended for both nodes.
     """
     names = set(first[0]).intersection(*first[1:], *second)
     agreeing = 0
@@ -77,15 +74,15 @@ def same_process(first: Sequence[Readings], second: Sequence[Readings]) -> bool:
 
 
 def _within(counts: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether no count is above the other one's next count."""
+    """Whether each count is at most the other node's count in the next poll."""
     return all(count <= other for count, other in zip(counts, others[1:], strict=False))
 
 
 def nodes_of_one_process(rounds: Sequence[Sequence[BrokerSample]]) -> list[tuple[int, ...]]:
-    """Groups of nodes whose figures are those of one process.
+    """Groups of nodes that show the figures of one process.
 
     Args:
-        rounds: two polls of all nodes or more, one after the other.
+        rounds: the samples of two or more successive polls of all nodes.
     """
     readings = _readings_of_each(rounds)
     by_idle = sorted(readings, key=lambda node: (readings[node][0][_key(readings[node])], node))
@@ -94,7 +91,7 @@ def nodes_of_one_process(rounds: Sequence[Sequence[BrokerSample]]) -> list[tuple
         group, own = groups.setdefault(node, [node]), readings[node]
         for other in by_idle[place + 1 :]:
             if readings[other][0][_key(readings[other])] > own[1][_key(own)]:
-                break  # the others waited longer, too
+                break  # all further nodes waited even longer
             if other not in groups and same_process(own, readings[other]):
                 groups[other] = group
                 group.append(other)
@@ -102,12 +99,12 @@ def nodes_of_one_process(rounds: Sequence[Sequence[BrokerSample]]) -> list[tuple
 
 
 def _key(polls: Sequence[Readings]) -> str:
-    """The name of the idle time of the request handlers, which hardly two brokers share."""
+    """The name of the reading of the handlers' idle time, which differs between brokers."""
     return SHARED_HANDLER_IDLE_NS if SHARED_HANDLER_IDLE_NS in polls[0] else HANDLER_IDLE_NS
 
 
 def _readings_of_each(rounds: Sequence[Sequence[BrokerSample]]) -> dict[int, list[Readings]]:
-    """The readings of each broker that answered all polls."""
+    """Broker id → its readings in each poll, for the brokers that answered all polls."""
     found: dict[int, list[Readings]] = {}
     for samples in rounds:
         for each in samples:
@@ -118,9 +115,9 @@ def _readings_of_each(rounds: Sequence[Sequence[BrokerSample]]) -> dict[int, lis
 
 
 def _read(values: Readings) -> Readings:
-    """The readings without those that are derived from others, or measured here."""
+    """The readings that a node shows itself, without readings that this suite computes."""
     derived = {POLL_MS, SILENT_MS, CONTROLLER_HANDLER_NS}
-    # A count that is computed here, from rates, has its error and its time under its own name.
+    # A count that is computed from rates has further readings, such as `ticked_s:COUNT`.
     derived |= {name.partition(":")[2] for name in values}
     if CONTROLLER_HANDLER_NS in values:
         derived.add(HANDLER_IDLE_NS)
@@ -128,7 +125,7 @@ def _read(values: Readings) -> Readings:
 
 
 def other_process(before: BrokerSample, after: BrokerSample) -> str | None:
-    """The reason why two samples, the earlier one first, are of two processes; None otherwise."""
+    """The reason why two successive samples come from two processes. None if they need not."""
     old_ms, new_ms = before.values.get(UPTIME_MS), after.values.get(UPTIME_MS)
     passed_s = after.at_s - before.at_s
     if old_ms is not None and new_ms is not None:
@@ -141,7 +138,7 @@ def other_process(before: BrokerSample, after: BrokerSample) -> str | None:
 
 
 def fallen_counter(before: BrokerSample, after: BrokerSample) -> str | None:
-    """The first counter that fell between two samples, with both values; None otherwise."""
+    """A text with the first counter that fell between two samples. None if no counter fell."""
     new_values = _read(after.values)
     for name, old in _read(before.values).items():
         new = new_values.get(name)
@@ -151,7 +148,7 @@ def fallen_counter(before: BrokerSample, after: BrokerSample) -> str | None:
 
 
 def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tuple[int, str]]:
-    """Each node that several processes answered for, and the reason."""
+    """(node id, reason) of each node for which several processes answered."""
     by_node: dict[int, list[BrokerSample]] = {}
     for samples in rounds:
         for each in samples:
@@ -166,25 +163,26 @@ def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tup
 
 
 _JITTER = 1.01
-"""Factor by which times of scrapes may make an interval seem longer than it is."""
+"""Tolerance for an interval that was computed from the times of scrapes [ratio]."""
 POLLS = 3
-"""Polls before the first load; the shortest time counts, as others may use the machine."""
+"""Number of polls before the first load. The shortest duration counts, because other processes may
+delay a poll."""
 MARGIN = 1.25
-"""Least interval between two samples, as a multiple of the time of a poll [ratio]."""
+"""Minimum interval between two samples over the duration of a poll [ratio]."""
 _STEP_S = 0.05
 
 _REMEDY = (
-    "name an address of each broker's own in the endpoints of the brokers' metrics in the "
+    "set a separate address for each broker in the endpoints of the brokers' metrics in the "
     "cluster's file"
 )
 
 
 @runtime_checkable
 class Reconnecting(Protocol):
-    """A source whose next sample can be taken over new connections."""
+    """A source that can take its next sample over new connections."""
 
     def reconnect(self) -> None:
-        """Close the connections; the next sample opens new ones."""
+        """Close the connections. The next sample opens new connections."""
         ...
 
 
@@ -193,11 +191,11 @@ class FirstPolls:
     """The first polls of the brokers' metrics and of their hosts.
 
     Attributes:
-        rounds: the samples of each poll.
-        nodes_s, hosts_s: time of each poll of the brokers' metrics, and of their hosts [s].
-        interval_s: time between two samples of the brokers that another program takes; 0 where each
-            poll is a sample [s].
-        spared_s: least time between two samples for the brokers' sake; 0 for any [s].
+        rounds: samples of the brokers in each poll.
+        nodes_s, hosts_s: duration of each poll of the brokers' metrics, and of the hosts [s].
+        interval_s: time between two samples that another program takes [s]. See `NodeInfo`.
+        spared_s: minimum time between two samples that brokers with many partitions need [s]. See
+            `NodeInfo`.
     """
 
     rounds: Sequence[Sequence[BrokerSample]] = ()
@@ -208,12 +206,12 @@ class FirstPolls:
 
     @property
     def poll_s(self) -> float:
-        """The time of the fastest poll, of the slower one of both sources [s]."""
+        """The duration of the fastest poll of the slower source [s]."""
         return max(min(self.nodes_s), min(self.hosts_s))
 
     @property
     def slower(self) -> str:
-        """What is polled the longer time."""
+        """Noun phrase for the source with the longer polls."""
         is_host = min(self.hosts_s) > min(self.nodes_s)
         return "the brokers' hosts" if is_host else "the brokers' metrics"
 
@@ -223,14 +221,18 @@ def take_first_polls(
     hosts: Sampled[Timed] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> FirstPolls:
-    """Poll an open source a few times, the first time over the connections that it has.
+    """Poll an open source `POLLS` times. All polls after the first use new connections.
 
-    A source whose samples another program takes is polled once, and its time does not count. Of
-    hosts only those count that are read over connections.
+    If another program takes the source's samples, one poll is taken, and its duration is 0.
+
+    Args:
+        source: the open source of the brokers' metrics.
+        hosts: the source of the hosts' metrics. It is polled only if it reads over connections.
+        clock: monotonic clock [s].
 
     Raises:
         ConfigError: a broker answers no poll, one process answers for several brokers, or several
-            processes for one.
+            processes answer for one broker.
     """
     rounds: list[list[BrokerSample]] = []
     nodes_s: list[float] = []
@@ -254,15 +256,15 @@ def take_first_polls(
 
 
 def _require_answers(rounds: Sequence[Sequence[BrokerSample]], took_s: Sequence[float]) -> None:
-    """Require a sample of each broker in one of the polls."""
+    """Raise a ConfigError if a broker answered no poll."""
     answered = {each.broker_id for samples in rounds for each in samples if each.error is None}
     for each in rounds[-1]:
         if each.broker_id not in answered:
             raise ConfigError(
-                f"broker {each.broker_id} gave no sample in {len(rounds)} polls in a row, of "
+                f"broker {each.broker_id} gave no sample in {len(rounds)} successive polls of "
                 f"at least {min(took_s):.1f} s each: {each.error}; expected an answer within the "
-                f"deadline; see that broker's log, and the source of its metrics in the cluster's "
-                f"file, or run the driver closer to the brokers"
+                f"deadline; check the broker's log and the metrics section of the cluster's file, "
+                f"or run the driver closer to the brokers"
             )
 
 
@@ -271,25 +273,25 @@ def _require_own_figures(rounds: Sequence[Sequence[BrokerSample]]) -> None:
         raise ConfigError(
             f"several processes answer for broker {node}: from one poll to the next {reason}; "
             f"expected one process at its address, and no load balancer or service of Kubernetes "
-            f"that chooses one at each connection; {_REMEDY}"
+            f"that chooses a process at each connection; {_REMEDY}"
         )
     for group in nodes_of_one_process(rounds):
         raise ConfigError(
-            f"{named_brokers(group)} show the same figures in {len(rounds)} polls in a row, so one "
-            f"process answers for all of them; expected the figures of each broker; {_REMEDY}"
+            f"{named_brokers(group)} show the same figures in {len(rounds)} successive polls, so "
+            f"one process answers for all of them; expected different figures; {_REMEDY}"
         )
 
 
 def least_interval_s(polls: FirstPolls, measure_s: float, samples_min: int) -> float:
-    """The shortest interval between two samples that the sources can keep [s].
+    """The shortest possible interval between two samples of the sources [s].
 
     Args:
         polls: the first polls.
         measure_s: length of a window [s].
-        samples_min: least number of samples in a window.
+        samples_min: minimum number of samples in a window.
 
     Raises:
-        ConfigError: a window is too short for the samples that it needs.
+        ConfigError: a window is too short for `samples_min` samples.
     """
     kept_s, most_s = _rounded_up(MARGIN * polls.poll_s), measure_s / samples_min
     if polls.interval_s > _JITTER * most_s:
@@ -297,8 +299,8 @@ def least_interval_s(polls: FirstPolls, measure_s: float, samples_min: int) -> f
             f"the Prometheus server scrapes the brokers every {polls.interval_s:g} s, so a window "
             f"of workload.trial.measure_s {measure_s:g} s has {int(measure_s / polls.interval_s)} "
             f"scrapes; expected {samples_min} or more; set workload.trial.measure_s to "
-            f"{math.ceil(samples_min * polls.interval_s)} or more, or have the server scrape more "
-            f"often"
+            f"{math.ceil(samples_min * polls.interval_s)} or more, or shorten the server's scrape "
+            f"interval"
         )
     if polls.poll_s > most_s:
         raise ConfigError(
@@ -316,19 +318,20 @@ def _rounded_up(duration_s: float) -> float:
 
 
 def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tuple[str, ...]:
-    """The sentence about an interval that is longer than the configured one; none otherwise.
+    """A sentence if the interval between samples must be longer than configured. Otherwise empty.
 
     Args:
+        polls: the first polls.
         interval_s: the configured interval [s].
-        least_s: the shortest one that the sources can keep [s].
+        least_s: the shortest possible interval [s].
     """
     if least_s <= interval_s:
         return ()
     if least_s == polls.interval_s:
         sentence = (
-            f"samples are the scrapes of the Prometheus server, every {least_s:g} s, instead of "
-            f"every {interval_s:g} s (workload.trial.sample_interval_s); what lasts for less time "
-            f"does not show"
+            f"the Prometheus server scrapes the brokers every {least_s:g} s, so samples are taken "
+            f"at this interval instead of every {interval_s:g} s "
+            f"(workload.trial.sample_interval_s); shorter events do not show"
         )
     elif least_s > _rounded_up(MARGIN * polls.poll_s):
         sentence = (
@@ -340,13 +343,13 @@ def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tup
         if share > 2 * SAMPLES_SHARE_MAX:
             sentence += (
                 f", which still takes about {share:.0%} of a core of a broker; a longer window "
-                f"(workload.trial.measure_s) needs fewer"
+                f"(workload.trial.measure_s) needs fewer samples per second"
             )
     else:
         sentence = (
             f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "
             f"workload.trial.sample_interval_s {interval_s:g}: samples are taken every "
-            f"{least_s:g} s; set it to {least_s:g} or more to choose the interval, or run the "
-            f"driver closer to the brokers"
+            f"{least_s:g} s; set sample_interval_s to {least_s:g} or more, or run the driver "
+            f"closer to the brokers"
         )
     return (sentence,)

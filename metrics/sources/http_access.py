@@ -1,7 +1,7 @@
-"""HTTP requests to exporters: certificates, a login, and explanations of refusals.
+"""HTTP requests to exporters, with certificates, a login, and explanations of refusals.
 
-The time of the whole exchange and the length of the answer are bounded. Redirections are not
-followed, as the request may hold a login, and no compression is requested.
+The duration of an exchange and the length of an answer are limited. Redirections are not followed,
+because a request may contain a login. No compression is requested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 from metrics.common.errors import ConfigError
 from metrics.sources.exposition import brief
 
-# Codes of OpenSSL's x509_vfy.h, which have no names in Python's ssl.
+# Codes from OpenSSL's x509_vfy.h. Python's ssl has no names for them.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_HOST, _WRONG_ADDRESS = 62, 64
 _UNTRUSTED = (2, 18, 19, 20, 21)
@@ -34,12 +34,12 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE
 
 @dataclass(frozen=True)
 class CertifiedServer:
-    """A kind of server, and the configuration of its TLS.
+    """A kind of server, and the place of its TLS settings in the cluster's file.
 
     Attributes:
-        noun: kind of the server, such as `broker`.
-        section: section of the cluster's file with its TLS, such as `security`.
-        addresses: configuration key of its addresses.
+        noun: noun for the server, such as `broker`.
+        section: section of the cluster's file with the TLS settings, such as `security`.
+        addresses: key of the cluster's file with the server's addresses.
     """
 
     noun: str
@@ -47,17 +47,19 @@ class CertifiedServer:
     addresses: str
 
     def explain_server_certificate(self, error: ssl.SSLCertVerificationError) -> str:
-        """Why the client refuses the server's certificate, what it expects, and the remedy."""
+        """A clause: why the client refuses the server's certificate, what is expected,
+        the remedy.
+        """
         code = error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):
             return (
                 f"its certificate is for another host ({error.verify_message.rstrip('.')}); "
-                f"expected one that names the host of its address; correct {self.addresses} or "
-                f"the certificate (cluster {self.section}.check_hostname=false trusts any name)"
+                f"expected a certificate for the host of its address; correct {self.addresses} or "
+                f"the certificate (cluster {self.section}.check_hostname=false accepts any host)"
             )
         if code == _EXPIRED:
             return (
-                "its certificate has expired; expected a valid one; renew the "
+                "its certificate has expired; expected a valid certificate; renew the "
                 f"{self.noun}'s certificate"
             )
         if code == _NOT_YET_VALID:
@@ -67,16 +69,18 @@ class CertifiedServer:
             )
         if code in _UNTRUSTED:
             return (
-                f"its certificate is not trusted ({error.verify_message}); expected one that is "
-                f"signed by an authority in cluster {self.section}.cafile, or by one that the "
-                "system trusts when that key is left out; name the authority's PEM file there"
+                f"its certificate is not trusted ({error.verify_message}); expected a certificate "
+                f"signed by an authority in cluster {self.section}.cafile, or without this key by "
+                "an authority that the system trusts; set cafile to the authority's PEM file"
             )
         return f"its certificate is refused ({error.verify_message}); check it"
 
     def explain_client_certificate(self, error: ssl.SSLError, *, is_given: bool) -> str | None:
-        """The remedy when the server refuses or requires a client's certificate; else None.
+        """A clause with the remedy if the server refuses or requires a client's certificate, or
+        None.
 
         Args:
+            error: the error of the connection.
             is_given: whether the client has a certificate.
         """
         reason = error.reason or ""
@@ -84,13 +88,20 @@ class CertifiedServer:
             return None
         what = "refuses the client's certificate" if is_given else "requires a client's certificate"
         return (
-            f"it {what} ({error_text(error)}); expected one that its truststore trusts; check "
-            f"cluster {self.section}.certfile and {self.section}.keyfile"
+            f"it {what} ({error_text(error)}); expected a certificate that the server trusts; "
+            f"check cluster {self.section}.certfile and {self.section}.keyfile"
         )
 
 
 def unusable_file(key: str, path: str, why: str, wanted: str) -> ConfigError:
-    """The error for a file of a cluster's section that TLS cannot use; `wanted` is its content."""
+    """The error for a file in the cluster's TLS settings that cannot be used.
+
+    Args:
+        key: key of the setting.
+        path: path of the file.
+        why: clause with the reason.
+        wanted: phrase for the expected content, such as `of certificates`.
+    """
     return ConfigError(
         f"cluster {key} is {path}, which cannot be used: {why}; expected a PEM file {wanted}; "
         "correct the path"
@@ -98,35 +109,36 @@ def unusable_file(key: str, path: str, why: str, wanted: str) -> ConfigError:
 
 
 def is_plaintext_error(error: ssl.SSLError) -> bool:
-    """Whether the server does not speak TLS at all."""
+    """Whether the error shows that the server does not use TLS."""
     return error.reason in _NO_TLS
 
 
 def error_text(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in lower case."""
+    """The reason of an OpenSSL error, in lower case."""
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
 BODY_BYTES_MAX = 32 * 2**20
-"""Longest answer; the page of a broker with 3,000 partitions and all beans has about 5 MB [B]."""
+"""Longest accepted answer [B]. The page of a broker with 3,000 partitions and all beans has about
+5 MB."""
 _HEAD_BYTES_MAX = 256 * 1024
 _READ_BYTES = 64 * 1024
 _BRIEF = 100
 
 HTTP_ERRORS = (OSError, http.client.HTTPException)
-"""Errors of `HttpClient.request`."""
+"""Errors that `HttpClient.request` raises."""
 
 
 _CLOSED = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError)
-"""Errors of a connection that the server may have closed while it was idle."""
+"""Errors of an idle connection that the server may have closed."""
 
 
 class UnusableAnswerError(http.client.HTTPException):
-    """An answer that breaks a bound or the protocol, for the reason in the text."""
+    """An answer that is too long, or that violates the protocol. The text has the reason."""
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of one answer, until a deadline and up to a length."""
+    """The bytes of one answer, with a deadline and a highest length."""
 
     def __init__(self, sock: Any, raw: io.RawIOBase, until_s: float) -> None:
         self._sock, self._raw, self._until_s = sock, raw, until_s
@@ -161,13 +173,13 @@ class _Response(http.client.HTTPResponse):
         """The whole body.
 
         Raises:
-            HTTPException: it is longer than `most` [B], cut off, or malformed.
+            HTTPException: the body is longer than `most` [B], cut off, or malformed.
         """
         if (self.length or 0) > most:
             raise UnusableAnswerError(
                 f"the answer announces {self.length} bytes; expected at most {most}"
             )
-        self._stream.left += 2 * most  # a body in chunks has their sizes, too
+        self._stream.left += 2 * most  # a body in chunks also contains the sizes of the chunks
         found = bytearray()
         while chunk := self.read(_READ_BYTES):
             found += chunk
@@ -183,11 +195,11 @@ class HttpAnswer:
     """An answer of a server.
 
     Attributes:
-        status, reason: of its first line.
-        challenge: header WWW-Authenticate.
-        redirection: the target of a redirection as a clause, without a query, which may hold a
-            secret; empty for another answer.
-        text: the body as UTF-8, with a replacement for each malformed character.
+        status, reason: status code and reason in the first line.
+        challenge: header WWW-Authenticate, or None.
+        redirection: clause with the target of a redirection, without its query, which may contain a
+            secret. Empty for an answer without a redirection.
+        text: body, decoded as UTF-8, with a replacement for each malformed character.
     """
 
     status: int
@@ -198,12 +210,12 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Requests to one server over a kept connection; only one thread at a time may use it.
+    """Sends requests to one server over a persistent connection. One thread may use it at a time.
 
     Args:
-        host, port: of the server.
-        connect: a factory of connections to a host and a port.
-        most: longest body [B].
+        host, port: host and port of the server.
+        connect: returns a connection to a host and a port.
+        most: longest accepted body [B].
     """
 
     def __init__(
@@ -221,20 +233,23 @@ class HttpClient:
     def request(
         self, target: str, headers: Mapping[str, str], timeout_s: float, form: str | None = None
     ) -> HttpAnswer:
-        """Send a GET, or a POST of a form, and return the answer.
+        """Send a GET request, or a POST request with a form, and return the answer.
 
         Args:
-            timeout_s: longest time to connect, and of the exchange after that [s].
+            target: path and query.
+            headers: headers of the request.
+            timeout_s: longest time to connect, and longest duration of the exchange after that [s].
+            form: form of a POST request. None for a GET request.
 
         Raises:
-            OSError, HTTPException: there is no usable answer; the next call connects again.
+            OSError, HTTPException: there is no usable answer. The next call connects again.
         """
         was_kept = self._connection is not None
         try:
             return self._exchange(target, headers, timeout_s, form)
         except BaseException as error:
             self.close()
-            # Servers close idle connections, so the error of a new connection counts.
+            # Servers close idle connections, so only the error of a new connection counts.
             if not was_kept or not isinstance(error, _CLOSED):
                 raise
         return self.request(target, headers, timeout_s, form)
@@ -257,10 +272,10 @@ class HttpClient:
             self.has_answered = True
         except HTTP_ERRORS:
             raise
-        except ValueError as error:  # the size of a chunk
+        except ValueError as error:  # a chunk has a malformed size
             raise UnusableAnswerError("the answer is not HTTP: it has a malformed chunk") from error
         where = brief((answer.getheader("Location") or "").partition("?")[0], _BRIEF)
-        redirection = f", which leads to {where}; redirections are not followed" if where else ""
+        redirection = f", a redirection to {where}, which is not followed" if where else ""
         return HttpAnswer(
             answer.status,
             brief(answer.reason, _BRIEF),
@@ -270,14 +285,14 @@ class HttpClient:
         )
 
     def close(self) -> None:
-        """Close the connection; further calls are harmless."""
+        """Close the connection. Further calls have no effect."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 def explain_http_error(error: Exception, timeout_s: float) -> str:
-    """The reason of a failed exchange, as a clause."""
+    """A clause with the reason of a failed exchange."""
     if isinstance(error, http.client.IncompleteRead):
         return "the page is cut off: the answer ended before its announced end"
     if isinstance(error, TimeoutError):
@@ -292,7 +307,10 @@ def explain_http_error(error: Exception, timeout_s: float) -> str:
 def proxied(
     context: ssl.SSLContext | None, scheme: str
 ) -> Callable[[str, int], http.client.HTTPConnection]:
-    """A factory of connections, through the proxy of the environment where it names one."""
+    """A function that returns a connection to a host and a port.
+
+    HTTPS connections use the proxy that the environment names, if there is one.
+    """
 
     def connect(host: str, port: int) -> http.client.HTTPConnection:
         if scheme == "http":
@@ -309,16 +327,16 @@ def proxied(
 
 
 def basic_login(user_and_password: str) -> str:
-    """The value of the header Authorization for `user:password` (RFC 7617)."""
+    """The value of the header Authorization for a text `user:password` (RFC 7617)."""
     encoded = base64.b64encode(user_and_password.encode("utf-8", errors="surrogateescape"))
     return f"Basic {encoded.decode('ascii')}"
 
 
 def parsed_json(text: str) -> Any:
-    """The value of a text in JSON.
+    """The value of a JSON text.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a number that JSON does not have.
+        ValueError: the text is not JSON, is nested too deeply, or contains NaN or an infinity.
     """
     try:
         return json.loads(text, parse_constant=_refuse)
@@ -332,16 +350,16 @@ def _refuse(constant: str) -> Any:
 
 TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)
-"""Errors of a connection that the server closed: at a write, at a read, or within TLS."""
+"""Errors of a connection that the server closed, during a write, a read, or in TLS."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ScrapeError(Exception):
-    """A server did not answer with metrics, for the reason in the text."""
+    """A server did not answer with metrics. The text has the reason."""
 
 
 class ClosedError(ScrapeError):
-    """A server refuses access; the text has the reason and the remedy."""
+    """A server refuses access. The text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -349,13 +367,13 @@ class HttpAccess:
     """The login and the TLS settings for all exporters of one kind.
 
     Attributes:
-        section: section of the cluster's file that configures them, for messages.
-        is_tls: whether they speak HTTPS.
-        cafile: PEM file of the certificates to trust; the system's authorities when None.
-        certfile, keyfile: PEM files of the client's certificate and its key, for mutual TLS.
-        check_hostname: whether a certificate must name the host of its address.
-        login: returns the value of the header Authorization; called for each scrape, as tokens
-            are renewed. None for exporters without a login. It may raise `ConfigError`.
+        section: section of the cluster's file with these settings, for messages.
+        is_tls: whether the exporters use HTTPS.
+        cafile: PEM file of the certificates to trust. None for the system's authorities.
+        certfile, keyfile: PEM files of the client's certificate and of its key, for mutual TLS.
+        check_hostname: whether a certificate must be for the host of the exporter's address.
+        login: returns the value of the header Authorization. It is called for each scrape, because
+            tokens are renewed. It may raise `ConfigError`. None for exporters without a login.
     """
 
     section: str
@@ -373,10 +391,10 @@ class HttpAccess:
 
     @cached_property
     def connector(self) -> Callable[[str, int], http.client.HTTPConnection]:
-        """A factory of connections to a host and a port, which share one TLS context.
+        """A function that returns a connection to a host and a port. All share one TLS context.
 
         Raises:
-            ConfigError: a file has no usable certificate or key.
+            ConfigError: a file contains no usable certificate or key.
         """
         if not self.is_tls:
             return http.client.HTTPConnection
@@ -391,7 +409,7 @@ class HttpAccess:
         if self.certfile is not None:
             own, key = _expanded(self.certfile), _expanded(self.keyfile)
             try:
-                # Without a password function OpenSSL would read the password from the terminal.
+                # Without this argument, OpenSSL would read the password from the terminal.
                 made.load_cert_chain(str(own), key, password=str)
             except (ssl.SSLError, OSError) as error:
                 wanted = "of a certificate, and in keyfile its key without a password"
@@ -406,7 +424,7 @@ class HttpAccess:
         timeout_s: float,
         form: str | None = None,
     ) -> HttpAnswer:
-        """Send a request with the login; see `HttpClient.request`.
+        """Send a request with the login. See `HttpClient.request`.
 
         Raises:
             ScrapeError: there is no usable answer.
@@ -423,23 +441,24 @@ class HttpAccess:
             raise ScrapeError(explain_http_error(error, timeout_s)) from error
 
     def explain_refusal(self, error: Exception, *, has_answered: bool) -> str | None:
-        """The reason and the remedy when an exporter refuses access; None for any other error.
+        """The reason and the remedy if an error shows that an exporter refuses access, or None.
 
         Args:
-            has_answered: whether it has answered this client before.
+            error: the error of a request.
+            has_answered: whether the exporter has answered this client before.
         """
         is_cut = isinstance(error, _CUT)
         if is_cut and has_answered:
-            return None  # the exporter ended or restarts
+            return None  # the exporter ended, or it restarts
         if isinstance(error, ssl.SSLError):
             return self._why_no_tls(error)
         if not is_cut:
             return None
-        if self.is_tls:  # a refusal may be lost when the server closes the connection at once
-            return f"it ends the connection after TLS began ({_brief(error)}); {self._own}"
+        if self.is_tls:  # a refusal may be lost if the server closes the connection at once
+            return f"it closes the connection during TLS ({_brief(error)}); {self._own}"
         return (
-            f"it accepts connections and does not answer plain HTTP ({_brief(error)}); expected an "
-            f"exporter; check the port, and set {self.section}.tls: true if it speaks HTTPS"
+            f"it accepts connections, but does not answer plain HTTP ({_brief(error)}); expected "
+            f"an exporter; check the port, and set {self.section}.tls: true if it uses HTTPS"
         )
 
     def _why_no_tls(self, error: ssl.SSLError) -> str:
@@ -448,7 +467,7 @@ class HttpAccess:
             return server.explain_server_certificate(error)
         if is_plaintext_error(error):
             return (
-                "the server there speaks no TLS; expected HTTPS; let the exporter speak it, or "
+                "the server does not use TLS; expected HTTPS; configure HTTPS in the exporter, or "
                 f"correct the port or {self.section}.tls"
             )
         explanation = server.explain_client_certificate(error, is_given=self.certfile is not None)
@@ -463,13 +482,14 @@ class HttpAccess:
             )
         return (
             "expected an exporter that accepts this client; if it requires a client's "
-            f"certificate, name one in {self.section}.certfile and keyfile"
+            f"certificate, set {self.section}.certfile and keyfile"
         )
 
     def explain_status(self, status: int, challenge: str | None, body: str) -> str | None:
-        """The reason and the remedy when an HTTP status refuses access; None for any other.
+        """The reason and the remedy if an HTTP status means that access is refused, or None.
 
         Args:
+            status: status code of the answer.
             challenge: header WWW-Authenticate of the answer.
             body: text of the answer.
         """
@@ -483,18 +503,18 @@ class HttpAccess:
             )
         if status == http.client.UNAUTHORIZED:
             return (
-                "it refuses the login, HTTP 401; expected one that is known to it and valid now; "
-                f"check the values that {keys} point at"
+                "it refuses the login, HTTP 401; expected a login that is known and valid; "
+                f"check the secrets that {keys} refer to"
             )
         if status == http.client.FORBIDDEN:
             who = "clients without a login" if self.login is None else "this login"
             return (
                 f"it does not show its metrics to {who}, HTTP 403; expected a login that may read "
-                f"them; grant that right at the exporter, or change the values that {keys} point at"
+                f"the metrics; grant this right in the exporter, or change the secrets of {keys}"
             )
         if status == http.client.BAD_REQUEST and not self.is_tls and "HTTPS" in body:
-            return (  # the answer of servers in Go, such as node_exporter
-                f"it speaks HTTPS and the request was plain HTTP; set {self.section}.tls: true"
+            return (  # servers in Go answer so, for example node_exporter
+                f"it uses HTTPS, but the request was plain HTTP; set {self.section}.tls: true"
             )
         return None
 
@@ -507,13 +527,13 @@ def basic(username: str, password: str, section: str) -> str:
     """The value of the header Authorization for a user and a password (RFC 7617).
 
     Raises:
-        ConfigError: the header cannot contain them.
+        ConfigError: the header cannot contain this user or this password.
     """
     if ":" in username or _CONTROL.search(username + password):
         raise ConfigError(
             f"the values of cluster {section}.username_from and password_from cannot be sent by "
-            "HTTP; expected a user without a colon, and both without control characters and line "
-            "ends; correct them"
+            "HTTP; expected a user without a colon, and no control characters or line ends in "
+            "either value; correct the values"
         )
     return basic_login(f"{username}:{password}")
 
@@ -522,12 +542,12 @@ def bearer(token: str, section: str) -> str:
     """The value of the header Authorization for a token (RFC 6750).
 
     Raises:
-        ConfigError: the header cannot contain it.
+        ConfigError: the header cannot contain this token.
     """
     if TOKEN.fullmatch(token) is None:
         raise ConfigError(
             f"the value of cluster {section}.token_from is not a token; expected one word of ASCII "
-            "characters; correct it"
+            "characters; correct the value"
         )
     return f"Bearer {token}"
 

@@ -1,4 +1,4 @@
-"""Compiling Java classes in a JVM that has Janino, the compiler that Spark brings."""
+"""Compilation of Java classes in a JVM that has Janino, the compiler that is part of Spark."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any
 
 
 def java_source(package: str | None, name: str) -> str:
-    """The file `NAME.java` of a package, also where the package is in a wheel.
+    """The text of the file `NAME.java` of a package. The package may be in a wheel.
 
-    Janino compiles it, hence its plain style: it supports neither lambdas nor type inference.
+    The file uses neither lambdas nor type inference, because Janino does not support them.
     """
     return (files(package or "") / f"{name}.java").read_text(encoding="utf-8")
 
 
 def compiled(jvm: Any, name: str, source: str) -> Any:
-    """A new object of a class, which is compiled under a unique name.
+    """Compile a class under a unique name, and return a new object of the class.
 
     Args:
         jvm: py4j's view of the JVM.
         name: name of the class in the source.
-        source: Java without lambdas and type inference, which Janino does not support.
+        source: Java source without lambdas and type inference, which Janino does not support.
     """
     own_name, own_source = named_apart(name, source)
     return _compiler(jvm, own_source).getClassLoader().loadClass(own_name).newInstance()
 
 
 def bytecodes(jvm: Any, source: str) -> Any:
-    """Name → bytecode of the classes in a source, for a class loader that defines them itself."""
+    """Class name → bytecode, for the classes in a source. A class loader can define them itself."""
     return _compiler(jvm, source).getBytecodes()
 
 
 def named_apart(name: str, source: str) -> tuple[str, str]:
-    """A unique name for a class, and its source with that name.
+    """A unique name for a class, and the class's source with this name.
 
-    py4j caches methods by class name. Calls of a second class of the same name in one JVM, from
-    another loader, would go to the methods of the first.
+    py4j caches methods by class name. If two class loaders of one JVM had a class of the same name,
+    calls of the second class would go to the methods of the first class.
     """
     own_name = f"{name}{uuid.uuid4().hex}"
     return own_name, source.replace(name, own_name)

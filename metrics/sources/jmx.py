@@ -1,65 +1,57 @@
-"""JMX of the brokers, through the driver's JVM where there is one, else through jmxquery.
+"""JMX of the brokers, read by the driver's JVM, or by jmxquery if the driver has no JVM.
 
-The driver's own JVM reads it by one call for each sample, and starts no process.
+**The driver's JVM.** One call through py4j samples all brokers, and no process is started. It works
+with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of Spark's
+driver, and does not depend on Spark.
 
-It works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
-Spark's driver, and does not depend on Spark.
-
-The Java class `RedlineJmxPoller` polls all brokers in parallel inside the driver's JVM.
-Each call through py4j takes a round trip, and a sample would need some 80 calls for each broker.
-So Janino, the compiler that Spark brings for its generated code, compiles this class at the start,
-and one call samples all brokers. They are polled in parallel up to a limit: the next one is polled
-as soon as one has answered, and all polls begin within half of the deadline even if none answers.
-Janino supports Java without lambdas and without type inference, hence the plain style. The class
-loader of `RedlineJmxGuard` defines the class, which protects its connections.
+A sample needs about 80 readings of each broker, and each call through py4j takes a round trip. So
+the Java class `RedlineJmxPoller` polls all brokers inside the driver's JVM. Janino, the compiler
+that Spark uses for its generated code, compiles this class at the start. Janino supports neither
+lambdas nor type inference, so the class does not use them. The brokers are polled in parallel, up
+to a limit. When a broker has answered, the next poll begins. All polls begin within half of the
+deadline even if no broker answers.
 
 The protocol is text. A plan has one line `name TAB object name TAB attribute TAB key` for each
-reading, and the lines of one object name are adjacent. `sample` returns for each broker a line
-`# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`;
-the name of a bean with `*` is followed by a colon and the text that `*` matched.
+reading, and the lines of one object name are adjacent. For each broker, `sample` returns a line
+`# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`.
+The name for a bean with `*` is followed by a colon and the text that `*` matched.
 
-A broker's beans are read one after another while that takes `READ_NS` at most, as it does within a
-data center. A broker that is farther away is read by several calls at once, up to
-`CALLS_IN_PARALLEL`, and RMI opens a connection for each of them. The round trip is the shortest
-call since the connection was made, so a broker or a driver that is slow because it is loaded causes
-no more calls at once. One call reads all attributes of a bean. `poll_ms` is the time from the first
-to the last of these calls, so that a reading was taken at most half of it before or after the
+The beans of a broker are read one after the other if this takes `READ_NS` at most, as it does
+within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read it at the
+same time, and RMI opens a connection for each call. The number of parallel calls follows from the
+shortest call of the connection, so a broker or a driver that is slow under load does not cause more
+parallel calls. One call reads all attributes of a bean. `poll_ms` is the time between the first and
+the last of these calls. So each reading was taken at most half of this time before or after the
 sample's time.
 
-A connection that leads to another node than the first one did, as behind a load balancer, is an
-error.
+If a new connection leads to another node than the first connection, for example behind a load
+balancer, the sample has an error.
 
-Between the samples each connection is probed by one cheap attribute five times a second; with more
-than 200 brokers, one connection after another, a thousand probes a second in total. `silent_ms` is
-the longest wait for a probe's answer since the last sample, less the time for which the driver's
-JVM itself was paused meanwhile. So it shows a broker that was paused, or whose machine was.
+Between the samples, a cheap call probes each connection five times per second. With more than 200
+brokers there are a thousand probes per second in total. `silent_ms` is the longest wait for the
+answer to a probe since the last sample, minus the time for which the driver's JVM itself was
+paused. So it shows a broker whose process or machine was paused.
 
-Further Java classes protect the driver's JVM from the answers of the brokers' JMX.
+**Protection of the driver's JVM.** The client side of JMX creates objects of any class that an
+answer names. It uses the JVM's default TLS context, and does not check the host's name. None of
+this can be configured for one connection. RMI finds classes by the class loader of its caller or of
+its thread. So the separate class loader `RedlineJmxGuard` defines the poller, and the poller's
+threads use this loader, too. The loader knows Java's own classes, and no class of Spark. It
+replaces Java's `SslRMIClientSocketFactory` by a class that trusts the source's certificates and
+checks the host's name.
 
-JMX's client side creates objects of any class that an answer names. It uses the JVM's default TLS
-context, and does not check the host's name. Neither can be configured for one connection.
+The JVM also gets a filter of classes (JEP 290). The filter asks the thread's class loader if this
+loader is a filter itself, and otherwise decides nothing. So each source has its own filter, and
+the rest of the JVM is not affected. If the JVM was started with a filter, that filter is used
+instead.
 
-RMI resolves classes by the class loader of its caller, or by that of its thread. So the poller is
-defined by a class loader of its own, which its threads use, too. This loader knows Java's own
-classes and none of Spark's. It replaces Java's `SslRMIClientSocketFactory` by one that trusts the
-source's certificates and checks the host's name.
-
-The JVM gets a filter (JEP 290) that asks the thread's class loader where that is a filter itself,
-and decides nothing elsewhere. So each source has its own filter, and the rest of the JVM is not
-affected. A filter that the JVM was started with takes precedence over this one.
-
-Janino compiles the classes, hence the plain style.
-
-Where the driver has no JVM, the program of the package `jmxquery` reads it, with a filter of
-classes and a password outside the command line.
-
-The package passes the password to its program as an argument, which lists of processes show, and
-cannot pass options to its JVM. Java's launcher also reads arguments from a file. So this module
-passes the same arguments in a file that only its owner can read, and deletes it afterwards.
-
-Each poll of a broker starts a JVM (about 0.35 s, 0.4 core-seconds), so one call reads everything
-of a broker, and the interval between samples is some seconds. A sample has the time of its end:
-the call is mostly the start of the JVM, which reads the values in its last milliseconds.
+**Without a JVM in the driver.** The program of the package `jmxquery` reads JMX, with a filter of
+classes. The package passes the password to its program as an argument, which is visible in lists of
+processes, and it cannot pass options to the JVM. Java's launcher also reads arguments from a file.
+So this module writes the arguments to a file that only its owner can read, and deletes the file
+afterwards. Each poll of a broker starts a JVM (about 0.35 s, 0.4 core-seconds). So one call reads
+all beans of a broker, and the interval between samples is some seconds. The time of a sample is the
+end of the call, because the JVM reads the values in its last milliseconds.
 """
 
 from __future__ import annotations
@@ -115,7 +107,7 @@ ANSWERS = ";".join(
         "!*",
     )
 )
-"""The classes that answers of JMX may have, as a pattern of Java's jdk.serialFilter: numbers,
+"""A pattern of Java's jdk.serialFilter with the classes that answers of JMX may contain: numbers,
 texts, collections, open types, stubs and errors."""
 
 
@@ -124,10 +116,10 @@ class JmxAccess:
     """The login and the TLS settings for the JMX of all brokers.
 
     Attributes:
-        username, password: an entry of jmxremote.password; None where JMX has no password.
-        is_tls: whether the registry and the objects speak TLS.
-        cafile: PEM file of the certificates to trust; Java's default authorities when None.
-        check_hostname: whether a certificate must name the host of its address.
+        username, password: user and password of jmxremote.password. None if JMX has no password.
+        is_tls: whether the RMI registry and the JMX connections use TLS.
+        cafile: PEM file of the certificates to trust. None for Java's default authorities.
+        check_hostname: whether a certificate must be for the host of the broker's address.
     """
 
     username: str | None = field(default=None, repr=False)
@@ -137,7 +129,7 @@ class JmxAccess:
     check_hostname: bool = True
 
     def trusted(self) -> list[bytes]:
-        """The certificates of `cafile` in DER; empty without a file.
+        """The certificates of `cafile` in DER form. Empty if there is no file.
 
         Raises:
             ConfigError: the file has no certificate, or cannot be read.
@@ -150,42 +142,42 @@ class JmxAccess:
         except (OSError, ValueError) as error:
             raise unusable_file("jmx.cafile", self.cafile, str(error), "of certificates") from error
         if not found:
-            why = "it holds no certificate"
+            why = "it contains no certificate"
             raise unusable_file("jmx.cafile", self.cafile, why, "of certificates")
         return found
 
 
 _FOREIGN = (
-    "answers with objects that no reading has; expected numbers and texts of Kafka's beans; check "
-    "which program runs there"
+    "answers with unexpected Java objects; expected numbers and texts of Kafka's beans; check "
+    "which program runs at this address"
 )
 _ANOTHER_HOST = (
-    "has a certificate for another host; expected one that names the host of its address; "
+    "has a certificate for another host; expected a certificate for the host of its address; "
     "correct the certificate, the broker's -Djava.rmi.server.hostname or jmx.endpoints "
-    "(jmx.check_hostname: false trusts any name)"
+    "(jmx.check_hostname: false accepts any host)"
 )
 LOCKS = {
     "Credentials required": "requires a password; expected jmx.username_from and "
     "jmx.password_from; add them to the cluster's file",
-    "Authentication failed": "refuses the password; expected one of its jmxremote.password; check "
-    "the values that jmx.username_from and jmx.password_from point at",
-    "non-JRMP server": "speaks TLS in its registry; expected jmx.tls: true; add it to the "
+    "Authentication failed": "refuses the password; expected an entry of its jmxremote.password; "
+    "check the secrets that jmx.username_from and jmx.password_from refer to",
+    "non-JRMP server": "uses TLS in its registry; expected jmx.tls: true; add it to the "
     "cluster's file",
     "SecurityException: refused ": _FOREIGN,
     "filter status: REJECTED": _FOREIGN,
     "ClassNotFoundException: ": _FOREIGN,
-    "validity check failed": "has a certificate that is not valid now; expected one within its "
-    "dates; renew it, or check the clocks of both hosts",
+    "validity check failed": "has a certificate that has expired or is not valid yet; expected a "
+    "valid certificate; renew the certificate, or check the clocks of both hosts",
     "No subject alternative": _ANOTHER_HOST,
     "No name matching": _ANOTHER_HOST,
-    "PKIX path": "has a certificate that is not trusted; expected one signed by an authority in "
-    "jmx.cafile, or by one that Java trusts when that key is left out; name the authority's PEM "
-    "file there",
-    "Unsupported or unrecognized SSL message": "does not speak TLS in its registry; expected "
+    "PKIX path": "has a certificate that is not trusted; expected a certificate signed by an "
+    "authority in jmx.cafile, or without this key by an authority that Java trusts; set jmx.cafile "
+    "to the authority's PEM file",
+    "Unsupported or unrecognized SSL message": "does not use TLS in its registry; expected "
     "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
 }
-"""Sign in the text of a Java exception → the remedy where JMX answers and refuses access. The first
-sign counts, as the text of a failed login has two when it had no password."""
+"""Part of the text of a Java exception → the reason and the remedy if JMX refuses access. The first
+match counts, because the text for a login without a password contains two of these parts."""
 
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL | re.ASCII
@@ -193,13 +185,13 @@ _CERTIFICATE = re.compile(
 
 
 SAMPLE_EACH_S = 0.004
-"""Least time in the deadline of a sample for each node [s]."""
+"""Minimum time for each node in the deadline of a sample [s]."""
 _GUARD, _FILTER, _POLLER = "RedlineJmxGuard", "RedlineJmxFilter", "RedlineJmxPoller"
 _SOCKETS = "SslRMIClientSocketFactory"
 
 
 def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
-    """The error for a node that did not answer, with its remedy."""
+    """The error for a node that did not answer, with a remedy."""
     remedy = next((remedy for sign, remedy in LOCKS.items() if sign in error), None)
     if remedy is not None:
         return ConfigError(
@@ -214,7 +206,7 @@ def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
 
 
 def parse_answers(text: str) -> list[BeanAnswer]:
-    """Parse the poller's answer, whose format `metrics.sources.jmx` describes."""
+    """The answers of all nodes in a text of the poller. The module describes the format."""
     answers = []
     for part in text.split("#\t")[1:]:
         head, *lines = part.rstrip("\n").split("\n")
@@ -226,19 +218,19 @@ def parse_answers(text: str) -> list[BeanAnswer]:
 
 
 def plan_text(readings: Iterable[Reading]) -> str:
-    """The poller's plan for these readings."""
+    """The text of the poller's plan for some readings."""
     return "\n".join(f"{r.name}\t{r.object_name}\t{r.attribute}\t{r.key or ''}" for r in readings)
 
 
 class DriverJvmSource(BeanSource[JmxEndpoint]):
-    """JMX through the JVM of the driver.
+    """A source that reads JMX by the JVM of the driver.
 
     Args:
-        jvm: py4j's view of the JVM, `spark._jvm`.
-        endpoints: the nodes to read, controllers included where known.
-        deadline_s: time after which a node's sample counts as missed [s]; longer for more than
-            some hundred nodes.
-        access: login and certificates for JMX; None when it is open.
+        jvm: py4j's view of the JVM, such as `spark._jvm`.
+        endpoints: the nodes to read, and the controllers if they are known.
+        deadline_s: time after which a node's sample counts as missing [s]. It is raised to
+            `SAMPLE_EACH_S` for each node.
+        access: login and certificates for JMX. None if JMX needs no login.
     """
 
     name = "driver-jvm"
@@ -298,10 +290,12 @@ _OF_JAVA = (
     "HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LANG", "LC_ALL", "LC_CTYPE",
     "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
 )  # fmt: skip
-"""The environment variables that Java reads; all others may contain secrets."""
+"""The environment variables that Java reads. All other variables may contain secrets, so they are
+not passed on."""
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Turns Java's second compiler off, whose code a JVM of one second never uses."""
+"""Option that turns off Java's second compiler. A JVM that lives for one second never uses its
+code."""
 
 
 def ask(
@@ -310,11 +304,17 @@ def ask(
     access: JmxAccess | None,
     timeout_s: float,
 ) -> list[jmxquery.JMXQuery]:
-    """Run queries as `connection.query` does, with a user and a password where JMX requires them.
+    """Run queries like `connection.query`, but with a password that is not visible to others.
+
+    Args:
+        connection: the node and the `java` command.
+        queries: the attributes to read.
+        access: login for JMX. None if JMX needs no login.
+        timeout_s: longest time to an answer [s].
 
     Raises:
-        subprocess.CalledProcessError: the program failed; `stdout` has the reason.
-        subprocess.TimeoutExpired: no answer within `timeout_s` [s].
+        subprocess.CalledProcessError: the program failed. Its `stdout` has the reason.
+        subprocess.TimeoutExpired: there was no answer within `timeout_s`.
         ValueError: the answer is cut off.
     """
     query_text = "".join(f"{query.to_query_string()};" for query in queries)
@@ -326,7 +326,7 @@ def ask(
     descriptor, name = tempfile.mkstemp(prefix="redline-jmx-")  # readable by its owner only
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            # The launcher's quotes are those of JSON, except for non-ASCII characters.
+            # Java's launcher quotes like JSON, except for non-ASCII characters.
             stream.write("\n".join(json.dumps(each, ensure_ascii=False) for each in arguments))
         command = [connection.java_path, f"@{name}"]
         environment = {each: os.environ[each] for each in _OF_JAVA if each in os.environ}
@@ -343,20 +343,20 @@ def ask(
     ]
 
 
-# Its errors are in exceptions and samples; its log would repeat them on the console.
+# jmxquery's errors are in exceptions and samples. Its log would repeat them on the console.
 logging.getLogger("jmxquery").setLevel(logging.CRITICAL)
 
 
 class JmxQuerySource(BeanPoller[JmxEndpoint]):
-    """JMX through one new JVM for each broker and sample.
+    """A source that reads JMX by a new JVM for each broker and sample.
 
     Args:
-        endpoints, deadline_s, clock: as in `BeanPoller`.
+        endpoints, deadline_s, clock: see `BeanPoller`.
         java: path or name of the `java` command.
-        access: the login for JMX; None when it is open.
+        access: login for JMX. None if JMX needs no login.
 
     Raises:
-        ConfigError: JMX speaks TLS, which the package's program does not support.
+        ConfigError: JMX uses TLS, which the program of `jmxquery` does not support.
     """
 
     name = "jmxquery"
@@ -371,8 +371,8 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
     ) -> None:
         if access is not None and access.is_tls:
             raise ConfigError(
-                "JMX with TLS is read through the driver's own JVM, and this Spark session has "
-                "none (Spark Connect or serverless); expected jmx.tls: false, "
+                "jmx.tls is true, but this Spark session has no JVM in the driver (Spark Connect "
+                "or serverless), which JMX with TLS requires; expected jmx.tls: false, "
                 "metrics.prometheus, or a session with a JVM"
             )
         super().__init__(endpoints, deadline_s, clock)
@@ -387,7 +387,7 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
         self, endpoint: JmxEndpoint, beans: Mapping[str, Sequence[str]], timeout_s: float
     ) -> Iterator[BeanValue]:
         """See `BeanPoller.poll`."""
-        # A key in the query makes JMXQuery send it twice and return all items each time.
+        # With a key in the query, JMXQuery would send it twice and return all items twice.
         queries = [jmxquery.JMXQuery(name, each) for name in beans for each in beans[name]]
         connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)
         try:
@@ -399,7 +399,7 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
             raise PollError(output.decode(errors="replace").strip()) from error
         except FileNotFoundError as error:
             raise PollError(f"{self._java!r} is not on the PATH; install Java 17") from error
-        except ValueError as error:  # JSON that is cut off
+        except ValueError as error:  # the JSON is cut off
             raise PollError(f"no answer within {timeout_s:g} s") from error
         if not results:
             raise PollError(f"no answer within {timeout_s:g} s")
@@ -410,7 +410,7 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
 
 
 JMXQUERY_DEADLINE_S = 5.0
-"""Least deadline of a sample through jmxquery [s]; its JVMs start in 2 s on a busy machine."""
+"""Minimum deadline of a sample by jmxquery [s]. Its JVMs start in 2 s on a busy machine."""
 
 
 def open_jmx(
@@ -419,22 +419,24 @@ def open_jmx(
     deadline_s: float = 2.0,
     access: JmxAccess | None = None,
 ) -> MetricsSource:
-    """Open a source that reads these nodes over JMX.
+    """Open a source that reads nodes over JMX.
 
     Args:
-        addresses: node id → `host:port` of its JMX, for brokers, and controllers where known.
-        jvm: the driver's JVM (`spark._jvm`), or None on Spark Connect and serverless.
-        deadline_s: time after which a node's sample counts as missed [s]; at least 5 s
-            through jmxquery, which starts a JVM for each.
-        access: login and certificates for JMX; None when it is open.
+        addresses: node id → `host:port` of its JMX, for all brokers, and for the controllers if
+            they are known.
+        jvm: the driver's JVM (`spark._jvm`), or None with Spark Connect and serverless.
+        deadline_s: time after which a node's sample counts as missing [s]. It is at least 5 s with
+            jmxquery, which starts a JVM for each node.
+        access: login and certificates for JMX. None if JMX needs no login.
 
     Raises:
-        ConfigError: there is no address, or a node cannot be reached or judged.
+        ConfigError: there is no address, a node cannot be reached, or its metrics do not suffice.
     """
     if not addresses:
         raise ConfigError(
-            "no broker has a known JMX address, which is required to judge a load; set jmx.port or "
-            "jmx.endpoints in the cluster's file in conf/clusters"
+            "no JMX address of a broker is known; expected an address of each broker, because its "
+            "metrics are required to judge a load; set jmx.port or jmx.endpoints in the cluster's "
+            "file in conf/clusters"
         )
     endpoints = [JmxEndpoint.parse(node, address) for node, address in sorted(addresses.items())]
     source: MetricsSource

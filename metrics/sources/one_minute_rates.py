@@ -1,22 +1,25 @@
-"""Counts of Kafka's meters from their one-minute rates, for exporters that show no counts.
+"""Counts that are computed from the one-minute rates of Kafka's meters.
 
-Kafka's meters are those of Yammer's metrics 2.2. Every 5 s, counted from its creation, a meter
-takes the events since its last tick: x = events / 5 s. The first x is its one-minute rate m, and
-each later one moves it: m' = m + α (x - m), with α = 1 - e^(-5/60). So two rates in a row give the
-events of the tick between them, n = 5 s · (m + (m' - m) / α), which is a whole number. Where the
-numbers have all digits of a double, n is exact.
+Some exporters show a meter's one-minute rate, but not its count. Kafka uses the meters of Yammer's
+metrics 2.2. Such a meter updates its rate in a *tick*, every 5 s since the meter was created. A
+tick divides the events since the last tick by 5 s: x = events / 5 s. After the first tick, the
+one-minute rate m is x. Each later tick changes it to m' = m + α (x - m), with α = 1 - e^(-5/60). So
+two successive rates give the number of events of the tick between them: n = 5 s · (m + (m' - m) /
+α). This number is whole. It is exact if the rates have all digits of a double.
 
-- A tick that was not seen leaves a rate between two others unknown. It lies within bounds, as no
-  rate of events is negative and no thread is idle for more than all of the time; n is the middle of
-  its range, and half of the range its error.
-- Rounded rates have an error of e each. Over k ticks n is off by at most 5 s · e · (k + 2 / α), as
-  the errors of all rates but the first and the last cancel out in the second part.
+- If samples miss a tick, one rate between two known rates is unknown. It has bounds, because no
+  rate of events is negative, and no thread is idle for more than the whole time. The count is the
+  middle of the possible range, and half of the range is its error.
+- Each rounded rate has an error e. After k ticks, the error of the count is at most
+  5 s · e · (k + 2 / α), because in the second term only the errors of the first and the last rate
+  remain.
 
-The count of a reading begins at 0 with the first look, is that of the last tick, and has a clock of
-its own, `ticked_s:READING`, which gains 5 s with each tick. A rate that was always 0 has no clock,
-as its ticks do not show, and its count is 0 at any time.
+The count of a reading begins at 0 when its rate is first read, and changes with each tick. It has
+its own clock, the reading `ticked_s:READING`, which advances by 5 s with each tick. A rate that was
+always 0 does not show its ticks, so it has no clock, and its count is 0.
 
-What windows of one-minute rates require: their length, and the interval of samples.
+This module also defines the requirements of such counts: the length of a window, and the interval
+of samples.
 """
 
 from __future__ import annotations
@@ -34,30 +37,31 @@ from metrics.sources.source import NodeInfo, named_brokers
 TICK_S = 5.0
 """Time between two ticks of a meter [s]."""
 SEES_EACH_TICK_S = 4.0
-"""Interval of samples that sees each tick, also where a sample takes a while [s]."""
+"""Longest interval between samples at which no tick is missed, even if a sample takes some time
+[s]."""
 ALPHA = 1 - math.exp(-5 / 60.0)
 """Weight of a tick in the one-minute rate."""
 IDLE_MOST, SHARED_IDLE_MOST = 1.1, 2.2
-"""Largest idle time in a tick of one pool of handlers and of two, as waits of up to 0.3 s count at
-their end [ratio]."""
+"""Largest idle share in a tick, of one pool of handlers and of two pools [ratio]. It exceeds 1 and
+2 because a wait of up to 0.3 s counts wholly when it ends."""
 
 _RATE = f"{ONE_MINUTE_RATE}:"
 _OF_RATES = (_RATE, f"{ROUNDING}:")
 _DIGITS_OF_DOUBLE = 15
 _ULPS = 4.0
-"""Largest error of a meter's own arithmetic [units in the last place]."""
+"""Largest rounding error of a meter's computation [units in the last place]."""
 _WHOLE = 0.25
-"""Largest error with which a number of events is recognized as a whole number."""
+"""Largest accepted difference between a number of events and a whole number [events]."""
 _LATE = 2.0
-"""Largest time of a tick over 5 s, as a paused process ticks late."""
+"""Longest time between two ticks, as a multiple of 5 s. A process that was paused ticks late."""
 _SLACK_S = 0.3
-"""Largest time by which a tick, or the look at it, may be off [s]."""
+"""Largest error of the time of a tick, or of the time at which a rate is read [s]."""
 _DRIFT = 2e-4
-"""Largest difference of the speed of two clocks [ratio]."""
+"""Largest difference between the speeds of two clocks [ratio]."""
 
 
 def rounding_of(text: str) -> float:
-    """Largest error of a printed number by its digits; 0 for the digits of a whole double."""
+    """Largest rounding error of a printed number. 0 if it has all digits of a double."""
     mantissa, _, exponent = text.lower().split(None, 1)[0].partition("e")
     if len(mantissa.replace(".", "").lstrip("+-0")) >= _DIGITS_OF_DOUBLE:
         return 0.0
@@ -65,20 +69,20 @@ def rounding_of(text: str) -> float:
 
 
 class TickedCount:
-    """The events of a meter up to its last tick, since the first look.
+    """The count of a meter between the first time its rate was read and the meter's last tick.
 
     Attributes:
-        at_s: time of the last look [s since the epoch].
-        rate: the rate that it showed [unit of the count / s].
-        rounding: smallest rounding that the rate has shown; a number that ends in zeros seems
-            rounded.
-        earliest_s, latest_s: bounds of the moment of the last tick [s since the epoch].
-        count: events [unit of the count].
+        at_s: time at which the rate was last read [s since the epoch].
+        rate: the rate at that time [unit of the count / s].
+        rounding: smallest rounding error of all rates read so far. A rate whose last digits are
+            zeros seems to be rounded more than it is.
+        earliest_s, latest_s: earliest and latest possible time of the last tick [s since the
+            epoch].
+        count: number of events [unit of the count].
         ticked_s: time of the counted ticks [s].
-        error: largest error of `count` from ticks that were not seen, and from rounded rates.
+        error: largest error of `count` from missed ticks and rounded rates.
         edge_error: largest further error of `count` at each edge of a window, from rounded rates.
-        has_moved: whether the rate was ever above 0. Ticks of one that was not do not show, and
-            count nothing.
+        has_moved: whether any rate was above 0. Before that, ticks do not show and count no events.
     """
 
     def __init__(self, at_s: float, rate: float, rounding: float) -> None:
@@ -90,13 +94,16 @@ class TickedCount:
         self.has_moved = rate > 0
 
     def look(self, at_s: float, rate: float, rounding: float, most: float) -> bool:
-        """Take a later reading; returns False if another meter shows it, such as after a restart.
+        """Add a later reading of the rate.
 
         Args:
-            at_s: time of the look [s since the epoch].
-            rate: the rate that it shows.
-            rounding: the rounding of its digits.
-            most: highest possible rate in a tick.
+            at_s: time of the reading [s since the epoch].
+            rate: the rate.
+            rounding: rounding error of the rate's digits.
+            most: highest possible rate of events in a tick.
+
+        Returns:
+            False if the rate cannot belong to the same meter, for example after a restart.
         """
         before, passed_s = self.rate, at_s - self.at_s
         self.rounding = min(self.rounding, rounding)
@@ -124,7 +131,7 @@ class TickedCount:
         if not possible:
             return False
         lowest, highest = min(low for low, _ in possible), max(high for _, high in possible)
-        # A tick that may or may not have been makes the time of the ticks uncertain, too.
+        # If the number of ticks is uncertain, the time of the ticks is uncertain, too.
         fastest = 2 * max(rate, before) if math.isinf(most) else most
         doubtful = (most_ticks - least) * TICK_S * fastest
         likely = math.floor((at_s - (self.earliest_s + self.latest_s) / 2) / TICK_S)
@@ -138,7 +145,7 @@ class TickedCount:
         return True
 
     def readings(self, name: str) -> dict[str, float]:
-        """The count as readings of a sample."""
+        """The count, its clock and its errors as readings of a sample."""
         found = {name: self.count}
         if self.has_moved:
             found[f"{TICKED_S}:{name}"] = self.ticked_s
@@ -148,9 +155,9 @@ class TickedCount:
         return found
 
     def _stay(self, at_s: float, ticks: int, *, is_shown: bool) -> None:
-        """Take a look at the same rate, after ticks that do not show, or after none."""
+        """Add a reading with the same rate: there was no tick, or the ticks did not show."""
         self.at_s = at_s
-        if is_shown:  # there was no tick since the last one
+        if is_shown:  # there was no tick since the last reading
             self.earliest_s = max(self.earliest_s, at_s - TICK_S - _SLACK_S)
             self.latest_s = max(self.latest_s, self.earliest_s)
             return
@@ -161,20 +168,20 @@ class TickedCount:
             self._add_rounded(moved_s * self.rate, ticks)
 
     def _tick(self, at_s: float, ticks: int, is_certain: bool) -> None:
-        """Advance the clock of the meter by so many ticks."""
+        """Advance the meter's clock by a number of ticks."""
         drift_s, is_narrow = _DRIFT * (at_s - self.at_s), at_s - self.at_s < TICK_S
         earliest_s = self.earliest_s + ticks * TICK_S - drift_s
         latest_s = self.latest_s + ticks * TICK_S + drift_s
         if is_certain or is_narrow:
             before_s = self.at_s if is_narrow else at_s - TICK_S
             earliest_s, latest_s = max(earliest_s, before_s - _SLACK_S), min(latest_s, at_s)
-            if earliest_s > latest_s:  # a tick was late, a clock was set, or ticks were hidden
+            if earliest_s > latest_s:  # a tick was late, a clock was set, or ticks did not show
                 earliest_s, latest_s = before_s, at_s
         self.at_s, self.earliest_s, self.latest_s = at_s, earliest_s, latest_s
         self.ticked_s += ticks * TICK_S
 
     def _add_rounded(self, events: float, ticks: int = 1) -> None:
-        """Count events that follow from rounded rates."""
+        """Add events that are computed from rounded rates."""
         self.count += max(0.0, events)
         self.error += ticks * TICK_S * self.rounding
         self.edge_error = _edge_error(self.rate, self.rounding)
@@ -185,17 +192,20 @@ def _edge_error(rate: float, rounding: float) -> float:
 
 
 def is_exact(rate: float, rounding: float) -> bool:
-    """Whether the events of a tick are known as a whole number."""
+    """Whether the rate is precise enough to give a tick's events as a whole number."""
     return 2 * _edge_error(rate, rounding) <= _WHOLE
 
 
 def _events(before: float, after: float) -> float:
-    """The events of the tick between two rates in a row."""
+    """The number of events of the tick between two successive rates."""
     return TICK_S * (before + (after - before) / ALPHA)
 
 
 def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
-    """Whether there was one tick between two rates: then its events are a whole number."""
+    """Whether there was exactly one tick between two rates.
+
+    If so, the number of its events is whole.
+    """
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
     return events >= -spare and abs(events - round(events)) <= spare
@@ -204,13 +214,17 @@ def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
 def _range(
     before: float, after: float, ticks: int, most: float, rounding: float
 ) -> tuple[float, float] | None:
-    """The least and the most events of some ticks in a row; None where they are impossible.
+    """The lowest and the highest possible number of events of several successive ticks.
 
     Args:
         before: the rate before these ticks.
-        after: the rate after them.
-        most: highest possible rate in a tick.
-        rounding: error of the rates by their digits.
+        after: the rate after these ticks.
+        ticks: number of these ticks.
+        most: highest possible rate of events in a tick.
+        rounding: rounding error of the rates.
+
+    Returns:
+        None if this number of ticks cannot lead from one rate to the other.
     """
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
@@ -231,7 +245,7 @@ def _range(
 
 
 class RateCounts:
-    """The counts of one node's meters, from its pages in turn."""
+    """The counts of one node's meters, computed from successive pages."""
 
     def __init__(self) -> None:
         self._counts: dict[str, TickedCount] = {}
@@ -240,14 +254,15 @@ class RateCounts:
     def counted(
         self, values: Mapping[str, float], at_s: float, idle_most: float = SHARED_IDLE_MOST
     ) -> dict[str, float]:
-        """The readings of a page, with counts in place of rates; a count that it shows wins.
+        """The readings of a page, with counts in place of one-minute rates.
 
-        After a restart of the node all counts begin at 0 again.
+        If the page also shows a meter's count, this count is used. After a restart of the node, all
+        counts begin at 0 again.
 
         Args:
-            values: the readings; without one-minute rates they are returned as they are.
+            values: readings of the page. Readings without one-minute rates are returned unchanged.
             at_s: time of the page [s since the epoch].
-            idle_most: largest idle time of the handlers in a tick [ratio].
+            idle_most: largest idle share of the handlers in a tick [ratio].
         """
         found = {name: each for name, each in values.items() if not name.startswith(_OF_RATES)}
         if len(found) == len(values):
@@ -272,12 +287,12 @@ class RateCounts:
 
 @dataclass(frozen=True)
 class Ticks:
-    """The whole ticks of a count in a span.
+    """The ticks of a count that lie wholly in a span of time.
 
     Attributes:
-        duration_s: their time; 0 without a whole tick [s].
-        events: growth of the count in them; None where it is not known.
-        error: its largest error [unit of the count].
+        duration_s: time of these ticks [s]. 0 if there is none.
+        events: increase of the count in these ticks. None if it is unknown.
+        error: largest error of `events` [unit of the count].
     """
 
     duration_s: float = 0.0
@@ -286,16 +301,17 @@ class Ticks:
 
 
 def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
-    """The whole ticks of a count, from the first look after a tick to the last look.
+    """The whole ticks of a count, from the first sample after a tick to the last sample.
 
-    Of two samples alone the ticks between them count whole, although the first of them began
-    before the span.
+    If there are only two samples, all ticks between them count, although the first of these ticks
+    began before the first sample.
 
     Args:
         samples: samples of one broker by time.
+        name: name of the count.
 
     Returns:
-        None for a count that does not follow from one-minute rates.
+        None if the count is not computed from one-minute rates.
     """
     clock = f"{TICKED_S}:{name}"
     if clock not in samples[-1].values:
@@ -316,33 +332,38 @@ def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
 
 
 def begins_anew(before: Sample, after: Sample) -> bool:
-    """Whether counts that follow from one-minute rates began at 0 again."""
+    """Whether the counts computed from one-minute rates began at 0 again between two samples."""
     clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
     return after.values.get(clock, 0.0) < before.values.get(clock, 0.0)
 
 
 POLL_SHARE_MAX = 0.1
-"""Largest share of a broker's time for its samples without a warning [ratio]."""
+"""A warning is shown if samples take more than this share of a broker's time [ratio]."""
 
 
 def reads_rates(nodes: Mapping[int, NodeInfo]) -> bool:
-    """Whether counts of a node follow from one-minute rates."""
+    """Whether any count of any node is computed from one-minute rates."""
     return any(node.rates for node in nodes.values())
 
 
 def window_least_s(nodes: Mapping[int, NodeInfo], interval_s: float) -> float | None:
-    """The shortest window that has a whole tick of each rate [s]; None where no rate is read.
+    """The shortest window that certainly contains a whole tick [s].
 
     Args:
+        nodes: node id → node.
         interval_s: time between two samples [s].
+
+    Returns:
+        None if no count is computed from one-minute rates.
     """
     return 2 * (TICK_S + interval_s) if reads_rates(nodes) else None
 
 
 def require_whole_ticks(nodes: Mapping[int, NodeInfo], measure_s: float, interval_s: float) -> None:
-    """Check that a window has a whole tick of each one-minute rate.
+    """Check that a window contains a whole tick of each one-minute rate.
 
     Args:
+        nodes: node id → node.
         measure_s: length of the window [s].
         interval_s: time between two samples [s].
 
@@ -354,14 +375,14 @@ def require_whole_ticks(nodes: Mapping[int, NodeInfo], measure_s: float, interva
         return
     raise ConfigError(
         f"workload.trial.measure_s is {measure_s:g} and sample_interval_s {interval_s:g}; expected "
-        f"{least_s:g} s or longer, better 20 s or more, as the exporters show one-minute rates in "
-        f"place of counts, which move every {TICK_S:g} s; raise measure_s, or have the exporters "
-        f"show the Count of the meters"
+        f"{least_s:g} s or longer, better 20 s or more, because the exporters show one-minute "
+        f"rates instead of counts, and Kafka updates these rates every {TICK_S:g} s; raise "
+        f"measure_s, or configure the exporters to show the Count of the meters"
     )
 
 
 def idle_error(interval_s: float) -> float:
-    """Largest error of the handlers' idle time from ticks that samples miss [ratio].
+    """Largest error of the handlers' idle time if samples miss ticks [ratio].
 
     Args:
         interval_s: time between two samples [s].
@@ -371,9 +392,10 @@ def idle_error(interval_s: float) -> float:
 
 
 def rate_caveats(nodes: Mapping[int, NodeInfo], interval_s: float) -> Iterator[str]:
-    """A sentence for each thing that one-minute rates mean for an answer.
+    """One sentence for each consequence of one-minute rates for an answer.
 
     Args:
+        nodes: node id → node.
         interval_s: time between two samples [s].
     """
     of_rates = sorted(node.node_id for node in nodes.values() if node.rates)
@@ -381,22 +403,23 @@ def rate_caveats(nodes: Mapping[int, NodeInfo], interval_s: float) -> Iterator[s
         return
     names = sorted({name for node in nodes.values() for name in node.rates})
     yield (
-        f"the exporters of {named_brokers(of_rates)} show one-minute rates in place of counts "
-        f"({', '.join(names)}): their windows consist of whole ticks of {TICK_S:g} s"
+        f"the exporters of {named_brokers(of_rates)} show one-minute rates instead of counts "
+        f"({', '.join(names)}): only whole update intervals of {TICK_S:g} s count in a window"
     )
     poll_s = max(node.poll_s for node in nodes.values() if node.rates)
     every_s = max(interval_s, poll_s)
     if every_s > SEES_EACH_TICK_S:
         yield (
-            f"samples every {every_s:g} s miss ticks of these rates, so that the request handlers' "
-            f"idle time is known to ±{idle_error(every_s):.3f}, and a trial in which this error "
-            f"decides is INVALID; set workload.trial.sample_interval_s to {SEES_EACH_TICK_S:g} or "
-            f"less, or have the exporters show the Count of the meters"
+            f"samples every {every_s:g} s miss updates of these rates, so the request handlers' "
+            f"idle time is known to ±{idle_error(every_s):.3f}, and a trial is INVALID if its "
+            f"verdict depends on this error; set workload.trial.sample_interval_s to "
+            f"{SEES_EACH_TICK_S:g} or less, or configure the exporters to show the Count of the "
+            f"meters"
         )
     if poll_s > POLL_SHARE_MAX * SEES_EACH_TICK_S:
         yield (
-            f"a sample takes up to {poll_s:.2f} s of a broker's CPU, and one-minute rates need one "
-            f"every {SEES_EACH_TICK_S:g} s, so that the load found is slightly too low; limit the "
-            f"exporters to the beans that are read (includeObjectNames), or have them show the "
-            f"Count of the meters and sample less often"
+            f"a sample takes up to {poll_s:.2f} s of a broker's CPU time, and one-minute rates "
+            f"need a sample every {SEES_EACH_TICK_S:g} s, so the measured limit is slightly too "
+            f"low; limit the exporters to the beans that are read (includeObjectNames), or "
+            f"configure them to show the Count of the meters and sample less often"
         )

@@ -1,4 +1,4 @@
-"""Broker metrics from Prometheus exporters in the brokers: a sample is one HTTP scrape of each."""
+"""Broker metrics from Prometheus exporters in the brokers. A sample is one HTTP scrape."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COMBINED = frozenset({Role.BROKER, Role.CONTROLLER})
 _OPEN = HttpAccess("metrics.prometheus")
 
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
-"""Facts in the labels of the JVM's series, in the order of the rule sets."""
+"""Facts from the labels of the JVM's series, in the order of the labels in the rule sets."""
 
 _REMEDY = (
     ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, or "
@@ -49,9 +49,9 @@ class PrometheusSource:
 
     Args:
         endpoints: addresses of the nodes' exporters.
-        rules: the readings of their series; None to find them on each page.
-        deadline_s: time after which a node's sample counts as missed [s].
-        version: Kafka's version as far as the protocol shows it, such as `4.1`.
+        rules: readings of the exporters' series. None to choose the series from each page.
+        deadline_s: time after which a node's sample counts as missing [s].
+        version: the part of Kafka's version that the protocol shows, such as `4.1`.
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
         pause: waits between two polls of a page [s].
@@ -100,10 +100,10 @@ class PrometheusSource:
         return exporter.node_id, self._node(exporter, scrape, found or Choices())
 
     def _find_rules(self, exporter: Exporter) -> Choices:
-        """Find the series of the readings on a page, and read them from now on.
+        """Choose the series of the readings on a page. All later scrapes read these series.
 
         Raises:
-            ConfigError: the page is not that of a broker.
+            ConfigError: the page does not belong to a broker.
         """
         polls = [exporter.poll(OPEN_DEADLINE_S)]
         while (found := choose(polls)).needs_poll:
@@ -147,14 +147,14 @@ class PrometheusSource:
             found.preferred,
             found.refusals,
             rates=rates,
-            # One-minute rates need samples that are as frequent as their ticks.
+            # One-minute rates need frequent samples, because a sample must not miss a tick.
             spared_s=0.0 if rates else scrape_interval_s(scrape.took_s, scrape.lines),
         )
 
     def _require_handlers(
         self, exporter: Exporter, values: Mapping[str, float], found: Choices
     ) -> None:
-        """Check that the idle time of the broker's own request handlers is known."""
+        """Raise a ConfigError if the idle time of the broker's own request handlers is unknown."""
         refused = {each.reading: each for each in found.refused}
         doubtful = refused.get(BROKER_HANDLER_IDLE_NS)
         if BROKER_HANDLER_IDLE_NS not in values and HANDLER_IDLE_NS not in values:
@@ -169,9 +169,10 @@ class PrometheusSource:
         raise ConfigError(
             f"broker {exporter.node_id} at {exporter.url} does not show the count of "
             f"RequestHandlerAvgIdlePercent{found_out}, which is required to recognize an "
-            f"overload{reason}; have the exporter's rules export that bean's Count, or its "
-            f"OneMinuteRate under a name that ends so, name the rules that fit in "
-            f"metrics.prometheus.rules, or set metrics.client_only: true"
+            f"overload{reason}; configure the exporter to show this bean's Count, or its "
+            f"OneMinuteRate under a name that ends in OneMinuteRate; or set "
+            f"metrics.prometheus.rules to a rule set for this exporter; or set "
+            f"metrics.client_only: true"
         )
 
     def sample_all(self) -> list[BrokerSample]:
@@ -193,7 +194,7 @@ class PrometheusSource:
         return BrokerSample(node_id, scrape.at_s, values, scrape.error)
 
     def reconnect(self) -> None:
-        """Close the connections; the next sample opens new ones."""
+        """Close the connections. The next sample opens new connections."""
         self._scrapers.reconnect()
 
     def close(self) -> None:

@@ -1,10 +1,11 @@
-"""Rule sets, the files of conf/prometheus: which Prometheus series are which readings.
+"""Rule sets, which assign series of an exporter to readings. The files of conf/prometheus have
+them.
 
-A rule set maps a reading's name to a selector such as
-`kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector names all
-labels of the series. `*` in a name or as a label's value matches anything; the matched text
-follows the reading's name, as in `network_wait_ns:PLAINTEXT/0`. The suffix `_total` is ignored,
-because release 1 of the exporter adds it to some names of release 0 and drops it from others.
+A rule set maps the name of a reading to a selector such as
+`kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector names all labels of
+the series. `*` in a name or as the value of a label matches any text. The matched text is added to
+the name of the reading, as in `network_wait_ns:PLAINTEXT/0`. The suffix `_total` is ignored,
+because release 1 of the exporter adds it to some names of release 0 and removes it from others.
 """
 
 from __future__ import annotations
@@ -32,53 +33,55 @@ from metrics.sources.beans import (
 from metrics.sources.exposition import Labels, parse_series
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
-"""Idle time of the broker's request handlers alone; Kafka 4.2 and later show it (KIP-1207)."""
+"""Idle time of the broker's own request handlers. Kafka 4.2 and later show it (KIP-1207)."""
 ACTIVE_CONTROLLER = "active_controller"
-"""A gauge that controllers show, and brokers of a cluster with ZooKeeper."""
+"""A gauge that controllers show. Brokers of a cluster with ZooKeeper also show it."""
 NODE_ID = "node_id"
-"""Any series with the node id as a label: `node_id:3`."""
+"""A reading such as `node_id:3`, from any series with the node id as a label."""
 JAVA = "java"
-"""Any series with the JVM's name, vendor and version as labels: `java:OpenJDK/Debian/17`."""
+"""A reading such as `java:OpenJDK/Debian/17`, from any series with the JVM's name, vendor and
+version as labels."""
 NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
-"""Readings that identify the node; they are read once."""
+"""Readings that identify the node. They are read once."""
 
 _TOTAL = "_total"
 _SUM = "_sum"
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
 _OF_REPLICAS = ("leader_partitions", "under_replicated_partitions", "isr_shrinks", "isr_expands")
 _SERIES_MAX = 200_000
-"""Series to cache; each new topic brings some."""
+"""Highest number of series in the cache. Each new topic adds some series."""
 _NAMES = dict.fromkeys(reading.name for reading in readings_of(EVERY_BEAN))
 READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
-"""The readings of a sample that a rule set may map."""
+"""The readings to which a rule set may assign series."""
 
 METERS = frozenset(
     {bean.name for bean in EVERY_BEAN if bean.kind is Kind.COUNTER and bean.attribute == "Count"}
     - {SHARED_HANDLER_IDLE_NS}
     | {BROKER_HANDLER_IDLE_NS}
 )
-"""Readings that are the count of a meter, whose one-minute rate can be read in its place."""
+"""Readings that are the count of a meter. If the count is not shown, the meter's one-minute rate
+can be read."""
 IDLE_METERS = frozenset({HANDLER_IDLE_NS, BROKER_HANDLER_IDLE_NS})
-"""Meters of idle time, whose rate is the idle share of the time."""
+"""Meters of idle time. Their rate is the idle share of the time."""
 ONE_MINUTE_RATE = "one_minute_rate"
 ROUNDING = "rounding"
-"""Prefixes of readings on a page: `one_minute_rate:bytes_in` is the rate [unit of the count / s],
-and `rounding:bytes_in` the largest error of its digits, 0 for all digits of a double."""
+"""Prefixes of readings on a page. `one_minute_rate:bytes_in` is the rate [unit of the count / s].
+`rounding:bytes_in` is the largest rounding error of the printed rate."""
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A pattern for one series, or for several that differ in the text that `*` matches.
+    """A pattern for one series, or for several series that differ in the text matched by `*`.
 
     Attributes:
-        name, labels: name and labels of the series.
+        name, labels: name and labels of the series. `*` matches any text.
         factor: factor from the number of the series to the unit of the reading.
-        is_start_time: whether the number is the process's start [s since the epoch] and the reading
-            the time since then [ms].
-        has_total: whether the name was written with `_total`; of two series that differ in it, the
-            one that is written alike is preferred.
-        is_exact: whether `_total` distinguishes two series.
-        is_rate: whether the number is a meter's one-minute rate.
+        is_start_time: True if the number is the start time of the process [s since the epoch], and
+            the reading is the time since then [ms].
+        has_total: True if the selector's name was written with `_total`. If two series differ only
+            in this suffix, the series that is written like the selector is preferred.
+        is_exact: True if `_total` must be the same in the selector and in the series.
+        is_rate: True if the number is a meter's one-minute rate.
     """
 
     name: str
@@ -91,7 +94,7 @@ class Selector:
 
     @property
     def text(self) -> str:
-        """The selector as in a rule set."""
+        """The text of the selector in a rule set."""
         labels = ",".join(f'{label}="{value}"' for label, value in self.labels.items())
         return f"{self.name}{{{labels}}}" if labels else self.name
 
@@ -100,18 +103,20 @@ class Selector:
         return re.compile("(.+)".join(map(re.escape, self.name.split("*"))))
 
     def matches_name(self, name: str) -> bool:
-        """Whether the selector can match a series of this name."""
+        """Whether the selector can match a series with this name."""
         return self._pattern.fullmatch(self._compared(name)) is not None
 
     def is_written_like(self, name: str) -> bool:
-        """Whether name and selector both end in `_total`, or neither."""
+        """Whether `_total` is in the name and in the selector, or in neither of them."""
         return self.is_exact or self.has_total == name.endswith(_TOTAL)
 
     def _compared(self, name: str) -> str:
         return name if self.is_exact else name.removesuffix(_TOTAL)
 
     def matched_text(self, name: str, labels: Labels) -> str | None:
-        """The texts that `*` matches in a series, joined by `/`; None where it does not match."""
+        """The texts that `*` matches in a series, joined by `/`. None if the selector does not
+        match.
+        """
         if self.labels.keys() != labels.keys():
             return None
         found = self._pattern.fullmatch(self._compared(name))
@@ -128,7 +133,13 @@ class Selector:
 
 @dataclass(frozen=True)
 class Match:
-    """The reading of a series, and the selector that matched, with its rank; 0 is preferred."""
+    """The reading of a series.
+
+    Attributes:
+        reading: name of the reading, with the text that `*` matched.
+        rank: rank of the match. 0 is the preferred rank.
+        selector: the selector that matched.
+    """
 
     reading: str
     rank: int
@@ -136,29 +147,29 @@ class Match:
 
 
 RANKS_EACH = 2
-"""Ranks of the matches of one selector: written alike, or with another `_total`."""
+"""Number of ranks for the matches of one selector: with the same `_total`, or with another."""
 _Candidate = tuple[str, int, Selector]
-"""A reading, the rank of one of its selectors, and the selector."""
+"""(name of a reading, rank of one of its selectors, the selector)."""
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """A file of conf/prometheus.
+    """The selectors of all readings, for example from a file of conf/prometheus.
 
     Attributes:
         name: name of the file, for messages.
-        selectors: reading → its selectors, the preferred one first.
+        selectors: reading → its selectors, the preferred selector first.
     """
 
     name: str
     selectors: Mapping[str, tuple[Selector, ...]]
 
     def match(self, series: str) -> Match | None:
-        """The reading of a series, or None; the name alone excludes most series."""
+        """The reading of a series, or None if no selector matches."""
         return self._match(series) if self.candidates_for(series.partition("{")[0]) else None
 
     def series_names(self, reading: str) -> set[str]:
-        """The names that the series of a reading may have, without those that contain `*`."""
+        """The possible names of a reading's series, except for selectors that contain `*`."""
         names = {each.name for each in self.selectors.get(reading, ()) if "*" not in each.name}
         return {form for name in names for form in (name, f"{name}_total")}
 
@@ -174,7 +185,7 @@ class RuleSet:
 
     @cached_property
     def candidates_for(self) -> Callable[[str], tuple[_Candidate, ...]]:
-        """The selectors that can match a series of a name."""
+        """A cached function: name of a series → the selectors that can match the series."""
 
         def find(name: str) -> tuple[_Candidate, ...]:
             names = dict.fromkeys((name.removesuffix(_TOTAL), name))
@@ -185,7 +196,7 @@ class RuleSet:
 
     @cached_property
     def _match(self) -> Callable[[str], Match | None]:
-        """The match of a series; cached, as a thousand brokers show the same series."""
+        """A cached function: series → its match. Many brokers show the same series."""
 
         def find(series: str) -> Match | None:
             parsed = parse_series(series)
@@ -204,7 +215,7 @@ class RuleSet:
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Candidate]]:
-        """Index of the selectors by the name of a series, as exporters may show 10,000 series."""
+        """Name of a series → selectors. Exporters may show 10,000 series, so an index is needed."""
         index: dict[str, list[_Candidate]] = {_ANY: []}
         for reading, selectors in self.selectors.items():
             for rank, selector in enumerate(selectors):
@@ -214,12 +225,12 @@ class RuleSet:
 
 
 def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
-    """A rule set from a file's `readings`.
+    """A rule set from the key `readings` of a file.
 
     Args:
         name: name of the file, for messages.
-        data: reading → a selector; or a map with `series` and `factor`, `start_time` or
-            `one_minute_rate`; or a list of these, the preferred one first.
+        data: reading → a selector, or a map with `series` and `factor`, `start_time` or
+            `one_minute_rate`, or a list of such entries. The first entry of a list is preferred.
 
     Raises:
         ConfigError: the name of a reading is unknown, or a selector is malformed.
@@ -227,14 +238,14 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
     for reading in data:
         if reading not in READINGS and reading not in NODE_SERIES:
             raise ConfigError(
-                f"{name} maps {reading}, which is an unknown reading; expected one of "
-                f"{', '.join((*READINGS, *NODE_SERIES))}; correct it"
+                f"the reading {reading} in {name} is unknown; expected one of "
+                f"{', '.join((*READINGS, *NODE_SERIES))}; correct the name of the reading"
             )
     return RuleSet(name, selectors_of(data, name))
 
 
 def selectors_of(data: Mapping[str, Any], name: str = "") -> dict[str, tuple[Selector, ...]]:
-    """Reading → its selectors; see `rule_set` for arguments and errors."""
+    """Reading → its selectors. See `rule_set` for the arguments and the errors."""
     return {
         reading: tuple(
             _selector(f"{name}, {reading}", entry, reading)
@@ -264,8 +275,8 @@ def _selector(where: str, given: Any, reading: str) -> Selector:
         )
     if is_rate and reading not in METERS:
         raise ConfigError(
-            f"{where} has one_minute_rate, expected only for meters ({', '.join(sorted(METERS))}); "
-            f"correct it"
+            f"{where} has one_minute_rate; expected only for meters ({', '.join(sorted(METERS))}); "
+            f"remove one_minute_rate"
         )
     name = parsed[0].replace(_ANY, "*")
     labels = {label: value.replace(_ANY, "*") for label, value in parsed[1].items()}
@@ -280,9 +291,9 @@ def as_rate(selector: Selector, reading: str) -> Selector:
     """A selector for the one-minute rate of a meter.
 
     Args:
-        selector: pattern for the series, and the factor to its rate [1/s], or to the idle share of
-            the time [ratio].
-        reading: the count of the meter.
+        selector: pattern for the series. Its factor leads to a rate [1/s], or to an idle share
+            [ratio].
+        reading: name of the meter's count.
     """
     unit = 1e9 if reading in IDLE_METERS else 1.0
     return replace(selector, factor=selector.factor * unit, is_rate=True)
@@ -291,17 +302,17 @@ def as_rate(selector: Selector, reading: str) -> Selector:
 def missing_readings(
     found: Iterable[str], roles: Iterable[Role], *, has_quorum: bool = True
 ) -> tuple[str, ...]:
-    """The readings of these roles that are not among `found`."""
+    """The readings of some roles that are not among `found`."""
     have = {PRODUCE_ERRORS, *(name.partition(":")[0] for name in found)}  # a guard names its lack
     names = (each.name for each in readings_of(beans_for("4.2", roles, has_quorum=has_quorum)))
     return tuple(dict.fromkeys(name for name in names if name not in have))
 
 
 def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
-    """The roles of a process by its series.
+    """The roles of a process, from its readings.
 
-    Only brokers show their replicas. `active_controller` is a sign of a controller where the
-    process is not a broker, or where it also shows the epoch of KRaft's quorum.
+    Only brokers show replicas. `active_controller` shows a controller if the process is not a
+    broker, or if it also shows the epoch of KRaft's quorum.
     """
     is_broker = any(each in values for each in _OF_REPLICAS) or ACTIVE_CONTROLLER not in values
     is_controller = ACTIVE_CONTROLLER in values and (not is_broker or CONTROLLER_EPOCH in values)
@@ -310,12 +321,12 @@ def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
 
 
 def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) -> dict[str, float]:
-    """The readings of a sample, with one name for the idle time of the broker's handlers.
+    """The readings of a sample, with the idle time of the broker's handlers as `handler_idle_ns`.
 
     Args:
-        values: the readings of the series.
+        values: readings of the series.
         at_s: time of the sample [s].
-        is_shared: whether the process is broker and controller.
+        is_shared: whether the process is both a broker and a controller.
     """
     found = {
         name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
@@ -329,13 +340,13 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
 
 
 def _renamed(values: Mapping[str, float], name: str, new: str) -> dict[str, float]:
-    """The readings with another name for a count and its ticks."""
+    """The readings with another name for a count and for its further readings."""
     kept = {key: value for key, value in values.items() if key.split(":")[-1] not in {name, new}}
     return kept | count_as(new, values, name)
 
 
 def _replace_sums(values: dict[str, float]) -> None:
-    """Replace the sum of each histogram by its mean, where an exporter shows sums."""
+    """Replace the sum of each histogram by its mean, for exporters that show sums."""
     for name in [each for each in values if each.endswith(_SUM)]:
         base, total = name.removesuffix(_SUM), values.pop(name)
         count = values.get(f"{base}_count")

@@ -1,4 +1,4 @@
-"""The sample of one broker, which every source returns; and what all samples have in common."""
+"""The sample of one broker, and the protocol that the samples of brokers and hosts follow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sample(Timed, Protocol):
 
 
 def parts_of(readings: Iterable[str], name: str) -> list[str]:
-    """The part after the colon in each reading of this name, such as the disk `sda`."""
+    """The text after the colon in each reading of this name, such as the disk `sda`."""
     named = (each.partition(":") for each in readings)
     return [part for reading, _, part in named if reading == name and part]
 
@@ -39,9 +39,9 @@ class BrokerSample:
 
     Attributes:
         broker_id: node id.
-        at_s: wall-clock time of the poll's middle [s since the epoch].
-        values: readings by the names of `metrics.sources.beans`; empty when the poll failed.
-        error: why the poll failed, or None.
+        at_s: wall-clock time of the middle of the poll [s since the epoch].
+        values: name of a reading in `metrics.sources.beans` → its value. Empty if the poll failed.
+        error: reason why the poll failed, or None.
     """
 
     broker_id: int

@@ -1,4 +1,4 @@
-"""A thread that samples all brokers, or all hosts, at intended times and keeps the samples."""
+"""A thread that samples all brokers or all hosts at a fixed interval, and keeps the samples."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ Sample_co = TypeVar("Sample_co", bound=Timed, covariant=True)
 
 
 class Sampled(Protocol[Sample_co]):
-    """A source of samples: the brokers' metrics, or their hosts'."""
+    """A source of samples of brokers or hosts."""
 
     def sample_all(self) -> Sequence[Sample_co]:
-        """One sample of each node."""
+        """One sample of each broker or host."""
         ...
 
 
 class Sampler(Generic[Sample]):
-    """Samples at start + i·interval until stopped; it skips a time for which it is late.
+    """Takes samples at start + i·interval until it is stopped.
 
-    A skipped time shows as a missed sample in the windows, which count by the interval.
+    If a sample ends after the next intended time, the sampler skips this time. The windows then
+    count a missing sample.
 
     Args:
-        source: an open source; the sampler's thread is its only user until `stop`.
-        interval_s: time between two intended samples [s].
+        source: an open source. Until `stop`, only the sampler's thread may use it.
+        interval_s: intended time between two samples [s].
         clock: wall clock [s since the epoch].
-        wait: waits for a number of seconds, and returns True when it was stopped; by default it
-            waits for the sampler's own event.
-        max_samples: largest number of samples to keep; `stop` raises an error beyond it.
+        wait: waits for a number of seconds, and returns True if the sampler was stopped meanwhile.
+            By default it waits for the sampler's own event.
+        max_samples: highest number of samples to keep. More samples are an error.
+
+    Raises:
+        ValueError: `interval_s` is not above 0.
     """
 
     def __init__(
@@ -58,47 +62,49 @@ class Sampler(Generic[Sample]):
         self._max_samples = max_samples
         self._samples: list[Sample] = []
         self._failure: BaseException | None = None
-        # Begin of the last round whose samples are kept; inf once the thread has ended.
+        # Start of the last round whose samples are kept. Infinite after the end of the thread.
         self._round_s = -math.inf
         self._keeping = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="redline-sampler", daemon=True)
 
     def start(self) -> Sampler[Sample]:
-        """Begin; the first sample is due now."""
+        """Start the thread, which takes the first sample at once."""
         self._thread.start()
         return self
 
     def samples_taken(self) -> list[Sample]:
-        """A copy of the samples until now, for progress and guards.
+        """A copy of the samples so far, for progress and guards.
 
         Raises:
-            BaseException: the error that ended the sampling early.
+            BaseException: the error that stopped the thread.
         """
         if self._failure is not None:
             raise self._failure
         return list(self._samples)
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
-        """Wait for a round of samples that began at this time or later, or for the thread's end.
+        """Wait until a round of samples that began at or after a time has ended.
+
+        It also returns if the thread ends.
 
         Args:
-            at_s: time at which the round may begin [s since the epoch].
+            at_s: earliest start of the round [s since the epoch].
             timeout_s: longest wait [s].
         """
         with self._keeping:
             self._keeping.wait_for(lambda: self._round_s >= at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
-        """Drop the samples that were taken before this time [s since the epoch]."""
+        """Drop the samples that were taken before a time [s since the epoch]."""
         with self._keeping:
             self._samples = [each for each in self._samples if each.at_s >= at_s]
 
     def stop(self) -> list[Sample]:
-        """End after the sample in progress; return all samples in the order taken.
+        """Stop the thread after the sample in progress, and return all samples in their order.
 
         Raises:
-            RedlineError: there were more than `max_samples`.
-            BaseException: the error that ended the sampling early.
+            RedlineError: more than `max_samples` were taken.
+            BaseException: the error that stopped the thread.
         """
         self._stopped.set()
         if self._thread.ident is not None:
@@ -109,7 +115,9 @@ class Sampler(Generic[Sample]):
         return self.start()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """End the thread; raise its error unless another error is being raised."""
+        """Stop the thread. Raise the thread's error unless another error is already
+        being raised.
+        """
         self._stopped.set()
         self._thread.join()
         if error is None and self._failure is not None:
@@ -137,9 +145,9 @@ class Sampler(Generic[Sample]):
                 self._keeping.notify_all()
             if len(self._samples) > self._max_samples:
                 raise RedlineError(
-                    f"{len(self._samples)} samples in one trial are more than the "
-                    f"{self._max_samples} that are kept; sample less often (sample_interval_s "
-                    f"is {self._interval_s:g}) or make the trial shorter"
+                    f"one trial took {len(self._samples)} samples; expected at most "
+                    f"{self._max_samples}; raise sample_interval_s, which is "
+                    f"{self._interval_s:g}, or make the trial shorter"
                 )
             passed = int((self._clock() - start_s) / self._interval_s)
             slot = max(slot, passed) + 1

@@ -1,7 +1,4 @@
-"""The scraper of one exporter, over a kept HTTP connection.
-
-The scrapers of all exporters of a cluster, which work in parallel.
-"""
+"""HTTP scrapes of exporters: one scraper for each exporter, and all scrapers in parallel."""
 
 from __future__ import annotations
 
@@ -28,21 +25,22 @@ from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
 _LOOKS_AT_ALL = 20
-"""Number of scrapes after which all lines are parsed again, not only those with known readings."""
+"""Number of scrapes after which a scrape parses all lines again, not only the known lines."""
 _LINES_MAX = 500_000
-"""Lines of a page at most; a broker with 3,000 partitions and all beans has about 40,000."""
+"""Highest accepted number of lines of a page. The page of a broker with 3,000 partitions and all
+beans has about 40,000 lines."""
 
 
 @dataclass(frozen=True)
 class Scrape:
-    """One answer of an exporter.
+    """The readings of one answer of an exporter.
 
     Attributes:
-        at_s: time of the exchange's middle [s since the epoch].
+        at_s: time of the middle of the exchange [s since the epoch].
         values: reading → its value.
-        took_s: length of the exchange [s].
-        lines: number of lines of the exporter's whole page, as far as it was read.
-        error: why there are no readings, or None.
+        took_s: duration of the exchange [s].
+        lines: number of lines of the exporter's whole page. 0 if it is unknown.
+        error: reason why there are no readings, or None.
     """
 
     at_s: float
@@ -54,11 +52,11 @@ class Scrape:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The lines with readings on an exporter's page, which has the same lines each time.
+    """The positions of the lines with readings on a page. A page usually keeps its lines.
 
     Attributes:
-        lines: number of all lines.
-        places: number of a line, the text at its begin, and its reading.
+        lines: number of lines of the page.
+        places: (number of a line, text before the number, match of the line) of each reading.
     """
 
     lines: int
@@ -66,7 +64,7 @@ class _Layout:
 
     @classmethod
     def of(cls, lines: list[str], rules: RuleSet) -> _Layout:
-        """The layout of a page, from all of its lines."""
+        """The layout of a page."""
         places = []
         for number, line in enumerate(lines):
             series = series_of(line)
@@ -77,7 +75,7 @@ class _Layout:
         return cls(len(lines), tuple(places))
 
     def numbers(self, lines: list[str]) -> Iterator[tuple[Match, str]]:
-        """The readings of a page with this layout, with the text of their numbers.
+        """The match and the text of the number, for each reading of a page with this layout.
 
         Raises:
             LookupError: the page has another layout.
@@ -92,33 +90,35 @@ class _Layout:
 
 
 class Exporter(Protocol):
-    """An exporter whose pages are read: over HTTP, or as a server scraped them.
+    """An exporter, which is scraped over HTTP or by a Prometheus server.
 
     Attributes:
-        node_id: id of its node.
-        url: its address, for messages.
+        node_id: id of the exporter's node.
+        url: address of the exporter, for messages.
     """
 
     node_id: int
     url: str
 
     def poll(self, timeout_s: float) -> Poll:
-        """The whole page."""
+        """The exporter's whole page."""
 
     def use(self, rules: RuleSet) -> None:
-        """Read the readings of these rules from now on."""
+        """Set the rules for all later scrapes."""
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """The readings of the rules; later scrapes may leave out all other series."""
+        """The readings of the rules. Later scrapes may request only the series of these
+        readings.
+        """
 
 
 class Scraper:
-    """Scrapes one exporter; only one thread at a time may use it.
+    """Scrapes one exporter over a persistent connection. Only one thread may use it at a time.
 
     Args:
         endpoint: address of the exporter.
-        access: login and certificates for it.
-        rules: the readings of its series.
+        access: login and certificates for the exporter.
+        rules: readings of the exporter's series.
         clock: wall clock [s since the epoch].
 
     Raises:
@@ -147,27 +147,27 @@ class Scraper:
         """Scrape the exporter once.
 
         Args:
-            timeout_s: longest time of the exchange [s].
+            timeout_s: longest duration of the exchange [s].
 
         Raises:
-            ScrapeError: there is no answer with metrics; the next call connects again.
+            ScrapeError: there is no answer with metrics. The next call connects again.
         """
         at_s, took_s, text = self._answer(timeout_s)
         values = self._readings(text, at_s)
         return Scrape(at_s, values, took_s, self._layout.lines)
 
     def poll(self, timeout_s: float) -> Poll:
-        """The exporter's whole page; see `scrape` for arguments and errors."""
+        """The exporter's whole page. See `scrape` for the arguments and the errors."""
         at_s, _, text = self._answer(timeout_s)
         return Poll(at_s, text)
 
     def use(self, rules: RuleSet) -> None:
-        """Read the readings of these rules from now on."""
+        """Set the rules for all later scrapes."""
         self._rules = rules
         self._layout = _Layout(0, ())
 
     def _answer(self, timeout_s: float) -> tuple[float, float, str]:
-        """The time of an exchange's middle [s], its length [s], and the page."""
+        """(time of the middle of an exchange [s], duration of the exchange [s], the page)."""
         began_s = self._clock()
         answer = self._access.request(self._client, self._path, _HEADERS, timeout_s)
         took_s = self._clock() - began_s
@@ -188,11 +188,11 @@ class Scraper:
         return began_s + took_s / 2, took_s, text
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """Scrape once, and have the exporter leave out series without a reading from now on.
+        """Scrape once. Later scrapes request only series with a reading, by the parameter `name[]`.
 
-        Beans that Kafka registers at their first use are asked for from the beginning. Not every
-        exporter supports `name[]`, or gives it the same meaning. Where the answer to it
-        lacks a reading, scrapes request all series.
+        Beans that Kafka registers at their first use are requested, too. Some exporters do not
+        support `name[]`, or use it in another way. If the answer to such a request lacks a reading,
+        later scrapes request all series.
         """
         whole = self.scrape(timeout_s)
         names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
@@ -211,7 +211,7 @@ class Scraper:
         return replace(part, lines=whole.lines)
 
     def close(self) -> None:
-        """Close the connection; further calls are harmless."""
+        """Close the connection. Further calls have no effect."""
         self._client.close()
 
     def _readings(self, text: str, at_s: float) -> dict[str, float]:
@@ -221,17 +221,17 @@ class Scraper:
             try:
                 return read_numbers(self._layout.numbers(lines), at_s)
             except LookupError:
-                pass  # topics were created or deleted, and each has some series
+                pass  # topics were created or deleted, so the page has other series
         self._layout = _Layout.of(lines, self._rules)
         return read_numbers(self._layout.numbers(lines), at_s)
 
 
 def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
-    """Reading → its value, from the preferred one of its selectors that has a number.
+    """Reading → its value, from the preferred selector whose series has a number.
 
-    A reading that the page shows twice, with different numbers, is left out. Of a reading that
-    consists of several series, such as one for each collector of the JVM, all are those of one
-    selector: two selectors may show the same ones under different names.
+    A reading is left out if the page shows it twice with different numbers. Some readings consist
+    of several series, such as one series for each garbage collector. All series of such a reading
+    come from one selector, because two selectors may show the same parts under different names.
     """
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
@@ -260,10 +260,10 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
 
 
 def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
-    """The parts of readings for which the page also has parts of a preferred selector.
+    """The parts of readings to leave out, because a preferred selector also shows parts.
 
     Args:
-        ranks: reading, with the matched text of `*` → rank of the selector that it is read from.
+        ranks: reading, with the text that `*` matched → rank of its match.
     """
     lesser = [each for each, rank in ranks.items() if rank >= RANKS_EACH and ":" in each]
     if not lesser:
@@ -278,21 +278,21 @@ def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
 
 
 SCRAPES_IN_PARALLEL = 32
-"""Exporters that are scraped at the same time while all answer; more are no faster, as Python
-parses one answer after another."""
+"""Highest number of exporters that are scraped at the same time. More would not be faster, because
+Python parses one answer after the other."""
 
 Probed = TypeVar("Probed")
 
 
 class Scrapers:
-    """Scrapes many exporters; only one thread at a time may use it.
+    """Scrapes many exporters in parallel. Only one thread may use it at a time.
 
-    The next exporter is scraped as soon as one has answered. Exporters that hang delay all others
-    by at most half of the deadline in total.
+    When an exporter has answered, the next exporter is scraped. Exporters that do not answer delay
+    the others by at most half of the deadline in total.
 
     Args:
         scrapers: one scraper for each exporter.
-        deadline_s: time after which an answer counts as missed [s].
+        deadline_s: time after which an answer counts as missing [s].
         name: prefix of the threads' names.
         clock: wall clock [s since the epoch].
     """
@@ -312,7 +312,9 @@ class Scrapers:
         self._threads: ThreadPoolExecutor | None = None
 
     def open(self, probe: Callable[[Scraper], Probed]) -> list[Probed]:
-        """The result of `probe` for each scraper, in order; raises the first error of `probe`."""
+        """The result of `probe` for each scraper, in order. The first error of `probe`
+        is raised.
+        """
         threads = ThreadPoolExecutor(len(self._scrapers), self._name)
         self._threads = threads
         try:
@@ -326,12 +328,12 @@ class Scrapers:
             raise
 
     def scrape_all(self) -> list[Scrape]:
-        """A scrape of each exporter, in order; a failed one has its error."""
+        """One scrape of each exporter, in order. A failed scrape has an error."""
         if self._threads is None:
             raise RuntimeError("the source is not open")
         ends_s = time.monotonic() + self._deadline_s
         for scraper, free in self._in_turn(self._deadline_s):
-            if scraper in self._running:  # it hangs, so there is no second request meanwhile
+            if scraper in self._running:  # the last request has no answer yet
                 free.release()
                 continue
             scrape = partial(scraper.scrape, self._deadline_s)
@@ -340,13 +342,16 @@ class Scrapers:
         return [self._finish(scraper, ends_s) for scraper in self._scrapers]
 
     def reconnect(self) -> None:
-        """Close the connections of exporters that do not hang; the next scrape opens new ones."""
+        """Close the connections, except of exporters that have not answered their last request.
+
+        The next scrape opens new connections.
+        """
         for scraper in self._scrapers:
             if scraper not in self._running:
                 scraper.close()
 
     def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
-        """Each scraper as soon as it can begin, with the semaphore to release at its end."""
+        """Each scraper when it may begin, with a semaphore that it must release at its end."""
         step_s = deadline_s / 2 / max(1, len(self._scrapers))
         free = threading.Semaphore(SCRAPES_IN_PARALLEL)
         for scraper in self._scrapers:
@@ -367,7 +372,7 @@ class Scrapers:
         return found
 
     def close(self) -> None:
-        """Close the connections; further calls are harmless."""
+        """Close the connections. Further calls have no effect."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)

@@ -1,19 +1,19 @@
-"""The choice of a series for each reading, from some polls of a page.
+"""The choice of a series for each reading, from several polls of an exporter's page.
 
-A name alone does not always say what a number is: of the meter of the request handlers, Confluent's
-rules show the count as `…avgidlepercent` and the one-minute rate as `…avgidlepercent_total`. So
-where the name leaves the meaning uncertain, the numbers of successive polls tell:
+The name of a series does not always show the meaning of its number. For example, Confluent's rules
+name the count of the request handlers' meter `…avgidlepercent`, and its one-minute rate
+`…avgidlepercent_total`. If the name is uncertain, the numbers of successive polls decide:
 
-- the count of a meter is a whole number that never falls; a rate has a fraction;
-- the count of the handlers' idle time grows by at most `IDLE_GROWTH_MAX` ns each ns, and is large;
-  its rate is at most `IDLE_GROWTH_MAX`;
-- a one-minute rate stays the same for 5 s, and its next value gives a whole number of events
-  (`metrics.sources.one_minute_rates`), which no other average does. It is read where a page shows
-  no count.
+- The count of a meter is a whole number that never falls. A rate has a fraction.
+- The count of the handlers' idle time is large, and grows by at most `IDLE_GROWTH_MAX` ns per ns.
+  Its rate is at most `IDLE_GROWTH_MAX`.
+- A one-minute rate stays the same for 5 s, and its next value gives a whole number of events
+  (`metrics.sources.one_minute_rates`). No other average does so. A rate is read only if a page
+  shows no count.
 
-Series that one rule made mean the same, so one of them that shows what it is tells of all.
-What stays uncertain is chosen only where there is one series, and is refused where there are two;
-the load of the warm-up proves it.
+All series that one rule of the exporter made have the same meaning, so one recognized series is
+enough. An uncertain series is chosen if it is the only series for its reading, and is refused
+if there are several. The load of the warm-up proves the choice.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ from metrics.sources.rules import (
 )
 
 AUTO = "auto"
-"""The name of the rules that are found on the page."""
+"""The name of a rule set that is found on the page itself."""
 SECOND_POLL_S = 1.0
-"""Time between two polls, where the numbers of one do not tell what a series is [s]."""
+"""Time between two polls if one poll does not show the meaning of a series [s]."""
 TICKS_SEEN_S = 3 * TICK_S + 2.0
-"""Time after which a meter has ticked twice between polls, and once before that in a broker that
-has just started [s]."""
+"""Time of polls that certainly contains two ticks of a meter after its first tick [s]. Even the
+meter of a broker that has just started has its first tick in this time."""
 POLLS_MAX = 20
 IDLE_GROWTH_MAX = 2.5
-"""Largest one-minute rate of the idle time; 2 at rest, where a controller shares the meter."""
+"""Largest one-minute rate of the idle time [ratio]. It is 2 at rest if a controller shares the
+meter."""
 _PHASES_APART = 0.05
-"""Largest difference between the counts of a request's phases, which are read one after another
-[ratio]."""
+"""Largest accepted difference between the counts of a request's phases [ratio]. The counts are read
+one after the other."""
 _POLL_EDGE_S = 0.6
-"""Longest idle time that both edges of an interval add, as handlers wait up to 0.3 s [s]."""
+"""Longest idle time that the two edges of an interval add together [s]. A handler waits for up to
+0.3 s."""
 _POLLS_APART_S = TICK_S - 0.5
 """Longest time between two polls with at most one tick between them [s]."""
 _NAMED_RATES = ("oneminuterate", "oneminuteratetotal")
@@ -64,17 +66,18 @@ _NO_TOTAL = frozenset(
     {"topic", "partition", "clientid", "client", "user", "listener", "networkprocessor", "request"}
     | {"name", "type", "id", "quantile", "version", "error", "delayedoperation", "processor"}
 )
-"""Labels that name a part of a broker: a series with one is never a reading of the whole."""
+"""Labels that name a part of a broker. A series with such a label shows only this part."""
 
 _NOT_COMPARED = frozenset({JAVA, *FROM_FIRST_USE})
-"""Readings whose series come and go, or hold no number."""
+"""Readings whose series are not always on the page, or have no number."""
 
 _FLUSH_WORDS = (
     ("network", "log"),
     ("RequestMetrics", "LogFlushStats"),
     ("LocalTimeMs", "LogFlushRateAndTimeMs"),
 )
-"""Words of the bean of a request's local time → words of the bean of log flushes."""
+"""Words in the name of the bean of local times, and the words in their place in the name of the
+bean of log flushes. Each word is also tried in lower case."""
 
 _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     {
@@ -96,14 +99,15 @@ _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     },
     AUTO,
 )
-"""Series of the JVM that the exporter adds itself, for readings whose bean the page lacks."""
+"""Series of the JVM that the exporter adds itself. They are read if the page shows no bean for the
+reading."""
 _BUILD, _STANDALONE = "jmx_exporter_build_info", re.compile('name="[^"]*(?:httpserver|standalone)"')
-"""The series by which an exporter states whether it is an agent, and the names of one that is a
-program of its own."""
+"""The series that names the kind of an exporter, and the names of exporters that are not agents in
+the broker's JVM."""
 
 
 class Behavior(str, Enum):
-    """What the numbers of a series show of a count."""
+    """Whether the numbers of a series are a count."""
 
     COUNT = "count"
     NO_COUNT = "no count"
@@ -111,7 +115,7 @@ class Behavior(str, Enum):
 
 
 class _Evidence(str, Enum):
-    """What a series is that may be a one-minute rate, by its name or by its numbers."""
+    """Whether a series is a one-minute rate, according to its name or its numbers."""
 
     RATE = "one-minute rate"
     OTHER = "another number"
@@ -121,12 +125,12 @@ class _Evidence(str, Enum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reading for which no series is chosen although the page shows some.
+    """A reading without a chosen series, although the page shows series for it.
 
     Attributes:
-        reading: the reading.
-        series: the series.
-        why: the reason; a clause.
+        reading: name of the reading.
+        series: the series on the page.
+        why: clause with the reason.
     """
 
     reading: str
@@ -141,14 +145,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Choices:
-    """The series that are read of one page.
+    """The series that are read on one page.
 
     Attributes:
-        selectors: reading → its series.
-        preferred: a clause for each choice between several series.
-        refused: readings without a series for which the page shows some.
-        unproven: readings whose series are uncertain by name, and were 0.
-        needs_poll: whether a further poll can tell more.
+        selectors: reading → its chosen series.
+        preferred: one clause for each choice between several series.
+        refused: readings without a chosen series, although the page shows series for them.
+        unproven: readings whose chosen series has an uncertain name and was always 0.
+        needs_poll: whether a further poll can improve the choice.
     """
 
     selectors: Mapping[str, tuple[Selector, ...]] = field(default_factory=dict)
@@ -159,17 +163,17 @@ class Choices:
 
     @property
     def rules(self) -> RuleSet:
-        """The choices as a rule set."""
+        """A rule set of the chosen series."""
         return RuleSet(AUTO, self.selectors)
 
     @property
     def has_beans(self) -> bool:
-        """Whether the page shows a bean of Kafka."""
+        """Whether any chosen series comes from a bean of Kafka."""
         return any(each not in _OF_AGENT for each in self.selectors)
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """A clause for each reason why readings are refused, with the first of them."""
+        """One clause for each reason of refusals, with the first refused reading."""
         first: dict[str, list[Refusal]] = {}
         for each in self.refused:
             first.setdefault(each.why, []).append(each)
@@ -180,7 +184,7 @@ class Choices:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Reading → its series as text."""
+        """Reading → text of its chosen series."""
         return {
             reading: f"{each[0].text}, one-minute rate" if each[0].is_rate else each[0].text
             for reading, each in sorted(self.selectors.items())
@@ -190,14 +194,14 @@ class Choices:
 
 @dataclass
 class _Group:
-    """The series on a page with one selector.
+    """The series on a page that one selector matches.
 
     Attributes:
-        candidate: what its name says.
+        candidate: reading and meaning, according to the name.
         times_s: time of each poll [s].
-        printed: the number of each poll as text, for each series.
+        printed: for each series, the text of its number in each poll.
         is_doubled: whether the page shows a series twice, with different numbers.
-        shows: what the numbers show, with those of the other series of the same rule.
+        shows: whether the numbers are a count. It considers all series of the same rule.
     """
 
     candidate: Candidate
@@ -208,26 +212,26 @@ class _Group:
 
     @property
     def reading(self) -> str:
-        """The reading that it may be."""
+        """Name of the reading."""
         return self.candidate.reading
 
     @property
     def text(self) -> str:
-        """The series as text."""
+        """Text of the selector."""
         return self.candidate.selector.text
 
     @cached_property
     def numbers(self) -> list[list[float]]:
-        """The numbers of each series, one for each poll."""
+        """For each series, its number in each poll."""
         return [[*map(number_of, each)] for each in self.printed]
 
     @property
     def has_number(self) -> bool:
-        """Whether a series has a number in each poll."""
+        """Whether at least one series has a number in each poll."""
         return any(all(map(math.isfinite, each)) for each in self.numbers)
 
     def behavior(self) -> Behavior:
-        """What the group's own numbers show: a count, none, or nothing."""
+        """Whether the group's own numbers are a count."""
         seconds = self.times_s[-1] - self.times_s[0]
         return _joint(
             idle_behavior(known, seconds) if self.reading in IDLE_METERS else count_behavior(known)
@@ -239,18 +243,18 @@ class _Group:
 
     @property
     def end(self) -> str:
-        """The end of its name."""
+        """The last word of the series' name."""
         return self.candidate.family[-1]
 
     @property
     def rate(self) -> Selector:
-        """The selector for the rate; the idle share may be a percentage."""
+        """The selector for the one-minute rate. An idle share may be a percentage."""
         is_percent = self.reading in IDLE_METERS and max(self.numbers[0]) > IDLE_GROWTH_MAX
         factor = _PERCENT if is_percent else 1.0
         return as_rate(replace(self.candidate.selector, factor=factor), self.reading)
 
     def evidence(self) -> _Evidence:
-        """Whether it is a one-minute rate."""
+        """Whether the group is a one-minute rate."""
         numbers, is_idle = self.numbers[0], self.reading in IDLE_METERS
         if min(numbers) < 0 or (is_idle and max(numbers) * _PERCENT > IDLE_GROWTH_MAX):
             return _Evidence.OTHER
@@ -259,7 +263,7 @@ class _Group:
         if self.candidate.meaning is not Meaning.UNCERTAIN:
             return _Evidence.OTHER
         if max(numbers) == 0:
-            # Only in the first seconds of a broker its handlers have not been idle.
+            # The idle time of handlers is 0 only in the first seconds of a broker.
             return _Evidence.UNKNOWN if is_idle else _Evidence.ZERO
         whole = list(self._whole_ticks())
         if all(number.is_integer() for number in numbers) or not all(whole):
@@ -267,10 +271,10 @@ class _Group:
         return _Evidence.RATE if len(whole) > is_idle else _Evidence.UNKNOWN
 
     def _whole_ticks(self) -> Iterator[bool]:
-        """For each change of the number, whether it is that of a one-minute rate. The first rate
-        after 0 may be that of the meter's first tick, which sets it.
+        """For each change of the number, whether a one-minute rate can change in this way.
 
-        A number without all digits of a double, which has been rounded, shows nothing.
+        A change from 0 is left out, because the meter's first tick may have set the rate. A rounded
+        number shows nothing.
         """
         numbers, unit = self.numbers[0], self.rate.factor
         rounding = min(map(rounding_of, self.printed[0])) * unit
@@ -282,7 +286,7 @@ class _Group:
 
 
 def count_behavior(numbers: Sequence[float]) -> Behavior:
-    """What the numbers of a meter in successive polls show."""
+    """Whether the numbers of a meter in successive polls are a count."""
     if any(number < 0 or not number.is_integer() for number in numbers):
         return Behavior.NO_COUNT
     if any(later < earlier for earlier, later in pairwise(numbers)):
@@ -291,10 +295,11 @@ def count_behavior(numbers: Sequence[float]) -> Behavior:
 
 
 def idle_behavior(numbers: Sequence[float], seconds: float) -> Behavior:
-    """What the numbers of the request handlers' meter in successive polls show.
+    """Whether the numbers of the request handlers' meter in successive polls are a count.
 
     Args:
-        seconds: time between the first poll and the last [s]; 0 for one poll.
+        numbers: the number of each poll.
+        seconds: time between the first and the last poll [s]. 0 for one poll.
     """
     first, last = numbers[0], numbers[-1]
     if last == first == 0:
@@ -307,7 +312,7 @@ def idle_behavior(numbers: Sequence[float], seconds: float) -> Behavior:
 
 
 def choose(polls: Sequence[Poll]) -> Choices:
-    """Choose the series of each reading.
+    """Choose a series for each reading.
 
     Args:
         polls: polls of a page, the earliest first.
@@ -358,11 +363,12 @@ def _is_uncertain(group: _Group) -> bool:
 
 
 def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
-    """Of the series of a reading the chosen one, and why it is preferred to others; or None, and
-    why there is none.
+    """The chosen series of a reading, with a clause if it is preferred to other series.
+
+    None, with a clause for the reason, if no series is chosen.
     """
     if any(group.is_doubled for group in shown):
-        return None, "as the page shows the series twice, with different numbers"
+        return None, "because the page shows the series twice, with different numbers"
     meanings = {Meaning.VALUE, Meaning.MEAN, Meaning.SUM}
     certain = [
         each
@@ -373,27 +379,27 @@ def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
     if certain:
         best = min(each.candidate.rank for each in certain)
         preferred = [each for each in certain if each.candidate.rank == best]
-        return _only(shown, preferred, "its name says what it is")
+        return _only(shown, preferred, "its name shows its meaning")
     for behavior, reason in (
-        (Behavior.COUNT, "by its numbers it is the count"),
+        (Behavior.COUNT, "its numbers are a count"),
         (Behavior.UNKNOWN, "the other is not a count"),
     ):
         if alike := [each for each in shown if _is_uncertain(each) and each.shows is behavior]:
             return _only(shown, alike, reason)
     if all(each.candidate.meaning is Meaning.RATE for each in shown):
-        return None, "which averages over a time before the window, as it is not a count"
-    return None, "whose numbers are not a count: a count is a whole number that grows"
+        return None, "because it is an average over a time before the window, not a count"
+    return None, "because its numbers are not a count: a count is a whole number that grows"
 
 
 def _only(
     shown: Sequence[_Group], equal: Sequence[_Group], reason: str
 ) -> tuple[_Group | None, str]:
-    """One of some series that are the reading if their numbers are the same."""
+    """The first of some equally good series if all have the same numbers. Otherwise None."""
     first = min(equal, key=lambda each: each.text)
     numbers = sorted(first.numbers)
     if any(sorted(other.numbers) != numbers for other in equal):
         names = ", ".join(sorted(each.text for each in equal))
-        return None, f"as nothing shows which of {names} is the reading"
+        return None, f"because nothing shows which of {names} is the reading"
     others = sorted(
         each.text
         for each in shown
@@ -407,9 +413,10 @@ def _only(
 
 
 def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], bool]:
-    """Meter → its one-minute rate, and whether a further poll can tell of more of them.
+    """Meter → selector of its one-minute rate, and whether a further poll may find more rates.
 
-    A rate that is 0 means what the page's other series with the same end of the name mean.
+    A series that is 0 has the meaning of the page's other series with the same last word in the
+    name.
     """
     shown = [(each, each.evidence()) for each in groups if each.has_number and not each.is_doubled]
     ends = {each.end for each, found in shown if found is _Evidence.RATE}
@@ -427,7 +434,7 @@ def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], b
 
 
 def _joint(behaviors: Iterable[Behavior]) -> Behavior:
-    """What several series of one rule are together."""
+    """Whether the series of one rule are counts, from the behavior of each series."""
     found = set(behaviors)
     if Behavior.NO_COUNT in found:
         return Behavior.NO_COUNT
@@ -435,10 +442,10 @@ def _joint(behaviors: Iterable[Behavior]) -> Behavior:
 
 
 def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
-    """What the phases of a request show, where the groups are of histograms.
+    """`NO_COUNT` if the numbers of histograms cannot be the counts of requests.
 
-    The largest time of a request is a whole number that never falls, too. But each request counts
-    in each of its phases, so that their counts are equal, and their times are not.
+    The largest time of a request is also a whole number that never falls. But each request counts
+    in each of its phases, so the counts of all phases are equal, and their times are not.
     """
     if not groups[0].candidate.is_histogram:
         return
@@ -451,11 +458,11 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
     if any(max(each) - min(each) > _PHASES_APART * max(each) for each in compared):
         yield Behavior.NO_COUNT
     elif not any(map(max, compared)) and any(map(max, filter(None, requests.values()))):
-        yield Behavior.NO_COUNT  # no two phases to compare
+        yield Behavior.NO_COUNT  # there are no two phases to compare
 
 
 def _groups(polls: Sequence[Poll]) -> list[_Group]:
-    """The groups of series that may be readings, with their numbers and what these show."""
+    """The groups of series that may be readings, with their numbers and their behavior."""
     pages = [_printed_numbers(poll.text) for poll in polls]
     constant, times_s = _constant_labels(pages[0]), [poll.at_s for poll in polls]
     found: dict[tuple[str, str], _Group] = {}
@@ -479,7 +486,7 @@ def _groups(polls: Sequence[Poll]) -> list[_Group]:
 
 
 def _printed_numbers(text: str) -> dict[str, list[str]]:
-    """Series that may be readings → their numbers as text, in the order of the page."""
+    """Series that may be a reading → texts of its numbers, in the order of the page."""
     found: dict[str, list[str]] = {}
     for line in text.split("\n"):
         series = series_of(line)
@@ -489,7 +496,7 @@ def _printed_numbers(text: str) -> dict[str, list[str]]:
 
 
 def _constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """The labels that all series have with the same value, such as one for the environment."""
+    """The (label, value) pairs that all series have, such as a label for the environment."""
     labels = [{*parsed[1].items()} for each in series if (parsed := parse_series(each)) is not None]
     common = set.intersection(*labels) if labels else set()
     return frozenset(each for each in common if squeezed(each[0]) not in _NO_TOTAL)
@@ -498,9 +505,10 @@ def _constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
 def _of_first_use(
     reading: str, chosen: Mapping[str, tuple[Selector, ...]]
 ) -> dict[str, tuple[Selector, ...]]:
-    """The series of a bean that Kafka registers at its first use, after the model of another.
+    """Reading → assumed series of a bean that Kafka registers only at its first use.
 
-    Empty where the page shows it already, or shows no other histogram like it.
+    The series is named like the series of local times. Empty if the page already shows the bean, or
+    shows no local times.
     """
     model = chosen.get(f"produce_local_ms_{reading.rpartition('_')[2]}")
     if reading in chosen or model is None:
@@ -515,14 +523,14 @@ def _of_first_use(
 
 
 def _as_other_bean(text: str) -> str:
-    """A text of the bean of local times as that of the bean of log flushes."""
+    """A text about the bean of local times, changed to the bean of log flushes."""
     for word, other in _FLUSH_WORDS:
         text = text.replace(word, other).replace(word.lower(), other.lower())
     return text
 
 
 def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
-    """Drop the sum of each histogram whose mean is shown, or whose count is not."""
+    """Drop the sum of each histogram whose mean is shown, or whose count is missing."""
     for reading in [each for each in chosen if each.endswith("_sum")]:
         base = reading.removesuffix("_sum")
         if f"{base}_mean" in chosen or f"{base}_count" not in chosen:
@@ -530,9 +538,9 @@ def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
 
 
 def _agent_selectors(text: str) -> dict[str, tuple[Selector, ...]]:
-    """The series of the broker's JVM that an agent adds to a page.
+    """Reading → series of the broker's JVM that an exporter adds to the page.
 
-    A stand-alone exporter can only add those of its own process, so it has none.
+    Empty for a stand-alone exporter, because it can only show its own process.
     """
     shown = RuleSet(AUTO, _OF_AGENT)
     found: dict[str, tuple[Selector, ...]] = {}

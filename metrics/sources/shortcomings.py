@@ -1,4 +1,4 @@
-"""Readings that a source lacks, and what their lack means for an answer."""
+"""Sentences for the readings that a source lacks, with the consequences for an answer."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ def _times_of_requests(figure: str) -> tuple[str, ...]:
 
 
 _MEANING: Mapping[str, tuple[str, ...]] = {
-    "request times: the reason for busy request handlers is unknown, and so is throttling by a "
-    "quota": _times_of_requests("mean"),
+    "request times: the reason for busy request handlers and throttling by a quota are "
+    "unknown": _times_of_requests("mean"),
     "log flush times: the disk's part in the load is unknown": ("log_flush_ms_mean",),
-    "network threads' idle time: they cannot be named as the limit": (NETWORK_WAIT_NS,),
+    "network threads' idle time: the network threads cannot be named as the limit": (
+        NETWORK_WAIT_NS,
+    ),
     "the machine's CPU use: the CPU cannot be named as the limit": (
         "machine_cpu_share",
         "processors",
     ),
-    "the uptime of the brokers' processes: cold brokers are not warmed up, and a restart shows "
-    "only by counters that fall": (UPTIME_MS,),
+    "the uptime of the brokers' processes: cold brokers are not warmed up, and only a fall of "
+    "counters shows a restart": (UPTIME_MS,),
     "the CPU time of the brokers' processes: their part of the machine's CPU use is unknown": (
         "process_cpu_ns",
     ),
@@ -44,11 +46,11 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
         "network_in_bytes",
         "network_out_bytes",
     ),
-    "messages and bytes of producers: what other clients write is unknown": (
+    "messages and bytes of producers: the bytes written by other clients are unknown": (
         "messages_in",
         "bytes_in",
     ),
-    "bytes of consumers: what other clients read is unknown": ("bytes_out",),
+    "bytes of consumers: the bytes read by other clients are unknown": ("bytes_out",),
     "bytes between brokers: the part of replication in the load is unknown": (
         "replication_bytes_in",
         "replication_bytes_out",
@@ -57,15 +59,18 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
         "disk_read_bytes",
         "disk_write_bytes",
     ),
-    "changes of the ISR: followers that leave it and come back do not show": (
+    "changes of the ISR: followers that leave the ISR and return to it do not show": (
         "isr_shrinks",
         "isr_expands",
     ),
     "the followers' lag: followers that fall behind do not show": ("replica_max_lag_records",),
     "offline replicas: replicas on failed disks do not show": ("offline_replicas",),
-    "produce requests that wait for followers: replication as the reason of latency does not "
-    "show": ("produce_delayed",),
-    "failed produce requests: those of other clients do not show": ("failed_produce_requests",),
+    "produce requests that wait for followers: latency that replication causes does not show": (
+        "produce_delayed",
+    ),
+    "failed produce requests: failed requests of other clients do not show": (
+        "failed_produce_requests",
+    ),
     "the controller's queue: a controller that falls behind does not show": (
         f"{CONTROLLER_QUEUE_MS}_count",
         f"{CONTROLLER_QUEUE_MS}_mean",
@@ -75,16 +80,17 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
     ),
     "led partitions: leaders that move do not show": ("leader_partitions",),
     "garbage collection: its share of the time is unknown": (GC_MS,),
-    "fenced brokers: a broker that the controller excludes shows only by its leaders and "
-    "replicas": ("fenced_brokers",),
+    "fenced brokers: only lost leaders and replicas show that the controller excluded a broker": (
+        "fenced_brokers",
+    ),
 }
-"""What the metrics do not show, with its meaning → the readings of which one is missing."""
+"""Text for missing readings, with the consequence → the readings. One missing reading suffices."""
 CLIENT_ONLY = (
-    "judged without broker metrics: by acknowledgements, by latency if the goal has a latency "
-    "objective, and by under-replicated partitions in the Admin API; the limiting resource of the "
-    "brokers is unknown, and a broker close to its limit does not show"
+    "trials are judged without broker metrics: by acknowledgements, by under-replicated "
+    "partitions in the Admin API, and by latency if the goal has a latency objective; the "
+    "brokers' limiting resource is unknown, and a broker close to its limit does not show"
 )
-"""The caveat of an answer without broker metrics."""
+"""The note on an answer that was found without broker metrics."""
 
 
 def is_blind(nodes: Mapping[int, NodeInfo]) -> bool:
@@ -94,9 +100,10 @@ def is_blind(nodes: Mapping[int, NodeInfo]) -> bool:
 
 
 def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str, ...]:
-    """A sentence for each shortcoming of the nodes' metrics, with its meaning.
+    """One sentence for each shortcoming of the nodes' metrics, with its consequence.
 
     Args:
+        nodes: node id → node.
         interval_s: time between two samples [s].
     """
     if is_blind(nodes):
@@ -112,52 +119,51 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
     if longest_s <= POLL_SHARE_MAX * interval_s or reads_rates(nodes):
         return missing
     expensive = (
-        f"a sample takes up to {longest_s:.2f} s of a broker's CPU and is taken every "
-        f"{interval_s:g} s, so that the load found is slightly too low; raise "
-        f"workload.trial.sample_interval_s"
+        f"a sample takes up to {longest_s:.2f} s of a broker's CPU time every {interval_s:g} s, so "
+        f"the measured limit is slightly too low; raise workload.trial.sample_interval_s"
     )
     return (*missing, expensive)
 
 
 def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
-    """The readings for which the pages of exporters show series that cannot be recognized."""
+    """One sentence for each reason why a reading's series on an exporter's page are refused."""
     brokers: dict[str, list[int]] = {}
     for node in sorted(nodes, key=lambda each: each.node_id):
         for clause in node.refused:
             brokers.setdefault(clause, []).append(node.node_id)
     for clause, ids in brokers.items():
         yield (
-            f"{clause} ({named_brokers(ids)}); name rules that fit in metrics.prometheus.rules to "
-            f"read it"
+            f"{clause} ({named_brokers(ids)}); to read it, set metrics.prometheus.rules to a rule "
+            f"set for this exporter"
         )
 
 
 def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:
-    """The meaning of ZooKeeper, where a broker keeps its metadata there."""
+    """A sentence about the consequence of ZooKeeper, if a broker uses it."""
     if any(not node.has_quorum for node in nodes):
         yield (
-            "the brokers' metrics do not show the epoch of a KRaft quorum, as with ZooKeeper: "
-            "elections of a controller do not show"
+            "the brokers' metrics do not show the epoch of a KRaft quorum, for example because "
+            "they use ZooKeeper: elections of a controller do not show"
         )
 
 
 def _shared_handlers(nodes: Iterable[NodeInfo]) -> Iterator[str]:
-    """The error of the idle time of brokers that share the meter of their handlers."""
+    """A sentence about the error of the idle time if brokers and controllers share one metric."""
     shared = [node for node in nodes if node.controller_share is not None]
     if not shared:
         return
     share = max(node.controller_share or 0.0 for node in shared)
     ids = ", ".join(str(node.node_id) for node in sorted(shared, key=lambda each: each.node_id))
     yield (
-        f"the handlers' idle time of each broker that is a controller, too (node {ids}), is known "
-        f"to ±{share / 2:.3f}, as before Kafka 4.2 both share one metric: the controller's part "
-        f"was at most {share:.1%} of the time since its start; a trial in which this part decides "
-        f"is INVALID"
+        f"the handlers' idle time of each broker that is also a controller (node {ids}) is known "
+        f"to ±{share / 2:.3f}, because before Kafka 4.2 both share one metric: the controller's "
+        f"part was at most {share:.1%} of the time since its start; a trial is INVALID if its "
+        f"verdict depends on this part"
     )
 
 
 def missing_metrics(nodes: Mapping[int, NodeInfo]) -> dict[str, tuple[str, ...]]:
-    """A sentence for each kind of reading that a node lacks → these readings."""
+    """Sentence for each kind of readings that a node lacks → the missing readings."""
     lacks = {name for node in nodes.values() for name in node.lacks}
     found = {}
     for what, names in _MEANING.items():

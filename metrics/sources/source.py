@@ -1,10 +1,8 @@
-"""The protocol of a source of broker metrics, its endpoints, and the nodes that it found.
+"""The protocol of a source of broker metrics, with its endpoints, its nodes and its costs.
 
-Sources that keep the readings of the past.
-
-What answers about many partitions cost a broker or the driver, and how much a run may take.
-
-The figures are measured; docs/evidence/scale.md states how.
+An answer about many partitions costs CPU time of a broker or of the driver. The constants and
+functions at the end of this module limit these costs. docs/evidence/scale.md describes how the
+costs were measured.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from metrics.sources.sample import BrokerSample
 from metrics.units import format_some
 
 OPEN_DEADLINE_S = 15.0
-"""Deadline of the first answer of a node on a busy machine, the connection included [s]."""
+"""Deadline of a node's first answer, including the connection [s]. It allows for a busy machine."""
 _NAMED_MAX = 5
-"""Brokers that a sentence names one by one."""
+"""Highest number of brokers that a sentence names one by one."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address of the metrics of one broker or controller."""
+    """The address at which one broker or controller shows its metrics."""
 
     node_id: int
     host: str
@@ -36,16 +34,16 @@ class Endpoint:
 
     @classmethod
     def parse(cls, node_id: int, address: str) -> Self:
-        """An endpoint from `host:port`, with an IPv6 host in brackets.
+        """An endpoint from a text `host:port`. An IPv6 host is in brackets.
 
         Raises:
-            ConfigError: the address has another form.
+            ConfigError: the text has another form.
         """
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ConfigError(
-                f"metrics address {address!r} of broker {node_id} is not understood; "
-                f"expected host:port, for example broker-1.example.com:9999"
+                f"the metrics address of broker {node_id} is {address!r}; expected host:port, "
+                f"for example broker-1.example.com:9999; correct it in the cluster's file"
             )
         return cls(node_id, host, int(port))
 
@@ -56,7 +54,7 @@ class Endpoint:
 
 
 class JmxEndpoint(Endpoint):
-    """Address of the JMX of one node, its RMI registry included."""
+    """The address of one node's JMX, which is also the address of its RMI registry."""
 
     @property
     def url(self) -> str:
@@ -66,27 +64,27 @@ class JmxEndpoint(Endpoint):
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """One Kafka process, as the source found it.
+    """A Kafka process that a source found.
 
     Attributes:
         node_id: Kafka's node id.
-        version: Kafka's version, as far as it is known.
+        version: Kafka's version, or a part of it.
         roles: roles of the process.
-        has_quorum: whether it keeps its metadata in KRaft's quorum; False with ZooKeeper.
+        has_quorum: True if the process keeps its metadata in KRaft's quorum. False with ZooKeeper.
         facts: further facts by which two runs are compared, such as `jvm.version`.
-        lacks: readings of its roles that the source cannot read.
-        poll_s: time for which the process was busy with one poll [s]; 0 where it is negligible.
-        controller_share: largest share of its time for which a controller's handlers were busy
-            since the start, where they share the broker's meter; None elsewhere [ratio].
-        series: reading → its series on the page of an exporter, where the source found them.
-        choices: a clause for each choice between several series.
-        refused: a clause for each reason why readings are not read although the page shows series
-            of them.
-        rates: readings whose counts follow from one-minute rates.
-        interval_s: time between two samples, where another program takes them, such as a
-            Prometheus server; 0 where each poll is a sample [s].
-        spared_s: least time between two samples for the sake of a broker with many partitions; 0
-            for any [s].
+        lacks: readings of the process's roles that the source cannot read.
+        poll_s: time for which one poll keeps the process busy [s]. 0 if it is negligible.
+        controller_share: largest share of the time since the start for which a controller's
+            handlers were busy [ratio]. None if the broker's handlers have their own metric.
+        series: reading → series on the page of an exporter, if the source chose them.
+        choices: one clause for each choice between several series.
+        refused: one clause for each reason why a reading is not read although the page shows series
+            of it.
+        rates: readings whose counts are computed from one-minute rates.
+        interval_s: time between two samples that another program takes, such as a Prometheus server
+            [s]. 0 if the source itself takes a sample at each poll.
+        spared_s: minimum time between two samples that a broker with many partitions needs [s]. 0
+            if there is no such minimum.
     """
 
     node_id: int
@@ -106,7 +104,7 @@ class NodeInfo:
 
 
 class MetricsSource(Protocol):
-    """Reads all brokers at once; only one thread at a time may use it."""
+    """Reads the metrics of all brokers. Only one thread may use a source at the same time."""
 
     @property
     def name(self) -> str:
@@ -115,38 +113,38 @@ class MetricsSource(Protocol):
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
-        """Node id → the node that `open` found."""
+        """Node id → the node, for the nodes that `open` found."""
         ...
 
     def open(self) -> None:
-        """Connect, read versions and roles, and choose the beans.
+        """Connect to the nodes, read their versions and roles, and choose their readings.
 
         Raises:
-            ConfigError: a node cannot be reached, or its metrics cannot judge a load.
+            ConfigError: a node cannot be reached, or its metrics do not suffice to judge a load.
         """
         ...
 
     def sample_all(self) -> list[BrokerSample]:
-        """One sample of each node within the deadline; a failed one has its error."""
+        """One sample of each node within the deadline. A failed sample has an error."""
         ...
 
     def close(self) -> None:
-        """Close the connections; further calls are harmless."""
+        """Close the connections. Further calls have no effect."""
         ...
 
 
 def named_brokers(ids: Sequence[int]) -> str:
-    """Brokers in words; of many, the first ones and the number of the rest."""
+    """A text such as `brokers 1, 2`. If there are many ids, it states the number of further ids."""
     return f"{'broker' if len(ids) == 1 else 'brokers'} {format_some(ids, _NAMED_MAX)}"
 
 
 def brokers_of(source: MetricsSource) -> frozenset[int]:
-    """Ids of the nodes of an open source that are brokers."""
+    """The ids of the brokers of an open source."""
     return frozenset(i for i, node in source.nodes.items() if Role.BROKER in node.roles)
 
 
 def controllers_of(source: MetricsSource) -> frozenset[int]:
-    """Ids of the nodes of an open source that are controllers."""
+    """The ids of the controllers of an open source."""
     return frozenset(i for i, node in source.nodes.items() if Role.CONTROLLER in node.roles)
 
 
@@ -154,6 +152,7 @@ def sample_interval_of(source: MetricsSource, asked_s: float) -> float:
     """The time between two samples of an open source [s].
 
     Args:
+        source: the open source.
         asked_s: configured time between two polls [s].
     """
     return max((asked_s, *(node.interval_s for node in source.nodes.values())))
@@ -162,8 +161,12 @@ def sample_interval_of(source: MetricsSource, asked_s: float) -> float:
 def poll_interval_of(source: MetricsSource, asked_s: float) -> float:
     """The time between two polls of an open source [s].
 
-    A source whose samples another program takes waits for the next one in each poll, so that it is
-    polled again at once.
+    If another program takes the samples, each poll waits for the next sample. So the next poll
+    follows almost at once.
+
+    Args:
+        source: the open source.
+        asked_s: configured time between two polls [s].
     """
     own = [node.interval_s for node in source.nodes.values() if node.interval_s]
     return min(asked_s, min(own) / 8) if own else asked_s
@@ -175,80 +178,84 @@ History = Sequence[tuple[float, float]]
 
 @runtime_checkable
 class KeepsHistory(Protocol):
-    """A source that keeps the readings of the past."""
+    """A source that also has the readings of the past."""
 
     def history(
         self, reading: str, from_s: float, to_s: float, step_s: float
     ) -> Mapping[int, History]:
-        """Broker id → a reading in the past; see `PrometheusServerSource.history`."""
+        """Broker id → past values of a reading. See `PrometheusServerSource.history`."""
         ...
 
 
 PARTITION_S = 3e-6
-"""CPU time of a broker for one partition in an answer about all topics [s]."""
+"""CPU time of a broker for each partition in an answer about all topics [s]."""
 
 LOG_S = 0.5e-6
-"""CPU time of a broker for each replica that it has, in an answer about its log directories, also
-where no replica is requested [s]."""
+"""CPU time of a broker for each of its replicas in an answer about its log directories [s]. It is
+the same if the request asks for no replica."""
 
 TOPICS_SHARE_MAX = 0.01
-"""Largest share of a broker's core for answers about all topics while a load runs [ratio]."""
+"""Largest share of one core of a broker for answers about all topics during a load [ratio]."""
 
 LOG_DIRS_SHARE_MAX = 0.005
-"""Largest share of a broker's core for answers about log directories while a load runs [ratio]."""
+"""Largest share of one core of a broker for answers about log directories during a load [ratio]."""
 
 SAMPLE_PARTITION_S = 0.3e-6
-"""CPU time of a broker for each partition that it has, in a sample by JMX: four gauges count
-them. An estimate [s]."""
+"""Estimated CPU time of a broker for each of its partitions in a sample by JMX [s]. Four gauges
+count the partitions."""
 
 SAMPLES_SHARE_MAX = 0.0075
-"""Largest share of a broker's core for what partitions add to the samples [ratio]."""
+"""Largest share of one core of a broker for the partitions' part in the cost of samples [ratio]."""
 
 END_S = 8e-6
-"""CPU time of the driver for the end offset of each replica: its request, and its answer [s]."""
+"""CPU time of the driver to request and to read the end offset of one replica [s]."""
 
 ENDS_SHARE_MAX = 0.02
-"""Largest share of a core of the driver for the end offsets of replicas [ratio]."""
+"""Largest share of one core of the driver for the end offsets of replicas [ratio]."""
 
 ENDS_LEAST = 4
-"""Fewest readings of these end offsets in a window."""
+"""Minimum number of readings of the end offsets in a window."""
 
 ORDINARY_LINES = 10_000
-"""Lines of an exporter's page up to which a scrape counts as that of a broker with few
+"""An exporter's page with up to this number of lines counts as the page of a broker with few
 partitions."""
 
 
 def topics_interval_s(partitions: int) -> float:
-    """Least time between two requests for all topics, which have so many partitions [s]."""
+    """Minimum time between two requests for all topics [s].
+
+    Args:
+        partitions: number of partitions of all topics.
+    """
     return partitions * PARTITION_S / TOPICS_SHARE_MAX
 
 
 def log_dirs_interval_s(replicas: int) -> float:
-    """Least time between two requests to a broker for its log directories [s].
+    """Minimum time between two requests to a broker for its log directories [s].
 
     Args:
-        replicas: number of replicas that the broker has.
+        replicas: number of replicas on the broker.
     """
     return replicas * LOG_S / LOG_DIRS_SHARE_MAX
 
 
 def jmx_interval_s(partitions: int) -> float:
-    """Least time between two samples of a broker by JMX [s].
+    """Minimum time between two samples of a broker by JMX [s].
 
     Args:
-        partitions: number of partitions that the broker has, led or followed.
+        partitions: number of partitions that the broker leads or follows.
     """
     return partitions * SAMPLE_PARTITION_S / SAMPLES_SHARE_MAX
 
 
 def scrape_interval_s(took_s: float, lines: int) -> float:
-    """Least time between two scrapes of an exporter in a broker [s].
+    """Minimum time between two scrapes of an exporter in a broker [s].
 
-    An exporter reads all beans of its broker, most of which are those of single partitions, also
-    where it is asked for few series.
+    An exporter reads all beans of its broker, even if a request asks for few series. Most beans
+    belong to single partitions.
 
     Args:
-        took_s: length of a scrape, in which the broker computes [s].
+        took_s: duration of a scrape, during which the broker uses CPU [s].
         lines: number of lines of the whole page.
     """
     grown = max(0.0, 1.0 - ORDINARY_LINES / max(1, lines))

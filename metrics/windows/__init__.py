@@ -1,1 +1,1 @@
-"""Exact windows: the work of one node between two moments, from its samples."""
+"""The work of one broker or host in a measured window, computed from its samples."""

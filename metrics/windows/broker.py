@@ -1,8 +1,8 @@
-"""Exact windows: the work of one broker, or of all together, between two moments.
+"""The work of brokers in a measured window, computed from their samples.
 
-Counters are subtracted, histogram means are weighted by their counts, and gauges are taken from
-the samples inside. Only samples inside the window count, because the load before and after it
-differs. A value that the samples do not show is None, never 0.
+The increase of a counter is the difference between its last and its first sample. The mean of a
+histogram is weighted by the histogram's counts. Only samples inside the window count, because the
+load before and after the window differs. A value that the samples do not show is None, never 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from metrics.sources.one_minute_rates import begins_anew, whole_ticks
 from metrics.sources.sample import BrokerSample, Sample
 
 HANDLER_POLL_S = 0.3
-"""The longest single wait of a request handler; the idle counter adds a wait at its end [s]."""
+"""Longest single wait of a request handler [s]. The idle counter adds a wait when the wait ends."""
 
 _COUNTERS = (
     HANDLER_IDLE_NS,
@@ -50,7 +50,11 @@ _COUNTERS = (
 
 
 class Span:
-    """Differences between the first and the last of some samples of one broker or host."""
+    """The differences between the first and the last sample of one broker or host.
+
+    Args:
+        samples: samples by time; at least one.
+    """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
@@ -58,15 +62,16 @@ class Span:
         self.duration_s = seconds_between(samples[0], samples[-1])
 
     def delta(self, name: str) -> float | None:
-        """Growth of a counter."""
+        """Increase of a counter. None if the first or the last sample does not show it."""
         first, last = self._first.get(name), self._last.get(name)
         return None if first is None or last is None else last - first
 
     def per_s(self, name: str) -> float | None:
-        """Growth of a counter per second [1/s].
+        """Increase of a counter per second [1/s].
 
-        A count that follows from one-minute rates grows with each tick of its meter; its growth is
-        that of the whole ticks in the span, over their time.
+        A count that is computed from one-minute rates changes only at each tick
+        (`metrics.sources.one_minute_rates`). For such a count, it is the increase in the whole
+        ticks of the span, over their time.
         """
         ticks = whole_ticks(self._samples, name)
         if ticks is None:
@@ -74,20 +79,20 @@ class Span:
         return over(ticks.events, ticks.duration_s)
 
     def ticked_s(self, name: str) -> float | None:
-        """Time of the whole ticks of a count that follows from one-minute rates [s].
+        """Time of the whole ticks of a count that is computed from one-minute rates [s].
 
-        None for another count, and 0 without a whole tick.
+        None for any other count. 0 if the span contains no whole tick.
         """
         ticks = whole_ticks(self._samples, name)
         return None if ticks is None else ticks.duration_s
 
     def error_per_s(self, name: str) -> float | None:
-        """Largest error of `per_s` for a count that follows from one-minute rates [1/s]."""
+        """Largest error of `per_s` for a count that is computed from one-minute rates [1/s]."""
         ticks = whole_ticks(self._samples, name)
         return None if ticks is None else over(ticks.error, ticks.duration_s)
 
     def deltas(self, prefix: str) -> dict[str, float]:
-        """Growth of each counter of a bean with `*` that both edges have."""
+        """Increase of each counter `PREFIX:PART` that the first and the last sample show."""
         return {
             name: value - self._first[name]
             for name, value in self._last.items()
@@ -95,55 +100,56 @@ class Span:
         }
 
     def total_per_s(self, prefix: str) -> float | None:
-        """Growth per second of all counters of a bean with `*` together [1/s]."""
+        """Increase per second of the sum of all counters `PREFIX:PART` [1/s]."""
         grown = self.deltas(prefix)
         return over(sum(grown.values()), self.duration_s) if grown else None
 
     def mean(self, name: str) -> float | None:
-        """Exact mean of a histogram inside the span; None when it recorded no values.
+        """Exact mean of a histogram inside the span. None if the histogram recorded no values.
 
-        It is (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
+        The mean is (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
         """
         return over(self.sum_delta(name), self.delta(f"{name}_count"))
 
     def sum_per_s(self, name: str) -> float | None:
-        """Growth of a histogram's sum per second, in the histogram's unit."""
+        """Increase of a histogram's sum per second, in the histogram's unit."""
         return over(self.sum_delta(name), self.duration_s)
 
     def sum_delta(self, name: str) -> float | None:
-        """Growth of a histogram's sum; None where an edge does not show it."""
+        """Increase of a histogram's sum. None if the first or the last sample does not show it."""
         count, mean = f"{name}_count", f"{name}_mean"
         if any(key not in edge for key in (count, mean) for edge in (self._first, self._last)):
             return None
         grown = self._last[mean] * self._last[count] - self._first[mean] * self._first[count]
-        # A sum cannot fall, but may seem to, as count and mean are read one after the other.
+        # Count and mean are read one after the other, so a sum may seem to fall.
         return max(0.0, grown)
 
     def gauges(self, name: str) -> list[float]:
-        """The readings of a gauge; negative ones, which the JVM uses for unknown, are left out."""
+        """The values of a gauge. Negative values, which mean unknown in the JVM, are left out."""
         found = (sample.values.get(name) for sample in self._samples)
         return [value for value in found if value is not None and value >= 0]
 
     def gauge_max(self, name: str) -> float | None:
-        """The largest reading of a gauge."""
+        """The largest value of a gauge. None if no sample shows it."""
         return max(self.gauges(name), default=None)
 
 
 def over(part: float | None, whole: float | None) -> float | None:
-    """The quotient; None where a part is unknown or `whole` is 0."""
+    """The quotient of two values. None if one of them is unknown, or if `whole` is 0."""
     return None if part is None or not whole else part / whole
 
 
 def total(parts: Iterable[float | None]) -> float | None:
-    """The sum of the known parts; None without one."""
+    """The sum of the known parts. None if no part is known."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
 
 def seconds_between(first: Sample, last: Sample) -> float:
-    """Time between two samples, by the broker's own uptime where both have it [s].
+    """Time between two samples [s].
 
-    The wall-clock time of a poll is some milliseconds off; uptime is read with the counters.
+    It is computed from the process's uptime if both samples have it, because the uptime is read
+    together with the counters. The wall-clock time of a sample differs by some milliseconds.
     """
     if UPTIME_MS in first.values and UPTIME_MS in last.values:
         return (last.values[UPTIME_MS] - first.values[UPTIME_MS]) / 1000.0
@@ -151,7 +157,7 @@ def seconds_between(first: Sample, last: Sample) -> float:
 
 
 def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample]]:
-    """Broker id → its good samples by time; a sample that was received twice counts once."""
+    """Broker id → its samples without an error, by time. A repeated sample counts once."""
     found: dict[int, list[BrokerSample]] = {}
     for sample in sorted(samples, key=lambda each: each.at_s):
         if sample.error is None and sample.values:
@@ -162,11 +168,13 @@ def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample
 
 
 def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0) -> bool:
-    """True when the ISR changed between two samples, or the later one has under-replicated
+    """True if the ISR changed between two samples, or the later one has under-replicated
     partitions.
 
     Args:
-        at_rest: under-replicated partitions before the run, which our load does not cause.
+        before: the earlier sample of a broker.
+        after: the later sample of this broker.
+        at_rest: number of under-replicated partitions before the run, which the load did not cause.
     """
     moved = any(
         after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
@@ -176,9 +184,9 @@ def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0)
 
 
 def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
-    """A contradiction where an idle fraction is too high for one pool of handlers, or None.
+    """A text if an idle fraction is too high for one pool of request handlers. Otherwise None.
 
-    Waits across the window's edges explain values slightly above 1.
+    A wait that began before the window counts wholly, so values slightly above 1 are possible.
     """
     if idle is None or idle <= 1.1 + HANDLER_POLL_S / duration_s:
         return None
@@ -189,7 +197,7 @@ def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> st
 
 
 def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
-    """Used share of the heap in each sample that shows it [ratio]."""
+    """Used share of the heap, for each sample that shows it [ratio]."""
     return [
         sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
         for sample in samples
@@ -198,25 +206,29 @@ def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
 
 
 def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
-    """The collectors whose time stopped the threads, without the concurrent cycles of ZGC and
-    Shenandoah. An exporter may show their names in lower case.
+    """Collector → its time, for the collectors whose time stops the threads [ms].
+
+    The concurrent cycles of ZGC and Shenandoah are left out. An exporter may show their names in
+    lower case.
     """
     return {name: ms for name, ms in collection_ms.items() if not name.lower().endswith("cycles")}
 
 
 def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) -> float | None:
-    """The longest time for which the process answered no request, garbage collections subtracted.
+    """The longest time for which the process answered no request, minus garbage collections.
 
-    Between the samples, the source polls every 0.2 s, so the true time is up to 0.2 s longer. A
-    collection that a sample does not count yet is in the next one.
+    The source sends a request every 0.2 s between the samples, so the true time is up to 0.2 s
+    longer. A sample may not count the latest garbage collection yet, so the collections of the next
+    sample are subtracted, too.
 
     Args:
-        samples: samples of one broker by time, also from before and after the window.
-        start_s, end_s: the window; the first sample after it counts with the time since the
-            sample before.
+        samples: samples of one broker by time. They may include samples before and after the
+            window.
+        start_s, end_s: start and end of the window [s since the epoch]. The first sample after the
+            window also counts, because it covers the time since the sample before.
 
     Returns:
-        The least such time [s]; None where the source does not measure it.
+        The longest time [s]. None if the source does not measure it.
     """
     found = []
     for index, sample in enumerate(samples):
@@ -228,27 +240,27 @@ def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) 
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean; None without values."""
+    """The arithmetic mean. None if there are no values."""
     return sum(values) / len(values) if values else None
 
 
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
-    """The reason why samples cannot all be from one broker that kept running, or None."""
+    """The reason why samples cannot all come from one process that kept running, or None."""
     for before, after in pairwise(samples):
         other = other_process(before, after)
         if other is not None:
-            return f"broker {after.broker_id}: {other}, so another process answered at its address"
+            return f"broker {after.broker_id}: {other}: another process answered at its address"
         if seconds_between(before, after) < 0:
             up_s = after.values[UPTIME_MS] / 1000.0
             return f"broker {after.broker_id} restarted: its uptime fell to {up_s:.1f} s"
         if begins_anew(before, after):
             return (
-                f"broker {after.broker_id}: its one-minute rates do not follow from one another, "
-                f"as after a restart of the broker"
+                f"broker {after.broker_id}: two successive one-minute rates contradict each other; "
+                f"the broker was probably restarted"
             )
         for name in _COUNTERS:
             if name == HANDLER_IDLE_NS and CONTROLLER_HANDLER_NS in after.values:
-                continue  # derived from the shared meter, which is checked in its place
+                continue  # it is computed from the shared meter, which this loop checks, too
             old, new = before.values.get(name), after.values.get(name)
             if old is not None and new is not None and new < old:
                 return f"broker {after.broker_id}: counter {name} fell from {old:.0f} to {new:.0f}"
@@ -257,19 +269,19 @@ def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
 
 @dataclass(frozen=True)
 class RequestWindow:
-    """Requests of one kind: their rate and the exact means of their phases.
+    """Requests of one kind: their rate and the exact mean time of each phase.
 
-    Kafka rounds each request's times to whole milliseconds before it adds them.
+    Kafka rounds the times of each request to whole milliseconds before it adds them up.
 
     Attributes:
         per_s: completed requests [1/s].
-        total_ms: time from the request's arrival to the last byte of the answer.
-        request_queue_ms: wait for a request handler.
-        local_ms: time in a request handler: CPU, page cache and flushes.
-        remote_ms: wait for followers, or for data to fetch.
-        throttle_ms: delay by a quota.
-        response_queue_ms: wait for a network thread.
-        response_send_ms: time to send the response.
+        total_ms: time from the request's arrival to the last byte of the answer [ms].
+        request_queue_ms: wait for a request handler [ms].
+        local_ms: time in a request handler, which includes CPU, page cache and flushes [ms].
+        remote_ms: wait for followers, or for data to fetch [ms].
+        throttle_ms: delay by a quota [ms].
+        response_queue_ms: wait for a network thread [ms].
+        response_send_ms: time to send the response [ms].
     """
 
     per_s: float | None = None
@@ -284,62 +296,64 @@ class RequestWindow:
 
 @dataclass(frozen=True)
 class BrokerWindow:
-    """One broker (or controller) over the measured window; unknown values are None.
+    """One broker or controller in the measured window. Unknown values are None.
 
     Attributes:
         broker_id: node id.
-        start_s, end_s: time of the first and the last good sample inside [s since the epoch].
-        samples_expected, samples_missed: expected and missed samples by the sampling interval.
-        edge_gap_s: largest distance of the samples from an edge of the window [s].
+        start_s, end_s: time of the first and the last good sample in the window [s since the
+            epoch].
+        samples_expected, samples_missed: number of expected and of missing samples.
+        edge_gap_s: largest time between an edge of the window and the nearest sample [s].
         interval_s: intended time between samples [s].
-        contradiction: the reason why the samples cannot all be from one running broker, or None.
-        handler_idle: idle fraction of the request handlers, exact up to 0.3 s over the
-            window; slightly above 1 is normal [ratio].
-        handler_idle_error: largest error of `handler_idle` where the handlers share their metric
-            with a controller's, from the busy time of these; None elsewhere [ratio].
-        handler_idle_rate_error: largest error of `handler_idle` where it follows from one-minute
-            rates, from ticks that were not seen and from rounded digits; None elsewhere [ratio].
-        ticked_s: time of the whole ticks of these rates in the window; None where counts are read
-            [s].
+        contradiction: reason why the samples cannot all come from one running process, or None.
+        handler_idle: idle fraction of the request handlers [ratio]. Its error is at most 0.3 s over
+            the window. A value slightly above 1 is normal.
+        handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
+            metric with a controller's handlers [ratio]. None if they do not.
+        handler_idle_rate_error: largest error of `handler_idle` if it is computed from one-minute
+            rates [ratio]. It covers ticks without a sample and rounded digits. None if counts are
+            read.
+        ticked_s: time of the whole ticks in the window if `handler_idle` is computed from
+            one-minute rates [s]. None if counts are read.
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
-        produce, fetch_consumer, fetch_follower: requests of this kind.
-        produce_delayed_max: highest number of produce requests that wait for followers in a
-            sample [requests].
+        produce, fetch_consumer, fetch_follower: requests of each kind.
+        produce_delayed_max: highest number of produce requests in a sample that wait for followers
+            [requests].
         isr_shrinks, isr_expands: number of ISR shrinks and expands [count].
-        isr_changed_share: share of samples with under-replicated partitions or an ISR
-            change since the sample before [ratio].
+        isr_changed_share: share of samples with under-replicated partitions, or with an ISR
+            change since the previous sample [ratio].
         under_replicated_max: highest number of under-replicated partitions in a sample
             [partitions].
         replica_lag_max_records: largest lag of a follower in a sample [records].
-        messages_in_per_s: messages from producers [1/s].
-        bytes_in_per_s, bytes_out_per_s: bytes of record batches from producers and to
-            consumers [B/s].
-        replication_bytes_in_per_s, replication_bytes_out_per_s: bytes of record batches from
-            leaders and to followers [B/s].
-        network_in_bytes_per_s, network_out_bytes_per_s: all bytes on the sockets of
-            the broker's listeners, which serve clients and followers [B/s].
-        link_mbit_per_s: stated speed of the network interface, one direction [Mbit/s].
-        failed_produce_requests_per_s: produce requests refused or failed [1/s].
+        messages_in_per_s: messages received from producers [1/s].
+        bytes_in_per_s, bytes_out_per_s: bytes of record batches received from producers, and sent
+            to consumers [B/s].
+        replication_bytes_in_per_s, replication_bytes_out_per_s: bytes of record batches fetched
+            from leaders, and sent to followers [B/s].
+        network_in_bytes_per_s, network_out_bytes_per_s: all bytes received and sent on the sockets
+            of the broker's listeners, which serve clients and followers [B/s].
+        link_mbit_per_s: configured speed of the network interface in one direction [Mbit/s].
+        failed_produce_requests_per_s: refused or failed produce requests [1/s].
         cpu_cores: CPU time of the process per second [cores].
         cpu_process_share: CPU time of the process over that of all cores of the machine [ratio].
-        cpu_machine_share: busy share of the machine, mean of the samples [ratio].
-        gc_share: share of time that garbage collection stopped the threads [ratio].
+        cpu_machine_share: mean busy share of the machine's CPU in the samples [ratio].
+        gc_share: share of the time in which garbage collection stopped the threads [ratio].
         heap_used_share_min, heap_used_share_max: lowest and highest used share of the heap in the
-            samples; the lowest is close to the share that collections cannot free [ratio].
+            samples [ratio]. The lowest is close to the share that collections cannot free.
         flush_per_s: log flushes [1/s].
         flush_ms: exact mean time of a flush [ms].
-        flush_threads: time in flushes per second, which is the mean number of flushing threads
-            [threads].
-        disk_read_bytes_per_s, disk_write_bytes_per_s: disk reads and writes of the process [B/s].
-        leader_partitions_min, leader_partitions_max: lowest and highest number of partitions led
-            in the samples [partitions].
+        flush_threads: mean number of threads in a flush [threads].
+        disk_read_bytes_per_s, disk_write_bytes_per_s: bytes that the process read from disks and
+            wrote to disks [B/s].
+        leader_partitions_min, leader_partitions_max: lowest and highest number of partitions that
+            the broker led in a sample [partitions].
         offline_replicas_max: highest number of replicas on failed disks in a sample [replicas].
         fenced_brokers_max: highest number of fenced brokers in a sample of a controller [brokers].
-        controller_elections: increase of the controller's epoch, by at least one for each
-            election [count].
-        standstill_s: least time for which the process answered no request, collections not
-            counted [s].
+        controller_elections: increase of the controller's epoch, at least 1 for each election
+            [count].
+        standstill_s: longest time for which the process answered no request, minus garbage
+            collections [s].
     """
 
     broker_id: int
@@ -394,12 +408,12 @@ class BrokerWindow:
 
     @property
     def idle_error(self) -> float:
-        """Largest error of the idle fraction of the request handlers, for all reasons [ratio]."""
+        """Largest error of `handler_idle`, the sum of both kinds of errors [ratio]."""
         return (self.handler_idle_error or 0.0) + (self.handler_idle_rate_error or 0.0)
 
     @property
     def missed_share(self) -> float:
-        """Missed over expected samples [ratio]."""
+        """Missing samples over expected samples [ratio]."""
         return self.samples_missed / self.samples_expected if self.samples_expected else 1.0
 
 
@@ -420,13 +434,15 @@ def broker_window(
     interval_s: float,
     under_replicated_at_rest: float = 0.0,
 ) -> BrokerWindow:
-    """One broker's window inside [start_s, end_s].
+    """The window of one broker between two times.
 
     Args:
-        samples: samples of any brokers, in any order, also from before and after the window.
+        samples: samples of any brokers in any order. They may include samples before and after the
+            window.
+        broker_id: node id of the broker.
         start_s, end_s: the measured window [s since the epoch].
         interval_s: intended time between samples [s].
-        under_replicated_at_rest: under-replicated partitions before the run.
+        under_replicated_at_rest: number of under-replicated partitions before the run.
     """
     own = [each for each in samples if each.broker_id == broker_id]
     good = good_samples(own).get(broker_id, [])
@@ -441,7 +457,7 @@ def broker_window(
         start_s=inside[0].at_s,
         end_s=inside[-1].at_s,
         edge_gap_s=max(inside[0].at_s - start_s, end_s - inside[-1].at_s),
-        # A restart before the window counts, too: leaders moved, and the JVM is cold.
+        # A restart before the window also counts, because leaders moved and the JVM is cold.
         contradiction=find_contradiction([each for each in good if each.at_s <= end_s]),
     )
     if window.contradiction is not None:
@@ -515,11 +531,15 @@ def broker_windows(
     link_mbit_per_s: float | None = None,
     at_rest: Mapping[int, float] | None = None,
 ) -> tuple[BrokerWindow, ...]:
-    """The windows of all nodes, including those without a good sample.
+    """The windows of all nodes, including nodes without a good sample.
 
     Args:
-        link_mbit_per_s: stated speed of their network interfaces, None where unknown.
-        at_rest: broker id → under-replicated partitions before the run.
+        samples: samples of any brokers in any order.
+        broker_ids: node ids of the windows.
+        start_s, end_s: the measured window [s since the epoch].
+        interval_s: intended time between samples [s].
+        link_mbit_per_s: configured speed of the nodes' network interfaces. None if unknown.
+        at_rest: broker id → number of under-replicated partitions before the run.
     """
     baseline, good, span = at_rest or {}, good_samples(samples), (start_s, end_s, interval_s)
     return tuple(
@@ -532,7 +552,7 @@ def broker_windows(
 
 
 def busiest_of(windows: Iterable[BrokerWindow]) -> BrokerWindow | None:
-    """The broker whose request handlers had the least idle time; None where it is unknown."""
+    """The broker whose request handlers had the least idle time. None if no idle time is known."""
     known = [(w.handler_idle, w.broker_id, w) for w in windows if w.handler_idle is not None]
     return min(known, key=lambda each: each[:2])[2] if known else None
 
@@ -544,14 +564,20 @@ def any_isr_changed(
     end_s: float,
     at_rest: Mapping[int, float] | None = None,
 ) -> list[bool]:
-    """Whether at least one broker shows an ISR change or under-replicated partitions, for each
-    sampling time inside [start_s, end_s]; empty where no broker shows them.
+    """For each sampling time in the window, whether any broker shows an ISR change.
 
-    Brokers are sampled at the same moments, up to some milliseconds: the times of the broker with
-    the most samples count, and each other sample belongs to the nearest of them.
+    Under-replicated partitions count as an ISR change. All brokers are sampled at the same moments,
+    with differences of some milliseconds. So the samples of the broker with the most samples define
+    the sampling times, and each sample of another broker belongs to the nearest sampling time.
 
     Args:
-        at_rest: broker id → under-replicated partitions before the run.
+        samples: samples of any brokers in any order.
+        broker_ids: ids of the brokers.
+        start_s, end_s: the window [s since the epoch].
+        at_rest: broker id → number of under-replicated partitions before the run.
+
+    Returns:
+        One value for each sampling time. Empty if no broker shows its under-replicated partitions.
     """
     baseline, good = at_rest or {}, good_samples(samples)
     found: list[list[tuple[float, bool]]] = []
@@ -576,13 +602,15 @@ def any_isr_changed_share(
     end_s: float,
     at_rest: Mapping[int, float] | None = None,
 ) -> float | None:
-    """The share of these times with a change [ratio]; None where no broker shows them."""
+    """The share of the sampling times of `any_isr_changed` with a change [ratio]. None
+    if unknown.
+    """
     changed = any_isr_changed(samples, broker_ids, start_s, end_s, at_rest)
     return sum(changed) / len(changed) if changed else None
 
 
 def _nearest(moments: Sequence[float], at_s: float) -> float:
-    """The nearest of the ordered moments; the earlier one of two at the same distance."""
+    """The nearest of the ordered moments, or the earlier of two equally near moments."""
     after = bisect_left(moments, at_s)
     around = moments[max(0, after - 1) : after + 1]
     return min(around, key=lambda moment: abs(moment - at_s))

@@ -1,12 +1,10 @@
-"""Exact windows of hosts: the work of one machine between two moments, from samples of counters.
+"""The work of hosts in a measured window, computed from their samples, and their USE table.
 
-As with brokers, counters are subtracted, gauges are taken from the samples inside, and a value that
-the samples do not show is None, never 0.
+The increase of a counter is the difference between its last and its first sample. Gauges are read
+from the samples inside the window. A value that the samples do not show is None, never 0.
 
-The USE table of a host: utilization, saturation and errors by the kernel's counters.
-
-The rows are those of Gregg's checklist for Linux
-(https://www.brendangregg.com/USEmethod/use-linux.html).
+The rows of the USE table (utilization, saturation and errors) are the rows of Gregg's checklist for
+Linux (https://www.brendangregg.com/USEmethod/use-linux.html).
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ class DiskWindow:
         device: name of the disk.
         read_bytes_per_s, written_bytes_per_s: bytes read and written [B/s].
         operations_per_s: completed reads and writes [1/s].
-        busy_share: share of the time in which it had work; a disk that takes many operations at
-            a time is not full at 1 [ratio].
-        queue: mean number of operations that wait or are served [operations].
+        busy_share: share of the time in which the disk had work [ratio]. A disk that processes many
+            operations at the same time may have room at 1.
+        queue: mean number of operations that wait or are in progress [operations].
     """
 
     device: str
@@ -52,11 +50,12 @@ class InterfaceWindow:
 
     Attributes:
         device: name of the interface.
-        received_bytes_per_s, sent_bytes_per_s: bytes received and sent, with all headers [B/s].
+        received_bytes_per_s, sent_bytes_per_s: bytes received and sent, including all headers
+            [B/s].
         packets: packets in both directions [packets].
         dropped: packets that the host dropped in both directions [packets].
-        errors: packets that were damaged or could not be sent [packets].
-        speed_bytes_per_s: speed of the interface, one direction [B/s].
+        errors: received packets that were damaged, and packets that could not be sent [packets].
+        speed_bytes_per_s: speed of the interface in one direction [B/s].
     """
 
     device: str
@@ -69,55 +68,56 @@ class InterfaceWindow:
 
     @property
     def busiest_bytes_per_s(self) -> float | None:
-        """Rate of its busier direction [B/s]."""
+        """Rate of the interface's busier direction [B/s]."""
         known = [r for r in (self.received_bytes_per_s, self.sent_bytes_per_s) if r is not None]
         return max(known, default=None)
 
     @column
     def dropped_share(self) -> float | None:
-        """Dropped packets over all packets, the dropped ones included [ratio]."""
+        """Dropped packets over all packets, dropped packets included [ratio]."""
         if self.dropped is None or self.packets is None:
             return None
         return over(self.dropped, self.packets + self.dropped) or 0.0
 
     @column
     def used_share(self) -> float | None:
-        """Share of its speed that its busier direction used [ratio]."""
+        """Share of the interface's speed that its busier direction used [ratio]."""
         return over(self.busiest_bytes_per_s, self.speed_bytes_per_s)
 
 
 @dataclass(frozen=True)
 class HostWindow:
-    """One host over the measured window; unknown values are None.
+    """One host in the measured window. Unknown values are None.
 
     Attributes:
         host: name of the host.
-        brokers: ids of the brokers that run on it.
-        generates: True where tasks of the load ran on it.
-        shares_machine: True where brokers run on the same machine, under this name or another.
-        start_s, end_s: time of the first and the last good sample inside [s since the epoch].
-        samples: number of good samples inside.
+        brokers: ids of the brokers on the host.
+        generates: True if tasks of the load ran on the host.
+        shares_machine: True if brokers run on the same machine, under this or another host name.
+        start_s, end_s: time of the first and the last good sample in the window [s since the
+            epoch].
+        samples: number of good samples in the window.
         cores: number of cores [cores].
-        cpu_busy: share of the cores' time that was neither idle nor waiting for a disk [ratio].
-        cpu_system: share of the time in the kernel, interrupts included [ratio].
-        cpu_iowait: share of the time that was idle while a disk had work [ratio].
-        cpu_steal: share of the time that other machines on the same hardware took [ratio].
-        running_threads: threads that ran or waited for a core, mean of the samples [threads].
+        cpu_busy: share of the cores' time that was neither idle nor a wait for a disk [ratio].
+        cpu_system: share of the cores' time in the kernel, interrupts included [ratio].
+        cpu_iowait: share of the cores' time that was idle while a disk had work [ratio].
+        cpu_steal: share of the cores' time that other virtual machines took [ratio].
+        running_threads: mean number of threads that ran or waited for a core in a sample [threads].
         memory_total_bytes: size of the memory [B].
-        memory_available_bytes: least memory available to programs in a sample [B].
+        memory_available_bytes: lowest memory available to programs in a sample [B].
         page_cache_bytes: largest page cache in a sample [B].
         swapped_pages_per_s: pages moved to and from swap [1/s].
-        oom_kills: processes that the kernel ended for lack of memory [count].
-        pressure_cpu, pressure_io, pressure_memory: share of the time in which a task waited for
-            this resource [ratio].
+        oom_kills: processes that the kernel killed because memory was exhausted [count].
+        pressure_cpu, pressure_io, pressure_memory: share of the time in which a task waited for the
+            CPU, for I/O or for memory [ratio].
         retransmitted_share: retransmitted TCP segments over all segments sent [ratio].
         retransmits_per_s: retransmitted TCP segments [1/s].
         listen_overflows: connections refused because a listener's queue was full [count].
-        disks: the disks with operations.
-        interfaces: the interfaces with packets.
-        resident_bytes: broker id → largest memory of its process [B].
-        throttled_shares: broker id → share of the periods of its CPU quota in which the quota was
-            used up and stopped it; without brokers that have no quota [ratio].
+        disks: the disks that had operations in the window.
+        interfaces: the interfaces that carried or dropped packets in the window.
+        resident_bytes: broker id → highest memory use of the broker's process [B].
+        throttled_shares: broker id → share of the quota periods in which the CPU quota stopped the
+            broker [ratio]. Brokers without a CPU quota are left out.
     """
 
     host: str
@@ -151,7 +151,7 @@ class HostWindow:
 
     @property
     def busiest_disk(self) -> DiskWindow | None:
-        """The disk that had work for the most time."""
+        """The disk with the highest busy share."""
         return max(self.disks, key=lambda each: each.busy_share or 0.0, default=None)
 
     @property
@@ -161,7 +161,7 @@ class HostWindow:
 
     @property
     def waiting_threads(self) -> float | None:
-        """Least mean number of threads that waited for a core [threads]."""
+        """Lower bound of the mean number of threads that waited for a core [threads]."""
         if self.running_threads is None or self.cores is None:
             return None
         return max(0.0, self.running_threads - self.cores)
@@ -183,14 +183,16 @@ def host_window(
     generates: bool,
     shares_machine: bool,
 ) -> HostWindow:
-    """One host's window inside [start_s, end_s].
+    """The window of one host between two times.
 
     Args:
-        samples: samples of any hosts, in any order, also from before and after the window.
+        samples: samples of any hosts in any order. They may include samples before and after the
+            window.
+        host: name of the host.
         start_s, end_s: the measured window [s since the epoch].
-        brokers: ids of the brokers that run on it.
-        generates: True where tasks of the load ran on it.
-        shares_machine: True where brokers run on the same machine.
+        brokers: ids of the brokers on the host.
+        generates: True if tasks of the load ran on the host.
+        shares_machine: True if brokers run on the same machine.
     """
     own = [each for each in samples if each.host == host and each.values]
     inside = sorted(
@@ -249,13 +251,14 @@ def host_windows(
     generators: Iterable[str] = (),
     of_brokers: Iterable[str] = (),
 ) -> tuple[HostWindow, ...]:
-    """The windows of all hosts, those with brokers first.
+    """The windows of all hosts. Hosts with brokers come first.
 
     Args:
         samples: samples of all hosts.
-        brokers: host → ids of the brokers that run on it.
-        generators: hosts with tasks of the load.
-        of_brokers: names of machines with brokers, which may differ from their hosts'.
+        start_s, end_s: the measured window [s since the epoch].
+        brokers: host → ids of the brokers on the host.
+        generators: names of the hosts with tasks of the load.
+        of_brokers: names of the brokers' machines, which may differ from the keys of `brokers`.
     """
     tasks_on = set(generators)
     machines = {*brokers, *of_brokers}
@@ -277,7 +280,7 @@ def host_windows(
 
 
 def _throttled_shares(inside: Sequence[HostSample]) -> dict[int, float]:
-    """Broker id → share of its quota's periods that stopped it, by the samples that know it."""
+    """Broker id → share of its quota periods that stopped it, from the samples that show them."""
     found = {}
     for broker in _brokers_in(inside, readings.BROKER_QUOTA_PERIODS):
         reading = f"{readings.BROKER_QUOTA_PERIODS}:{broker}"
@@ -290,15 +293,15 @@ def _throttled_shares(inside: Sequence[HostSample]) -> dict[int, float]:
 
 
 def _brokers_in(samples: Sequence[HostSample], reading: str) -> set[int]:
-    """The ids of the brokers for which some sample has a reading."""
+    """The ids of the brokers for which at least one sample has a reading of this name."""
     return {int(broker) for each in samples for broker in parts_of(each.values, reading)}
 
 
 def _of_disks(inside: Sequence[HostSample]) -> Span | None:
-    """The span of the samples that know the disks of log dirs; None for fewer than two.
+    """The span of the samples that show the disks of log dirs. None for fewer than two samples.
 
-    A counter needs both edges of a span, and samples of tasks on the same machine lack disks of
-    other kinds, such as loop devices.
+    Tasks on the brokers' machine take samples, too, which lack some kinds of disks, such as loop
+    devices. A span needs each counter in its first and its last sample.
     """
     knowing = knowing_log_disks(inside)
     return None if knowing[-1].at_s <= knowing[0].at_s else Span(knowing)
@@ -347,14 +350,14 @@ def _parts(span: Span, reading: str) -> list[str]:
 
 @dataclass(frozen=True)
 class HostUse:
-    """One resource of one host in one window.
+    """The use of one resource of one host in one window.
 
     Attributes:
         host: name of the host.
         resource: the resource.
-        device: name of the disk or interface, or a part of the memory; empty for the whole.
-        utilization: share of the resource that was in use [ratio].
-        saturation: work that waited for it [saturation_unit].
+        device: name of the disk, interface or part of the memory. Empty for the whole resource.
+        utilization: used share of the resource [ratio].
+        saturation: work that waited for the resource [saturation_unit].
         saturation_unit: unit of `saturation`.
         errors: number of errors [errors_unit].
         errors_unit: unit of `errors`.
@@ -371,7 +374,7 @@ class HostUse:
 
 
 def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
-    """The rows of one host; empty for a host without samples."""
+    """The rows of the USE table for one host. Empty for a host without samples."""
     if window.start_s is None:
         return ()
     host = window.host
@@ -422,7 +425,7 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
 def host_use_table(
     hosts: Iterable[HostWindow], write_back: Iterable[WriteBackWindow] = ()
 ) -> tuple[HostUse, ...]:
-    """The tables of all hosts, one below the other, then the pages that each has to write."""
+    """The USE table of all hosts, followed by one row of dirty pages for each host."""
     return (
         *(row for window in hosts for row in host_use_of(window)),
         *(

@@ -1,4 +1,4 @@
-"""The samples of a trial as series over time: gauges as they are, counters as rates."""
+"""The samples of a trial as time series. Gauges keep their values, and counters become rates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from metrics.windows.write_back import unwritten_bytes
 
 @dataclass(frozen=True)
 class Series:
-    """A reading over time.
+    """A time series of one reading, as the report draws it.
 
     Attributes:
         title: title with the unit.
-        reading: name in `metrics.sources.beans`.
-        scale: factor from the reading, or from the rate of a counter per second, to the unit.
-        is_counter: True for a reading that only grows, which is shown as its rate.
+        reading: name of the reading in `metrics.sources.beans`.
+        scale: factor from the unit of the reading, or of a counter's rate, to the unit of the
+            title.
+        is_counter: True for a counter, which is shown as its rate.
     """
 
     title: str
@@ -37,25 +38,24 @@ SERIES = (
     Series("Under-replicated partitions", "under_replicated_partitions"),
     Series("ISR shrinks [1/s]", "isr_shrinks", is_counter=True),
 )
-"""The series that the report and the notebook `trial` draw, in their order."""
+"""The series that the report and the notebook `trial` draw, in this order."""
 
 
 UNWRITTEN = "Pages that no disk has [MB]"
-"""The title of the series of hosts: written pages that only memory holds, or that are being
-written to disks."""
+"""The title of the series of hosts: pages of files that are not written to a disk yet."""
 NO_BROKER = -1
 
 
 @dataclass(frozen=True)
 class SeriesPoint:
-    """One value of one broker or host.
+    """One value of a series, for one broker or host.
 
     Attributes:
-        title: title of its series.
-        broker_id: node id; `NO_BROKER` for a host.
+        title: title of the series.
+        broker_id: node id. `NO_BROKER` for a host.
         elapsed_s: time since the start of the measured window [s].
-        value: value in the unit of the series; for a counter, its rate since the sample before.
-        host: name of the host; empty for a broker.
+        value: value in the unit of the series. For a counter, the rate since the previous sample.
+        host: name of the host. Empty for a broker.
     """
 
     title: str
@@ -66,20 +66,20 @@ class SeriesPoint:
 
     @property
     def name(self) -> str:
-        """The name of its line: `broker 1`, or the host."""
+        """The name of the line in a chart: the host, or a text such as `broker 1`."""
         return self.host or f"broker {self.broker_id}"
 
 
 def series_points(
     samples: Iterable[BrokerSample], brokers: Collection[int], start_s: float
 ) -> list[SeriesPoint]:
-    """The samples of one trial as `SERIES`, by series, broker and time.
+    """The points of all `SERIES` of a trial, ordered by series, broker and time.
 
-    A counter that fell because the broker restarted has no value there.
+    If a counter fell because the broker restarted, the point is left out.
 
     Args:
-        samples: samples of any nodes, in any order.
-        brokers: ids of the brokers; controllers are left out.
+        samples: samples of any nodes in any order.
+        brokers: ids of the brokers. Samples of other nodes are left out.
         start_s: start of the measured window [s since the epoch].
     """
     own: dict[int, list[BrokerSample]] = defaultdict(list)
@@ -97,11 +97,11 @@ def series_points(
 def host_series_points(
     samples: Iterable[HostSample], hosts: Collection[str], start_s: float
 ) -> list[SeriesPoint]:
-    """The pages of each host that no disk has, by host and time.
+    """The points of the series `UNWRITTEN`, ordered by host and time.
 
     Args:
-        samples: samples of any hosts, in any order.
-        hosts: names of the brokers' hosts; others are left out.
+        samples: samples of any hosts in any order.
+        hosts: names of the brokers' hosts. Samples of other hosts are left out.
         start_s: start of the measured window [s since the epoch].
     """
     return [
@@ -112,8 +112,9 @@ def host_series_points(
 
 
 def _values(series: Series, samples: Sequence[BrokerSample]) -> Iterator[tuple[float, float]]:
-    """The (time [s since the epoch], value) of a gauge in each sample, or of a counter's rate since
-    the sample before; of a count that follows from one-minute rates in each tick.
+    """The (time [s since the epoch], value) of each sample that shows the reading.
+
+    The value of a counter is its rate since the previous sample.
     """
     shown = [each for each in samples if series.reading in each.values]
     if not series.is_counter:

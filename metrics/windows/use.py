@@ -1,10 +1,8 @@
 """The USE table of a broker: utilization, saturation and errors of each of its resources.
 
-The method is Gregg's (https://www.brendangregg.com/usemethod.html): for every resource,
-measure its utilization, the work that waited for it, and its errors. All three are for one
-window and one broker. A value that the metrics do not show is None, never 0.
-
-The resources of a broker.
+The method is Gregg's (https://www.brendangregg.com/usemethod.html). For every resource, measure its
+utilization, the work that waited for it (saturation), and its errors. All values belong to one
+broker and one window. A value that the metrics do not show is None, never 0.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ class Resource(str, Enum):
 
 @dataclass(frozen=True)
 class ResourceUse:
-    """One resource of one broker in one window.
+    """The use of one resource of one broker in one window.
 
     Attributes:
         broker_id: node id.
         resource: the resource.
-        utilization: share of it that was in use; 1 minus it is the headroom [ratio].
-        saturation: work that waited for it [saturation_unit].
+        utilization: used share of the resource [ratio].
+        saturation: work that waited for the resource [saturation_unit].
         saturation_unit: unit of `saturation`.
         errors: number of errors [errors_unit].
         errors_unit: unit of `errors`.
@@ -56,20 +54,24 @@ class ResourceUse:
 
 
 def requests_of(window: BrokerWindow) -> tuple[RequestWindow, ...]:
-    """The kinds of requests that carry data."""
+    """The windows of the three kinds of requests that carry records."""
     return (window.produce, window.fetch_consumer, window.fetch_follower)
 
 
 def _in_phase(parts: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """Mean number of requests in a phase, by Little's law from (rate [1/s], mean time [ms])."""
+    """Mean number of requests in a phase, by Little's law.
+
+    Args:
+        parts: (rate [1/s], mean time in the phase [ms]) of each kind of requests.
+    """
     return total(None if rate is None or ms is None else rate * ms / 1000.0 for rate, ms in parts)
 
 
 def busy_threads(window: BrokerWindow) -> float | None:
-    """Least mean number of busy request handlers.
+    """Lower bound of the mean number of busy request handlers [handlers].
 
-    It follows from Little's law. As Kafka cuts each request's times to whole milliseconds, it is at
-    least the busy fraction of one handler.
+    It follows from Little's law. The number may be too low, because Kafka cuts the times of each
+    request to whole milliseconds. So it is at least the busy fraction of the handlers.
     """
     threads = _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
     idle = window.handler_idle
@@ -81,8 +83,8 @@ def busy_threads(window: BrokerWindow) -> float | None:
 def flush_share(window: BrokerWindow) -> float | None:
     """Share of the request handlers' busy time in log flushes [ratio].
 
-    Replica fetchers flush, too, on threads of their own; their part is assumed to be that of the
-    replicated bytes.
+    Replica fetchers also flush, on separate threads. Their share of the flushes is assumed to equal
+    the share of the replicated bytes.
     """
     busy = busy_threads(window)
     if window.flush_threads is None or not busy:
@@ -94,7 +96,7 @@ def flush_share(window: BrokerWindow) -> float | None:
 
 
 def waiting_share(window: BrokerWindow) -> float | None:
-    """Least share of the handlers' busy time without CPU [ratio]."""
+    """Lower bound of the share of the handlers' busy time in which they used no CPU [ratio]."""
     threads = busy_threads(window)
     if not threads or window.cpu_cores is None:
         return None
@@ -102,10 +104,10 @@ def waiting_share(window: BrokerWindow) -> float | None:
 
 
 def produce_throttle_ms(window: BrokerWindow) -> float | None:
-    """Mean throttle time of produce requests; 0 where it is only a rounding error [ms].
+    """Mean throttle time of produce requests [ms]. 0 if it is only a rounding error.
 
-    Kafka counts whole milliseconds, and the difference of two means times their counts is off by
-    some billionths. So up to half a millisecond in the whole window is a rounding error.
+    Kafka counts whole milliseconds, and the product of a mean and its count has a relative error of
+    some billionths. So a total of up to half a millisecond in the window is a rounding error.
     """
     mean_ms, per_s = window.produce.throttle_ms, window.produce.per_s
     if mean_ms is None or not per_s or window.start_s is None or window.end_s is None:
@@ -114,15 +116,15 @@ def produce_throttle_ms(window: BrokerWindow) -> float | None:
 
 
 def remote_share(window: BrokerWindow) -> float | None:
-    """Share of a produce request's time spent waiting for followers [ratio]."""
+    """Share of the produce requests' time in the wait for followers [ratio]."""
     return over(window.produce.remote_ms, window.produce.total_ms)
 
 
 def link_share(window: BrokerWindow) -> float | None:
     """Utilization of the network interface in its busier direction [ratio].
 
-    It counts the bytes that Kafka read and wrote, without TCP's and IP's headers: it is 0.94 to
-    0.96 for a full link with frames of 1,500 bytes. None without a stated speed of the link.
+    It counts the bytes that Kafka read and wrote, without the headers of TCP and IP. So it is 0.94
+    to 0.96 for a full link with frames of 1,500 bytes. None if the link's speed is not configured.
     """
     rates = [r for r in (network_in(window), network_out(window)) if r is not None]
     if window.link_mbit_per_s is None or not rates:
@@ -131,21 +133,21 @@ def link_share(window: BrokerWindow) -> float | None:
 
 
 def network_in(window: BrokerWindow) -> float | None:
-    """Bytes that reached the broker: on its sockets, and fetched from other leaders [B/s]."""
+    """Bytes received on the broker's sockets or fetched from other leaders [B/s]."""
     served = window.network_in_bytes_per_s
     served = window.bytes_in_per_s if served is None else served
     return None if served is None else served + (window.replication_bytes_in_per_s or 0.0)
 
 
 def network_out(window: BrokerWindow) -> float | None:
-    """Bytes that left the broker: answers to clients and to followers [B/s]."""
+    """Bytes sent to clients and followers [B/s]."""
     if window.network_out_bytes_per_s is not None:
         return window.network_out_bytes_per_s
     return total((window.bytes_out_per_s, window.replication_bytes_out_per_s))
 
 
 def cpu_share(window: BrokerWindow) -> float | None:
-    """Busy share of the machine's CPU, at least the share that the broker used [ratio]."""
+    """Busy share of the machine's CPU, or the broker's share if it is higher [ratio]."""
     known = [s for s in (window.cpu_machine_share, window.cpu_process_share) if s is not None]
     return max(known, default=None)
 
@@ -155,7 +157,7 @@ def _used(idle: float | None) -> float | None:
 
 
 def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
-    """The table of one broker, one row for each resource."""
+    """The USE table of one broker, with one row for each resource."""
     requests = requests_of(window)
     flushing = window.flush_threads
     rows = (
@@ -175,7 +177,7 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             None,
             "",
         ),
-        # JMX has no run queue of the machine, only averages over a minute.
+        # JMX shows no run queue of the machine, only averages over a minute.
         (Resource.CPU, cpu_share(window), None, "", None, ""),
         (
             Resource.HEAP,
@@ -215,5 +217,5 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
 
 
 def use_table(brokers: Iterable[BrokerWindow]) -> tuple[ResourceUse, ...]:
-    """The tables of all brokers, one below the other."""
+    """The USE tables of all brokers in one tuple."""
     return tuple(row for window in brokers for row in use_of(window))

@@ -1,11 +1,11 @@
-"""Windows of write-back: what brokers took in, what the disks below them wrote, and the rest in
-memory.
+"""Write-back in a window: bytes received by brokers, bytes written by their disks, and the rest.
 
 Linux keeps written pages in memory until they are `vm.dirty_expire_centisecs` old, or until more
-than `vm.dirty_background_ratio` of the available memory is dirty. So a disk writes nothing for the
-first half minute of a load, and then in surges. A window therefore has, beside its totals, the span
-of settled write-back: the longest one in which the disks wrote `WRITTEN_MIN` of what brokers took
-in or, without one, that with the largest share, over at least `SETTLED_EXPIRIES` times that age.
+than `vm.dirty_background_ratio` of the available memory is dirty. So a disk writes nothing in the
+first half minute of a load, and writes in surges after that. Therefore a window also has a span of
+settled write-back. This span lasts at least `SETTLED_EXPIRIES` times the age at which pages are
+written. It is the longest span in which the disks wrote `WRITTEN_MIN` of the received bytes. If
+there is no such span, it is the span with the largest written share.
 """
 
 from __future__ import annotations
@@ -20,55 +20,55 @@ from metrics.sources.sample import BrokerSample, parts_of
 from metrics.windows.broker import Span, over, total
 
 DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
-"""Linux's defaults of vm.dirty_ratio, vm.dirty_background_ratio [ratio] and
-vm.dirty_expire_centisecs [s], for hosts that do not show them."""
+"""Linux's defaults of vm.dirty_ratio [ratio], vm.dirty_background_ratio [ratio] and
+vm.dirty_expire_centisecs [s]. They are used for hosts that do not show these settings."""
 
 SETTLED_EXPIRIES = 2.0
-"""Length of a span of settled write-back at least, as a multiple of the age at which pages are
-written."""
+"""Minimum length of a span of settled write-back, as a multiple of the age at which the kernel
+writes a page."""
 
 WRITTEN_MIN = 0.95
-"""Share of what brokers took in that disks write in settled write-back at least [ratio]. The rest
-is younger than the edges of the span."""
+"""Minimum share of the received bytes that disks write in settled write-back [ratio]. The other
+bytes are in pages that are still too young."""
 
 FASTEST_S = 10.0
-"""Time over which the highest rate of disks is measured [s]."""
+"""Time over which the highest write rate of disks is measured [s]."""
 
 POINTS_MAX = 500
-"""Points of a window among which the span of settled write-back is looked for."""
+"""Highest number of points of a window that the search for settled write-back uses."""
 
 _STACKED = ("dm-", "md")
-"""Devices that are made of other disks, which count the same bytes."""
+"""Begin of the names of devices that consist of other disks. The other disks count their bytes."""
 _TAKEN = ("bytes_in", "replication_bytes_in")
 
 
 @dataclass(frozen=True)
 class WriteBackWindow:
-    """One host of brokers from the first sample of a window to the last; unknown values are None.
+    """Write-back of one host between the first and the last sample. Unknown values are None.
 
     Attributes:
         host: name of the host.
-        brokers: ids of the brokers that run on it.
-        duration_s: time between the first sample and the last [s].
-        taken_bytes: bytes that its brokers took in, from producers and as replicas [B].
-        written_bytes: bytes that its disks wrote: those of the log dirs where they are known, else
-            all disks that are not made of others [B].
-        disks: names of these disks.
-        disks_known: True where these are known to be the disks of the log dirs.
-        dirty_bytes: most written pages of files that only memory held in a sample [B].
-        writeback_bytes: most pages of files that were being written to disks in a sample [B].
-        unwritten_start_bytes, unwritten_end_bytes: both together in the first sample, and in the
-            last one [B].
-        unwritten_max_bytes: both together in the sample with the most of them [B].
-        dirty_limit_bytes: size of the dirty pages from which writers wait for disks: halfway
-            between the limits by vm.dirty_background_ratio and vm.dirty_ratio of the available
-            memory, or by those in bytes [B].
-        dirty_expire_s: age at which the kernel writes a dirty page, by vm.dirty_expire_centisecs;
-            Linux's default where the host does not show it [s].
-        settled_s: length of the span of settled write-back; 0 if the window is too short [s].
-        settled_taken_bytes, settled_written_bytes: bytes taken in and written in that span [B].
-        fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S`; None for a
-            shorter window [B/s].
+        brokers: ids of the brokers on the host.
+        duration_s: time between the first and the last sample [s].
+        taken_bytes: bytes that the host's brokers received, from producers and as replicas [B].
+        written_bytes: bytes that the host's disks wrote [B]. Only the disks of the log dirs count.
+            If these are unknown, all disks count, except devices that consist of other disks.
+        disks: names of the counted disks.
+        disks_known: True if the counted disks are known to be the disks of the log dirs.
+        dirty_bytes: highest size of the dirty pages of files in a sample [B].
+        writeback_bytes: highest size of the pages being written to disks in a sample [B].
+        unwritten_start_bytes, unwritten_end_bytes: size of the dirty pages and the pages being
+            written, in the first and in the last sample [B].
+        unwritten_max_bytes: highest size of the dirty pages and the pages being written [B].
+        dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B]. See
+            `dirty_limit_bytes`.
+        dirty_expire_s: age at which the kernel writes a dirty page, according to
+            vm.dirty_expire_centisecs [s]. Linux's default if the host does not show it.
+        settled_s: length of the span of settled write-back [s]. 0 if the window is too short.
+        settled_taken_bytes, settled_written_bytes: bytes received and bytes written in the span of
+            settled write-back [B].
+        fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S` [B/s]. None for a
+            shorter window.
     """
 
     host: str
@@ -92,54 +92,57 @@ class WriteBackWindow:
 
     @property
     def settled_share(self) -> float | None:
-        """Share of the bytes taken in that disks wrote in the settled span [ratio]."""
+        """Share of the received bytes that disks wrote in the span of settled
+        write-back [ratio].
+        """
         return over(self.settled_written_bytes, self.settled_taken_bytes)
 
     @property
     def absorbed_bytes(self) -> float | None:
-        """Bytes that memory took in the window, as no disk wrote them [B]."""
+        """Bytes received in the window that no disk wrote, so that only memory has them [B]."""
         if self.taken_bytes is None or self.written_bytes is None:
             return None
         return max(0.0, self.taken_bytes - self.written_bytes)
 
     @property
     def room_bytes(self) -> float | None:
-        """Bytes that memory could take at the beginning of the window [B]."""
+        """Room for dirty pages in memory at the beginning of the window [B]."""
         if self.dirty_limit_bytes is None or self.unwritten_start_bytes is None:
             return None
         return max(0.0, self.dirty_limit_bytes - self.unwritten_start_bytes)
 
     @property
     def unwritten_share(self) -> float | None:
-        """Share of `dirty_limit_bytes` that pages which no disk had filled at most [ratio]."""
+        """Highest size of the unwritten pages over `dirty_limit_bytes` [ratio]."""
         return over(self.unwritten_max_bytes, self.dirty_limit_bytes)
 
 
 def unwritten_bytes(sample: HostSample) -> float | None:
-    """Pages of files that no disk has yet, those being written included [B]."""
+    """Size of the dirty pages and the pages being written to disks [B]. None if it is unknown."""
     dirty = sample.values.get(readings.DIRTY_BYTES)
     return None if dirty is None else dirty + sample.values.get(readings.WRITEBACK_BYTES, 0.0)
 
 
 def dirty_limit_bytes(sample: HostSample) -> float | None:
-    """The size of the dirty pages from which writers wait for disks [B].
+    """The size of the dirty pages at which writers begin to wait for disks [B].
 
-    It is halfway between the background limit and the limit (mm/page-writeback.c of Linux,
-    `dirty_freerun_ceiling`): vm.dirty_ratio of the available memory, or vm.dirty_bytes. Linux's
-    defaults count where a host does not show them, as node_exporter does not.
+    It is the mean of the background limit and the limit (`dirty_freerun_ceiling` in Linux's
+    mm/page-writeback.c). The limit is vm.dirty_bytes, or vm.dirty_ratio of the available memory.
+    Linux's default is used if the host does not show these settings. node_exporter never shows
+    them.
     """
     limit = _threshold(sample, readings.DIRTY_LIMIT_BYTES, readings.DIRTY_RATIO, DIRTY_RATIO)
     background = dirty_background_bytes(sample)
     if limit is None or background is None:
         return None
-    # The kernel halves the limit for a background limit that is not below it.
+        # If the background limit is not below the limit, the kernel uses half of the limit.
     return (limit + (background if background < limit else limit / 2)) / 2
 
 
 def dirty_background_bytes(sample: HostSample) -> float | None:
-    """The size of the dirty pages from which the kernel writes them at any age [B].
+    """The size of the dirty pages at which the kernel begins to write pages of any age [B].
 
-    As `dirty_limit_bytes`, by vm.dirty_background_ratio or vm.dirty_background_bytes.
+    It is vm.dirty_background_bytes, or vm.dirty_background_ratio of the available memory.
     """
     return _threshold(
         sample,
@@ -150,7 +153,7 @@ def dirty_background_bytes(sample: HostSample) -> float | None:
 
 
 def dirty_expire_s(sample: HostSample) -> float:
-    """The age at which the kernel writes a dirty page; Linux's default if it is not shown [s]."""
+    """The age at which the kernel writes a dirty page [s]. Linux's default if it is not shown."""
     return sample.values.get(readings.DIRTY_EXPIRE_S, DIRTY_EXPIRE_S)
 
 
@@ -168,12 +171,13 @@ def write_back_windows(
     start_s: float,
     end_s: float,
 ) -> tuple[WriteBackWindow, ...]:
-    """The windows of the hosts that show their dirty memory.
+    """The write-back windows of the hosts that show their dirty pages.
 
     Args:
-        nodes: samples of any nodes, in any order, also from before and after the window.
-        hosts: samples of any hosts, in any order.
-        brokers: host → ids of the brokers that run on it.
+        nodes: samples of any nodes in any order. They may include samples before and after the
+            window.
+        hosts: samples of any hosts in any order.
+        brokers: host → ids of the brokers on the host.
         start_s, end_s: the measured window [s since the epoch].
     """
     by_broker: dict[int, list[BrokerSample]] = {}
@@ -194,9 +198,9 @@ def write_back_windows(
 
 
 def knowing_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
-    """The samples in their order; where some know the disks of log dirs, only these.
+    """The samples by time. If some samples show the disks of log dirs, only these samples.
 
-    Tasks of the load sample a machine, too, that they share with brokers, and know no log dirs.
+    Tasks of the load that run on a broker's machine also take samples of it, without log dirs.
     """
     found = sorted(samples, key=lambda each: each.at_s)
     return [each for each in found if parts_of(each.values, readings.LOG_DISK)] or found
@@ -241,15 +245,24 @@ def _window(
 
 
 Point = tuple[float, float, float]
-"""A time [s], and the bytes that were taken in and written until then [B]."""
+"""(time [s since the epoch], bytes received until then [B], bytes written until then [B])."""
 
 
 def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point] | None:
-    """The longest span of at least this length in which `WRITTEN_MIN` of all was written.
+    """The first and the last point of the span of settled write-back.
 
-    Without one, the span of this length or more with the largest share; None for fewer points.
-    Surges of write-back distort nothing, as edges are chosen where memory holds equally little, and
-    no span shows a larger share than the disk's speed over the load.
+    It is the longest span of at least `least_s` in which the disks wrote `WRITTEN_MIN` of the
+    received bytes. If there is no such span, it is the span of at least `least_s` with the largest
+    written share. Surges of write-back do not distort the result. The best span begins and ends
+    with similarly few dirty pages, and no span has a larger share than the disks' speed over the
+    load.
+
+    Args:
+        points: points of a window by time.
+        least_s: minimum length of the span [s].
+
+    Returns:
+        None if the points cover less than `least_s`.
     """
     best: tuple[bool, float, Point, Point] | None = None
     points = points[:: 1 + len(points) // POINTS_MAX]
@@ -267,8 +280,9 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
 
 def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
-    """The highest rate at which disks wrote over `FASTEST_S`, which a full disk does not exceed
-    [B/s]; None for fewer points.
+    """The highest rate at which disks wrote over `FASTEST_S` [B/s].
+
+    None if the points cover less than `FASTEST_S`. A full disk does not exceed this rate.
     """
     rates, end = [], 0
     for i, begin in enumerate(points):
@@ -282,7 +296,7 @@ def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
 
 
 def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
-    """The disks whose writes count, and whether they are known to have the log dirs."""
+    """The disks whose writes count, and whether they are known to be the disks of the log dirs."""
     with_logs = sorted(parts_of(sample.values, readings.LOG_DISK))
     if with_logs:
         return tuple(with_logs), True
@@ -291,19 +305,19 @@ def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
 
 
 def _whole(parts: Sequence[float | None]) -> float | None:
-    """The sum of the parts; None where one is not known."""
+    """The sum of the parts. None if a part is unknown."""
     return None if None in parts else total(parts)
 
 
 def _grown(values: Sequence[float]) -> float | None:
-    """Growth of a counter; None where it fell, as after a restart."""
+    """Increase of a counter. None if the counter fell, for example after a restart."""
     if len(values) < 2 or values[-1] < values[0]:
         return None
     return values[-1] - values[0]
 
 
 class _Counter:
-    """The bytes that a broker has taken in, between its samples."""
+    """The bytes that a broker has received, interpolated between its samples."""
 
     def __init__(self, samples: Iterable[BrokerSample]) -> None:
         own = sorted(
@@ -315,7 +329,7 @@ class _Counter:
         self._values = [value for _, value in own]
 
     def at(self, at_s: float) -> float | None:
-        """The counter at a time, by a straight line between two samples; None beyond them."""
+        """The value at a time, interpolated between two samples. None outside of the samples."""
         i = bisect_left(self._times, at_s)
         if i < len(self._times) and self._times[i] == at_s:
             return self._values[i]

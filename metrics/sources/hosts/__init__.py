@@ -1,1 +1,1 @@
-"""What the machines themselves show: of brokers, and of executors."""
+"""Sources of host metrics, for the machines of brokers and executors."""

@@ -1,9 +1,8 @@
-"""Host metrics from Prometheus' node_exporter: a sample is one scrape of each host, by HTTP or by a
-Prometheus server.
+"""Host metrics from Prometheus' node_exporter.
 
-Its default collectors show all series that are read; their names are those of release 1.
-
-The machine behind an address of node_exporter: its name and the time of its boot.
+A sample is one scrape of each host, over HTTP or by a Prometheus server. The default collectors of
+node_exporter 1.x show all series that are read. The name and the boot time of a machine show
+whether two addresses lead to the same machine.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 BOOT_TIME_S = "boot_time_s"
 UNAME = "uname"
 IDENTITY = frozenset({BOOT_TIME_S, UNAME})
-"""Readings that tell machines apart, and are no metrics."""
+"""Readings that identify a machine. They are not part of a sample."""
 _CLOCK_STEP_S = 2.0
-"""Largest change of a reported boot time that still means the same boot [s]."""
+"""Largest difference between two reported boot times of the same boot [s]."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as it names itself.
+    """The identity of a machine.
 
     Attributes:
-        name: name of the host in its kernel.
-        booted_s: time of its boot [s since the epoch].
+        name: host name in the machine's kernel.
+        booted_s: time of the machine's boot [s since the epoch].
     """
 
     name: str
@@ -47,22 +46,22 @@ class Machine:
 
     @property
     def text(self) -> str:
-        """The machine in words."""
+        """A text with the machine's name and boot time."""
         booted = datetime.fromtimestamp(self.booted_s, timezone.utc)
         return f"machine {self.name}, booted {booted:%Y-%m-%d %H:%M:%S} UTC"
 
     def is_one_with(self, other: Machine) -> bool:
-        """Whether both are the same machine since the same boot."""
+        """Whether both are the same machine after the same boot."""
         is_same_boot = abs(self.booted_s - other.booted_s) <= _CLOCK_STEP_S
         return self.name == other.name and is_same_boot
 
     def is_before(self, other: Machine) -> bool:
-        """Whether the other one is this machine, since this boot or a later one."""
+        """Whether the other machine is this machine after the same boot or a later boot."""
         return self.name == other.name and other.booted_s >= self.booted_s - _CLOCK_STEP_S
 
 
 def machine_in(values: Mapping[str, float]) -> Machine | None:
-    """The machine that a scrape shows; None where the collectors of its identity are disabled."""
+    """The machine of a scrape. None if the collectors that show its identity are disabled."""
     texts = parts_of(values, UNAME)
     booted_s = values.get(BOOT_TIME_S)
     if not texts or booted_s is None:
@@ -123,10 +122,10 @@ _REMEDY = (
 
 
 class _Exporters:
-    """The hosts behind exporters, with the names and the disks that all of their samples have.
+    """The hosts of exporters, with their names and the disks of log dirs.
 
     Args:
-        log_disks: names of the disks that have log dirs; empty where they are not known.
+        log_disks: names of the disks with log dirs. Empty if they are not known.
     """
 
     def __init__(self, log_disks: Collection[str]) -> None:
@@ -136,9 +135,9 @@ class _Exporters:
         self.machines: frozenset[str] = frozenset()
 
     def _name(self, places: Sequence[tuple[str, str, tuple[int, ...]]]) -> None:
-        """Name the hosts by (host, whole address, brokers) of each exporter."""
+        """Set the names of the hosts, from (host, whole address, brokers) of each exporter."""
         hosts = [host for host, _, _ in places]
-        # Several hosts of one name have their whole addresses instead.
+        # If several exporters have the same host, their whole addresses are the names.
         names = [host if hosts.count(host) == 1 else address for host, address, _ in places]
         self._hosts = names
         self.brokers = {name: brokers for name, (_, _, brokers) in zip(names, places, strict=True)}
@@ -152,9 +151,9 @@ class _Exporters:
         if not self._log_disks or self._log_disks.intersection(shown):
             return
         raise ConfigError(
-            f"node_exporter {where} shows the disks {', '.join(shown) or 'none'}, and "
             f"metrics.host.prometheus.log_disks is {', '.join(sorted(self._log_disks))}; expected "
-            "a disk of this host; correct it"
+            f"a disk that node_exporter {where} shows ({', '.join(shown) or 'none'}); correct "
+            "log_disks"
         )
 
 
@@ -162,12 +161,13 @@ class NodeExporters(_Exporters):
     """Scrapes the exporters of all brokers' hosts.
 
     Args:
-        addresses: broker id → host:port of the exporter on its host; brokers on one host share it.
-            Hosts whose addresses differ in the port only have the whole address as their name.
-        deadline_s: time after which a host's sample counts as missed [s].
+        addresses: broker id → host:port of the exporter on the broker's host. Brokers on one host
+            have the same address. If two addresses differ only in the port, the whole addresses are
+            the names of the hosts.
+        deadline_s: time after which a host's sample counts as missing [s].
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
-        log_disks: names of the disks that have log dirs; empty where they are not known.
+        log_disks: names of the disks with log dirs. Empty if they are not known.
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -198,8 +198,8 @@ class NodeExporters(_Exporters):
         """Scrape each exporter twice, over two connections.
 
         Raises:
-            ConfigError: an exporter does not answer, or is not node_exporter; two of them are on
-                one machine; or several machines answer at one address.
+            ConfigError: an exporter does not answer or is not node_exporter, two exporters are on
+                one machine, or several machines answer at one address.
         """
         self._scrapers.open(self._probe)
         self._scrapers.reconnect()
@@ -215,8 +215,8 @@ class NodeExporters(_Exporters):
             if sample.error is not None and _OTHER in sample.error:
                 raise ConfigError(
                     f"{sample.error}; expected one machine, and no load balancer or service of "
-                    f"Kubernetes that chooses one at each connection; name the address of each "
-                    f"in metrics.host.prometheus.endpoints"
+                    f"Kubernetes that chooses a machine at each connection; set the address of "
+                    f"each machine in metrics.host.prometheus.endpoints"
                 )
         known: dict[str, list[tuple[str, Machine]]] = {}
         shown = (each for each in self._addresses if each in self._machines)
@@ -226,9 +226,9 @@ class NodeExporters(_Exporters):
                 if machine.is_one_with(same):
                     raise ConfigError(
                         f"node_exporter at {other} and at {address} are on one machine "
-                        f"({machine.text}); expected another machine at each address; name the "
-                        f"same address in metrics.host.prometheus.endpoints for the brokers that "
-                        f"run on it, and the address of each other machine"
+                        f"({machine.text}); expected a different machine at each address; in "
+                        f"metrics.host.prometheus.endpoints, set the same address for brokers on "
+                        f"the same machine"
                     )
             of_same_name.append((address, machine))
 
@@ -262,21 +262,21 @@ class NodeExporters(_Exporters):
         return self._sample(host, scrape)
 
     def _require_same(self, address: str, values: Mapping[str, float]) -> None:
-        """Keep the machine at an address.
+        """Check that the same machine answers at an address as before.
 
         Raises:
-            ScrapeError: it is another one than before.
+            ScrapeError: another machine answers.
         """
         machine = machine_in(values)
         if machine is None:
             return
         before = self._machines.get(address, machine)
         if not before.is_before(machine):
-            raise ScrapeError(f"{machine.text} {_OTHER} {address}, and before it was {before.text}")
+            raise ScrapeError(f"{machine.text} {_OTHER} {address}, but before it was {before.text}")
         self._machines[address] = machine
 
     def reconnect(self) -> None:
-        """Close the connections; the next sample opens new ones."""
+        """Close the connections. The next sample opens new connections."""
         self._scrapers.reconnect()
 
     def close(self) -> None:
@@ -285,14 +285,14 @@ class NodeExporters(_Exporters):
 
 
 class ServedHosts(_Exporters):
-    """Reads all hosts from one Prometheus server; a sample is one scrape that the server made.
+    """Reads all hosts from one Prometheus server. A sample is one scrape by the server.
 
     Args:
         api: the server.
-        spec: which of its series belong to the host of which broker; brokers may share a host.
+        spec: the targets to read, and their brokers. Several brokers may have the same host.
         clock: wall clock [s since the epoch].
-        pause: waits for some seconds.
-        log_disks: names of the disks that have log dirs; empty where they are not known.
+        pause: waits for a number of seconds.
+        log_disks: names of the disks with log dirs. Empty if they are not known.
     """
 
     def __init__(
@@ -307,10 +307,10 @@ class ServedHosts(_Exporters):
         self._feed = ServerFeed(api, spec, clock, pause)
 
     def open(self) -> ServedHosts:
-        """Find the hosts.
+        """Find the hosts on the server.
 
         Raises:
-            ConfigError: the server does not answer, or does not show node_exporter of every host.
+            ConfigError: the server does not answer, or does not show a node_exporter on every host.
         """
         try:
             self._feed.open(lambda name: bool(RULES.candidates_for(name)))
@@ -330,13 +330,13 @@ class ServedHosts(_Exporters):
         if not host_values(values):
             raise ConfigError(
                 f"the scrapes with {label.name}={target.value!r} have no series of node_exporter; "
-                f"expected those of the host of broker {target.brokers[0]}; correct "
+                f"expected node_exporter on the host of broker {target.brokers[0]}; correct "
                 f"{label.section}.selector"
             )
         self._require_log_disks(values, f"with {label.name}={target.value!r}")
 
     def sample_all(self) -> Sequence[HostSample]:
-        """The scrapes of each host since the last call; see `ServerFeed.deliver`."""
+        """The scrapes of each host since the last call. See `ServerFeed.deliver`."""
         return [
             self._sample(host, each)
             for host, scrapes in zip(self._hosts, self._feed.deliver(), strict=True)
@@ -349,10 +349,12 @@ class ServedHosts(_Exporters):
 
 
 def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
-    """The readings of a host: cores added up, and only disks and interfaces that count.
+    """The readings of a host, with the sums of all cores, and without partitions and tunnels.
 
     Args:
-        log_disks: names of the disks that have log dirs, which count whatever their kind.
+        values: readings of the scrape, with one value for each core.
+        log_disks: names of the disks with log dirs. Disks of any kind are kept if they are named
+            here.
     """
     found: dict[str, float] = {}
     cores = set()

@@ -1,15 +1,14 @@
-"""Host metrics of this machine from /proc and /sys of Linux.
+"""Host metrics of this machine from Linux's /proc and /sys.
 
-Their sources are proc(5) and Documentation/admin-guide/iostats.rst. psutil lacks retransmits, the
-queues of disks and pressure. The network counters of another namespace are below the directory of
-a process in it.
+proc(5) and Documentation/admin-guide/iostats.rst describe these files. The package psutil does not
+show retransmits, queues of disks and pressure. The network counters of another network namespace
+are below the directory of a process in this namespace.
 
-The throttling of a process by the CPU quota of its control group, of either version.
-
-A quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually 100 ms. A group
-that has used it up stops until the next period, although the machine may have idle cores. The
-counters are those of `cpu.stat` (Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc); a
-quota of a parent group stops a process as well.
+A CPU quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually per 100 ms.
+When a control group has used up its quota, it stops until the next period, even if the machine has
+idle cores. The quota of a parent group also stops a process. The counters are in `cpu.stat`
+(Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc). Both versions of control groups are
+supported.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from metrics.sources.hosts.source import HostSample
 
 _PERIODS, _THROTTLED = "nr_periods", "nr_throttled"
 _TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
-"""Time in which groups stood still, in version 2 and in version 1 → its unit [s]."""
+"""Counter of the time for which a group was stopped, in version 2 and in version 1 → unit [s]."""
 
 
 def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
-    """The readings of some groups; empty where none has a quota or shows its counters.
+    """The readings of some control groups. Empty if no group has a quota or shows its counters.
 
     Args:
-        stat_files: the `cpu.stat` of each group, see `own_stat_files`.
+        stat_files: the file `cpu.stat` of each group. See `own_stat_files`.
     """
     groups = [counters for path in stat_files if _PERIODS in (counters := _read(path))]
     if not groups:
@@ -49,11 +48,11 @@ def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
 
 
 def own_stat_files(proc: Path, sys: Path, process: str = "self") -> tuple[Path, ...]:
-    """The `cpu.stat` of each group of a process and of their parents.
+    """The files `cpu.stat` of a process's control groups and of their parents.
 
     Args:
         proc, sys: directories of the kernel's files.
-        process: id of the process; this one by default.
+        process: id of the process. By default, this process.
     """
     found = {path.resolve() for path in _possible_files(proc, sys, process)}
     return tuple(sorted(path for path in found if path.is_file()))
@@ -71,7 +70,7 @@ def _possible_files(proc: Path, sys: Path, process: str) -> Iterator[Path]:
         else:
             continue
         for root in roots:
-            # In a container the path may be that of the host, and the root is the container's.
+            # In a container, the path may be the host's path, but the root is the container's.
             own = [root / Path(*Path(place).parts[1:end]) for end in range(1, place.count("/") + 2)]
             yield from (folder / "cpu.stat" for folder in (root, *own))
 
@@ -94,7 +93,7 @@ _OF_MEMORY = {
     "Dirty:": readings.DIRTY_BYTES,
     "Writeback:": readings.WRITEBACK_BYTES,
 }
-# File of /proc/sys/vm: the reading, and the size of one unit. A limit in bytes of 0 is not set.
+# File in /proc/sys/vm → (reading, size of one unit). A limit of 0 bytes means that it is not set.
 _OF_WRITE_BACK = {
     "dirty_expire_centisecs": (readings.DIRTY_EXPIRE_S, 0.01),
     "dirty_ratio": (readings.DIRTY_RATIO, 0.01),
@@ -107,7 +106,7 @@ _OF_VMSTAT = {
     "pswpout": readings.SWAPPED_OUT_PAGES,
     "oom_kill": readings.OOM_KILLS,
 }
-# Column of /proc/diskstats after the device's name: the reading, and the size of one unit.
+# Column in /proc/diskstats after the device's name → (reading, size of one unit).
 _OF_DISKS = {
     0: (readings.DISK_READS, 1.0),
     2: (readings.DISK_READ_BYTES, _SECTOR_BYTES),
@@ -116,7 +115,7 @@ _OF_DISKS = {
     9: (readings.DISK_BUSY_S, 1e-3),
     10: (readings.DISK_QUEUED_S, 1e-3),
 }
-# Column of /proc/net/dev after the colon: the reading.
+# Column in /proc/net/dev after the colon → reading.
 _OF_INTERFACES = {
     0: readings.NET_RECEIVED_BYTES,
     1: readings.NET_RECEIVED_PACKETS,
@@ -136,17 +135,21 @@ _OF_QUOTAS = {
 
 
 class LocalHost:
-    """This machine; readings that the system does not show are left out, all of them on macOS.
+    """Samples this machine. A reading that the system does not show is left out.
+
+    On macOS all readings are left out.
 
     Args:
-        name: name of the host; the machine's host name by default.
-        network_of: returns the id of a process in the network namespace to read; None for the
+        name: name of the host. By default, the machine's host name.
+        network_of: returns the id of a process in the network namespace to read. None for the
             namespace of this process.
-        speeds: interface → its speed, where the system does not report it [B/s].
-        queues: queues of the interfaces in that namespace, whose drops are added; None for none.
+        speeds: interface → its speed [B/s]. It is used in place of the speed that the system
+            reports.
+        queues: queues of the interfaces in this namespace. Their drops are added to the interfaces'
+            drops. None if there are no such queues.
         clock: wall clock [s since the epoch].
         proc, sys: directories of the kernel's files.
-        generates: whether this process makes the load, so that its CPU quota is read, too.
+        generates: whether this process makes the load. If so, its CPU quota is also read.
     """
 
     def __init__(
@@ -174,7 +177,7 @@ class LocalHost:
         self._write_back = self._settings()
 
     def with_log_dirs(self, log_dirs: Iterable[Path]) -> LocalHost:
-        """This host, which counts the disks below these log dirs, whatever their kind."""
+        """This host, set to count the disks of some log dirs. Any kind of disk is counted."""
         self._log_disks = log_disks(log_dirs, self._sys)
         return self
 
@@ -182,7 +185,8 @@ class LocalHost:
         """Take a sample of the machine.
 
         Args:
-            processes: broker id → id of its process, whose memory is read, too.
+            processes: broker id → id of the broker's process. The memory and the CPU quota of each
+                process are also read.
         """
         at_s = self._clock()
         own_network = self._network_of()
@@ -230,7 +234,7 @@ class LocalHost:
         return {**found, **{f"{readings.LOG_DISK}:{each}": 1.0 for each in self._log_disks}}
 
     def _settings(self) -> dict[str, float]:
-        """The kernel's settings of write-back, which are read once."""
+        """The kernel's settings of write-back. They are read once."""
         found = {}
         for name, (reading, unit) in _OF_WRITE_BACK.items():
             text = _proc_read(self._proc / "sys/vm" / name).strip()
@@ -255,9 +259,9 @@ class LocalHost:
         return found
 
     def _speed(self, device: str) -> float | None:
-        """The speed that the driver of a network card reports [B/s].
+        """The speed of a network card, according to its driver [B/s].
 
-        Virtual interfaces report no speed, or a wrong one.
+        None for a virtual interface, because it reports no speed or a wrong speed.
         """
         if not (self._sys / "class/net" / device / "device").exists():
             return None
@@ -283,7 +287,7 @@ class LocalHost:
         return found
 
     def _throttling(self, processes: Mapping[int, int]) -> dict[str, float]:
-        """How often a CPU quota stopped each broker; the groups of a process are looked up once."""
+        """The readings of each broker's CPU quota. The groups of a process are found once."""
         found = {}
         for broker, pid in processes.items():
             if pid not in self._groups:
@@ -296,10 +300,10 @@ class LocalHost:
 
 
 def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
-    """The disks below some folders, by their names in /proc/diskstats.
+    """The names in /proc/diskstats of the disks of some directories.
 
-    A folder that this user cannot read, or that is on no block device, has none. A partition counts
-    as its disk.
+    A directory is left out if this user cannot read it, or if it is not on a block device. For a
+    partition, the name of its disk is returned.
     """
     found = set()
     for each in log_dirs:
@@ -315,12 +319,12 @@ def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
 
 
 class LocalHosts:
-    """The host source for brokers that all run on this machine.
+    """The host source for a cluster whose brokers all run on this machine.
 
     Args:
-        host: reads the machine.
+        host: samples the machine.
         brokers: ids of all brokers.
-        processes: returns broker id → id of its current process, where it is known.
+        processes: returns broker id → id of its current process, for the known processes.
     """
 
     def __init__(
@@ -345,7 +349,7 @@ class LocalHosts:
 
 
 def _proc_read(path: Path) -> str:
-    """The text of a file of the kernel; empty where it does not exist, or its process ended."""
+    """The text of a file of the kernel. Empty if the file does not exist or its process ended."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -353,7 +357,7 @@ def _proc_read(path: Path) -> str:
 
 
 def _named(lines: Sequence[str], names: Mapping[str, str], unit: float = 1.0) -> dict[str, float]:
-    """Reading → its number in lines of the form `name number …`."""
+    """Reading → its number, from lines of the form `name number …`."""
     found = {}
     for line in lines:
         key, *rest = line.split()
@@ -363,7 +367,7 @@ def _named(lines: Sequence[str], names: Mapping[str, str], unit: float = 1.0) ->
 
 
 def _tcp(*texts: str) -> dict[str, float]:
-    """Counters of /proc/net/snmp and netstat: a line of names, then one of numbers."""
+    """The TCP counters in /proc/net/snmp and netstat. A line of numbers follows a line of names."""
     found = {}
     wanted = {
         ("Tcp:", "OutSegs"): readings.TCP_SENT_SEGMENTS,

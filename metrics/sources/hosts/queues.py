@@ -1,7 +1,8 @@
-"""Packets that the queues of network interfaces dropped (traffic control), which /proc lacks.
+"""Packets that the queues of network interfaces dropped (traffic control). /proc does not show
+them.
 
 A queue that limits the rate, such as a token bucket, drops packets before the interface counts
-them. The kernel reports these drops by rtnetlink(7) with RTM_GETQDISC, as `tc -s qdisc` shows them.
+them. The kernel reports these drops by rtnetlink(7) with RTM_GETQDISC, like `tc -s qdisc`.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _RECEIVE_BYTES = 65_536
 
 
 def open_netlink() -> socket.socket:
-    """A netlink socket to the kernel, for the network namespace of this thread.
+    """A netlink socket to the kernel, for this thread's network namespace.
 
     Raises:
-        OSError: this system has no netlink.
+        OSError: the system has no netlink.
     """
     family = getattr(socket, "AF_NETLINK", None)
     if family is None:
@@ -41,11 +42,11 @@ def open_netlink() -> socket.socket:
 
 
 class Queues:
-    """The queues of one network namespace; none where the kernel reports none.
+    """The queues of the interfaces in one network namespace.
 
     Args:
-        open_socket: opens a netlink socket for that namespace; called for each sample, which takes
-            some hundredths of a millisecond.
+        open_socket: opens a netlink socket in this namespace. It is called for each sample, and
+            takes some hundredths of a millisecond.
     """
 
     def __init__(self, open_socket: Callable[[], socket.socket] = open_netlink) -> None:
@@ -54,7 +55,7 @@ class Queues:
         self._last: dict[str, int] = {}
 
     def dropped(self) -> Mapping[str, int]:
-        """Interface → packets that its queue has dropped; the last known counts after an error."""
+        """Interface → packets that its queue dropped so far. After an error, the last counts."""
         with suppress(OSError, ValueError), closing(self._open()) as to_kernel:
             found = dict(dropped_in(self._all(to_kernel, _GET_QUEUE, _QUEUE)))
             if found.keys() - self._names.keys():
@@ -65,7 +66,7 @@ class Queues:
 
     @staticmethod
     def _all(to_kernel: socket.socket, kind: int, body: struct.Struct) -> bytes:
-        """The messages of an answer, concatenated, without the message that ends it."""
+        """All messages of an answer as bytes, without the message that marks the end."""
         size = _HEADER.size + body.size
         to_kernel.send(_HEADER.pack(size, kind, _ASK_ALL, 0, 0) + bytes(body.size))
         answer = b""
@@ -80,7 +81,7 @@ class Queues:
 
 
 def messages_in(answer: bytes) -> Iterator[tuple[int, bytes]]:
-    """The (type, body) of each netlink message.
+    """(type, body) of each netlink message.
 
     Raises:
         ValueError: a message is malformed.
@@ -95,7 +96,7 @@ def messages_in(answer: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def dropped_in(answer: bytes) -> Iterator[tuple[int, int]]:
-    """The (index of an interface, packets that its outermost queue dropped) in an answer."""
+    """(index of the interface, packets that its root queue dropped) of each queue in an answer."""
     for kind, body in messages_in(answer):
         if kind != _NEW_QUEUE or len(body) < _QUEUE.size:
             continue
@@ -106,7 +107,7 @@ def dropped_in(answer: bytes) -> Iterator[tuple[int, int]]:
 
 
 def names_in(answer: bytes) -> Iterator[tuple[int, str]]:
-    """The (index of an interface, its name) in an answer."""
+    """(index, name) of each interface in an answer."""
     for kind, body in messages_in(answer):
         if kind == _NEW_LINK and len(body) >= _LINK.size:
             name = _attributes(body[_LINK.size :]).get(_NAME, b"")
@@ -126,5 +127,5 @@ def _attributes(body: bytes) -> dict[int, bytes]:
 
 
 def _padded(size: int) -> int:
-    """The size up to the next multiple of 4 bytes, where the next message or attribute begins."""
+    """The size, rounded up to a multiple of 4 bytes, where the next message or attribute begins."""
     return (size + 3) & ~3

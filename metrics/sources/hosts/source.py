@@ -1,11 +1,8 @@
-"""The protocol of a source of host samples.
+"""The sample of one host, the protocol of a source of such samples, and the names of the readings.
 
-The sample of one host, which every host source returns.
-
-The readings of a host: counters of Linux, with the same names for every source.
-
-The part after a colon names a part of the host: `disk_read_bytes:nvme0n1`. Readings are counters
-since the host's start, unless their description says "now".
+All sources use the same names. The part after a colon names a part of the host, such as a disk in
+`disk_read_bytes:nvme0n1`. A reading is a counter since the start of the host, unless its
+description begins with "Current".
 """
 
 from __future__ import annotations
@@ -24,10 +21,10 @@ class HostSample:
 
     Attributes:
         host: name of the host.
-        at_s: wall-clock time of the sample's middle [s since the epoch].
-        values: readings by the names of `metrics.sources.hosts.source`; empty when the sample
-            failed, or where the system shows none.
-        error: why the sample failed, or None.
+        at_s: wall-clock time of the middle of the sample [s since the epoch].
+        values: name of a reading in `metrics.sources.hosts.source` → its value. Empty if the
+            sample failed, or if the system shows no readings.
+        error: reason why the sample failed, or None.
     """
 
     host: str
@@ -37,29 +34,29 @@ class HostSample:
 
 
 class HostSource(Protocol):
-    """Reads the brokers' hosts, all at once; only one thread at a time may use it."""
+    """Reads the metrics of the brokers' hosts. Only one thread may use it at a time."""
 
     @property
     def brokers(self) -> Mapping[str, tuple[int, ...]]:
-        """Host → ids of the brokers that run on it."""
+        """Host → ids of the brokers on the host."""
         ...
 
     @property
     def machines(self) -> frozenset[str]:
-        """Names of these hosts as processes on them know them."""
+        """The names that these hosts have for processes on them."""
         ...
 
     def sample_all(self) -> Sequence[HostSample]:
-        """One sample of each host; a failed one has its error."""
+        """One sample of each host. A failed sample has an error."""
         ...
 
     def close(self) -> None:
-        """Close the connections; further calls are harmless."""
+        """Close the connections. Further calls have no effect."""
         ...
 
 
 class NoHosts:
-    """The source where the brokers' hosts are unknown: it has no hosts."""
+    """A source without hosts, for clusters whose hosts are unknown."""
 
     def __init__(self) -> None:
         self.brokers: Mapping[str, tuple[int, ...]] = {}
@@ -74,41 +71,42 @@ class NoHosts:
 
 
 CPU_S = "cpu_s"
-"""Time of all cores by state, such as `cpu_s:iowait` [s]."""
+"""Sum of the times of all cores in one state, such as `cpu_s:iowait` [s]."""
 CORES = "cores"
-"""Number of cores, now."""
+"""Current number of cores."""
 RUNNING_THREADS = "running_threads"
-"""Threads that run or wait for a core, now."""
+"""Current number of threads that run or wait for a core."""
 MEMORY_TOTAL_BYTES = "memory_total_bytes"
-"""Size of the memory, now [B]."""
+"""Current size of the memory [B]."""
 MEMORY_AVAILABLE_BYTES = "memory_available_bytes"
-"""Memory that programs can still get without swapping, now [B]."""
+"""Current memory that programs can get without swapping [B]."""
 PAGE_CACHE_BYTES = "page_cache_bytes"
-"""Memory that holds pages of files, now [B]."""
+"""Current size of the page cache [B]."""
 DIRTY_BYTES = "dirty_bytes"
-"""Written pages of files that only memory holds, now [B]."""
+"""Current size of the dirty pages of files, which no disk has yet [B]."""
 WRITEBACK_BYTES = "writeback_bytes"
-"""Pages of files that are being written to disks, now [B]."""
+"""Current size of the pages of files that are being written to disks [B]."""
 DIRTY_EXPIRE_S = "dirty_expire_s"
-"""Age at which the kernel writes a dirty page (`vm.dirty_expire_centisecs`), now [s]."""
+"""Current age at which the kernel writes a dirty page (`vm.dirty_expire_centisecs`) [s]."""
 DIRTY_RATIO = "dirty_ratio"
-"""Share of the available memory that dirty pages fill before writers wait for disks
-(`vm.dirty_ratio`), now [ratio]."""
+"""Current limit of the dirty pages as a share of the available memory (`vm.dirty_ratio`) [ratio].
+Near this limit, writers wait for disks."""
 DIRTY_BACKGROUND_RATIO = "dirty_background_ratio"
-"""Share of the available memory from which the kernel writes dirty pages of any age
-(`vm.dirty_background_ratio`), now [ratio]."""
+"""Current background limit of the dirty pages as a share of the available memory
+(`vm.dirty_background_ratio`) [ratio]. Beyond this limit, the kernel writes pages of any age."""
 DIRTY_LIMIT_BYTES = "dirty_limit_bytes"
-"""The same limit where it is set in bytes (`vm.dirty_bytes`), now [B]."""
+"""Current limit of the dirty pages in bytes, if it is set in bytes (`vm.dirty_bytes`) [B]."""
 DIRTY_BACKGROUND_BYTES = "dirty_background_bytes"
-"""The same limit where it is set in bytes (`vm.dirty_background_bytes`), now [B]."""
+"""Current background limit of the dirty pages in bytes, if it is set in bytes
+(`vm.dirty_background_bytes`) [B]."""
 LOG_DISK = "log_disk"
-"""1 for a disk that has a log dir of a broker, where that is known, now."""
+"""Currently 1 for a disk with a log dir of a broker, if the disks of log dirs are known."""
 SWAPPED_IN_PAGES = "swapped_in_pages"
 """Pages read back from swap."""
 SWAPPED_OUT_PAGES = "swapped_out_pages"
 """Pages written to swap."""
 OOM_KILLS = "oom_kills"
-"""Processes that the kernel killed for lack of memory."""
+"""Processes that the kernel killed because memory was exhausted."""
 DISK_READ_BYTES = "disk_read_bytes"
 """Bytes read from a disk [B]."""
 DISK_WRITTEN_BYTES = "disk_written_bytes"
@@ -132,13 +130,13 @@ NET_SENT_PACKETS = "net_sent_packets"
 NET_RECEIVE_DROPS = "net_receive_drops"
 """Incoming packets that an interface dropped."""
 NET_SEND_DROPS = "net_send_drops"
-"""Outgoing packets that an interface dropped, and its queue where that is known."""
+"""Outgoing packets that an interface or its queue dropped."""
 NET_RECEIVE_ERRORS = "net_receive_errors"
 """Damaged packets that an interface received."""
 NET_SEND_ERRORS = "net_send_errors"
 """Packets that an interface could not send."""
 NET_SPEED_BYTES_PER_S = "net_speed_bytes_per_s"
-"""Speed of an interface, one direction, now [B/s]."""
+"""Current speed of an interface in one direction [B/s]."""
 TCP_SENT_SEGMENTS = "tcp_sent_segments"
 """Segments that TCP sent, retransmissions excluded."""
 TCP_RETRANSMITTED_SEGMENTS = "tcp_retransmitted_segments"
@@ -146,34 +144,37 @@ TCP_RETRANSMITTED_SEGMENTS = "tcp_retransmitted_segments"
 TCP_LISTEN_OVERFLOWS = "tcp_listen_overflows"
 """Connections that were refused because a listener's queue was full."""
 PRESSURE_S = "pressure_s"
-"""Time in which some task waited for `cpu`, `io` or `memory` (pressure stall information) [s]."""
+"""Time in which at least one task waited for `cpu`, `io` or `memory` (pressure stall information)
+[s]."""
 RESIDENT_BYTES = "resident_bytes"
-"""Memory of a broker's process, by its node id, now: heap, stacks, and mapped files [B]."""
+"""Current memory of a broker's process: heap, stacks and mapped files [B]. The part after the colon
+is the broker's node id."""
 
 QUOTA_PERIODS = "quota_periods"
 """Periods in which the control group of the generator's tasks ran under a CPU quota."""
 THROTTLED_PERIODS = "throttled_periods"
-"""Periods in which that quota was used up, so that the group stopped."""
+"""Periods in which this CPU quota was used up, so that the group was stopped."""
 THROTTLED_S = "throttled_s"
-"""Time for which the group stopped, summed over its cores [s]."""
+"""Time for which the group was stopped, summed over its cores [s]."""
 
 BROKER_QUOTA_PERIODS = "broker_quota_periods"
-"""Periods in which the control group of a broker, by its node id, ran under a CPU quota."""
+"""Periods in which a broker's control group ran under a CPU quota. The part after the colon is the
+broker's node id."""
 BROKER_THROTTLED_PERIODS = "broker_throttled_periods"
-"""Periods in which that quota was used up, so that the broker stopped."""
+"""Periods in which the CPU quota of a broker was used up, so that the broker was stopped."""
 
 CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""The states of `cpu_s`, in the order of /proc/stat."""
+"""The states in the reading `cpu_s`, in the order of /proc/stat."""
 
 _NO_DISK = re.compile(r"(z?ram|loop|fd|(h|s|v|xv)d[a-z]+|nvme\d+n\d+p|mmcblk\d+p)\d+")
 _NO_INTERFACE = re.compile(r"(ifb|sit|tunl|gre|gretap|erspan|ip_vti|ip6_vti|ip6tnl|ip6gre)\d*")
 
 
 def is_disk(device: str) -> bool:
-    """Whether a block device counts: partitions (part of a disk) and devices in memory do not."""
+    """Whether a block device is a disk. Partitions of disks and devices in memory are not."""
     return _NO_DISK.fullmatch(device) is None
 
 
 def is_interface(device: str) -> bool:
-    """Whether an interface counts: the templates of tunnels, which carry no traffic, do not."""
+    """Whether an interface can carry traffic. The kernel's templates of tunnels cannot."""
     return _NO_INTERFACE.fullmatch(device) is None

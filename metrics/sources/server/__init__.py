@@ -1,1 +1,1 @@
-"""Readings of brokers and hosts from a Prometheus server that scrapes their exporters."""
+"""Sources that read brokers and hosts from a Prometheus server, which scrapes their exporters."""

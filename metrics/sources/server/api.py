@@ -1,6 +1,6 @@
-"""The HTTP API of a Prometheus server: queries, and the time of its clock.
+"""The HTTP API of a Prometheus server, for queries and for the time of the server's clock.
 
-Thanos, Mimir and VictoriaMetrics answer the same requests. Each error says what answered.
+Thanos, Mimir and VictoriaMetrics have the same API. Each error describes the answer of the server.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HEADERS = {
     "Content-Type": "application/x-www-form-urlencoded",
 }
 _UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""Errors of reading an answer of another form."""
+"""Errors that occur if an answer has an unexpected form."""
 _TIME_MAX_S = 1e11
 _TEXT_MAX = 300
-"""Longest part of an answer in a message [characters]."""
+"""Highest number of characters of an answer in a message."""
 
 _OTHER_JSON = "the page is JSON of another API; expected the query API of a Prometheus server"
 
@@ -42,11 +42,11 @@ Samples = Sequence[tuple[float, str]]
 
 @dataclass(frozen=True)
 class ServerSeries:
-    """One series of an answer.
+    """One series in an answer of a server.
 
     Attributes:
-        labels: its labels, the name as `__name__`.
-        samples: its samples.
+        labels: labels of the series. The label `__name__` is its name.
+        samples: samples of the series.
     """
 
     labels: Mapping[str, str]
@@ -54,12 +54,12 @@ class ServerSeries:
 
 
 class ServerApi:
-    """Queries one server over a kept connection; only one thread at a time may use it.
+    """Queries one server over a persistent connection. Only one thread may use it at a time.
 
     Args:
         url: base URL of the server, such as `https://prometheus.example.com/prefix`.
-        access: login and certificates for it.
-        timeout_s: longest time of an exchange [s].
+        access: login and certificates for the server.
+        timeout_s: longest duration of an exchange [s].
         clock: wall clock [s since the epoch].
 
     Raises:
@@ -81,47 +81,48 @@ class ServerApi:
         self._method = "POST"
 
     def query(self, expression: str) -> list[ServerSeries]:
-        """The series of an instant query at the server's own time.
+        """The series of an instant query at the server's current time.
 
-        A range selector, such as `up[1m]`, returns the samples with their own times.
+        For a range selector such as `up[1m]`, each sample has the time of its scrape.
 
         Raises:
-            ScrapeError: there is no such answer.
+            ScrapeError: the server does not answer the query.
         """
         return self._series("query", {"query": expression})
 
     def query_range(
         self, expression: str, from_s: float, to_s: float, step_s: float
     ) -> list[ServerSeries]:
-        """The series of a query that is evaluated at from, from + step, … up to `to_s`.
+        """The series of a query that is evaluated at `from_s`, `from_s` + `step_s`, … up to `to_s`.
 
         Raises:
-            ScrapeError: there is no such answer.
+            ScrapeError: the server does not answer the query.
         """
         span = {"start": f"{from_s:.3f}", "end": f"{to_s:.3f}", "step": f"{step_s:g}"}
         return self._series("query_range", {"query": expression, **span})
 
     def names(self, path: str, selector: str, from_s: float) -> list[str]:
-        """The names of the labels of the series that match a selector since a time, or the values
-        of one label.
+        """The names of all labels, or the values of one label, of the series since a time.
 
         Args:
-            path: `labels`, or `label/NAME/values`.
-            selector: a selector in braces; empty for all series.
-            from_s: begin of the time [s since the epoch].
+            path: `labels` for the names of labels, or `label/NAME/values` for the values of one.
+            selector: a selector in braces. Empty for all series.
+            from_s: start of the time [s since the epoch].
 
         Raises:
-            ScrapeError: there is no such answer.
+            ScrapeError: the server does not answer.
         """
         given = {"start": f"{from_s:.3f}", **({"match[]": selector} if selector else {})}
         found = self._data(path, given, "GET")
         return [str(each) for each in found] if isinstance(found, list) else []
 
     def clock_offset(self) -> tuple[float, float]:
-        """The time by which the server's clock is ahead of this one, and its largest error [s].
+        """The offset of the server's clock from this process's clock, and its largest error [s].
+
+        A positive offset means that the server's clock is ahead.
 
         Raises:
-            ScrapeError: there is no such answer.
+            ScrapeError: the server does not answer.
         """
         began_s = self._clock()
         found = self._data("query", {"query": "time()"})
@@ -133,7 +134,7 @@ class ServerApi:
         return server_s - began_s - took_s / 2, took_s / 2
 
     def close(self) -> None:
-        """Close the connection; further calls are harmless."""
+        """Close the connection. Further calls have no effect."""
         self._client.close()
 
     def _series(self, path: str, given: Mapping[str, str]) -> list[ServerSeries]:
@@ -147,12 +148,12 @@ class ServerApi:
         """The field `data` of an answer.
 
         Raises:
-            ScrapeError: there is no such answer; the next call connects again.
+            ScrapeError: there is no answer with this field. The next call connects again.
         """
         where, fields = f"{self._prefix}/api/v1/{path}", urlencode(given)
         answer = self._request(where, fields, method or self._method)
         if answer.status in {405, 501} and not method and self._method == "POST":
-            self._method = "GET"  # a proxy that only reads
+            self._method = "GET"  # a proxy may accept only GET requests
             answer = self._request(where, fields, "GET")
         status, found = answer.status, _parsed(answer.text)
         if status == http.client.OK and found is not None and found.get("status") == "success":
@@ -165,7 +166,7 @@ class ServerApi:
         if status != http.client.OK:
             raise ScrapeError(
                 f"HTTP {status} {answer.reason} for {where}{answer.redirection}; expected the "
-                "query API of a Prometheus server below that URL"
+                "query API of a Prometheus server below this URL"
             )
         if found is not None:
             raise ScrapeError(_OTHER_JSON)
@@ -183,18 +184,18 @@ class ServerApi:
 
 
 def _series_of(given: Any) -> ServerSeries:
-    """A series of an answer; raises one of `_UNEXPECTED` for anything else."""
+    """A series in an answer. One of the errors `_UNEXPECTED` is raised for any other value."""
     labels = {str(name): str(value) for name, value in given["metric"].items()}
     samples = [
         (_time_of(at_s), str(number)) for at_s, number in given.get("values") or [given["value"]]
     ]
     if any(later[0] <= earlier[0] for earlier, later in pairwise(samples)):
-        raise ValueError("the times of its samples do not grow")
+        raise ValueError("the times of its samples do not increase")
     return ServerSeries(labels, samples)
 
 
 def _time_of(given: Any) -> float:
-    """A time in whole milliseconds [s since the epoch]."""
+    """A time, rounded to milliseconds [s since the epoch]."""
     found = round(float(given), 3)
     if not 0.0 <= found < _TIME_MAX_S:
         raise ValueError(f"{given} is not a time")
@@ -202,7 +203,7 @@ def _time_of(given: Any) -> float:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """A JSON object; None for any other text."""
+    """The JSON object in a text. None for any other text."""
     try:
         found = parsed_json(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The label of a server's series that tells brokers apart, and which broker each value means."""
+"""The label that distinguishes the brokers in a server's series, and the broker of each value."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from metrics.common.errors import ConfigError
 from metrics.units import format_some
 
 _NAMED_MAX = 8
-"""Values that a message names."""
+"""Highest number of values that a message names."""
 
 
 @dataclass(frozen=True)
 class BrokerLabel:
-    """How a value of a label becomes a broker id.
+    """The assignment of a label's values to brokers.
 
-    Without `pattern` and `values` a value means the broker whose id it is, or whose advertised host
-    it names, with or without a port and further parts of the host's name.
+    Without `pattern` and `values`, a value belongs to a broker if it is the broker's id or names
+    the broker's advertised host. The value may have a port, and the host's name may have further
+    parts.
 
     Attributes:
-        section: section of the cluster's file that configures it, for messages.
+        section: section of the cluster's file with these settings, for messages.
         name: name of the label.
-        pattern: regular expression whose one group is the broker id; None for none.
-        values: broker id → its value; None for none.
-        is_shared: whether brokers may share a value, as those on one host do.
+        pattern: regular expression with one group, which is the broker id. None if not set.
+        values: broker id → value of the label. None if not set.
+        is_shared: whether several brokers may have the same value, for example on one host.
     """
 
     section: str
@@ -35,14 +36,15 @@ class BrokerLabel:
     is_shared: bool = False
 
     def assign(self, shown: Iterable[str], hosts: Mapping[int, str]) -> dict[int, str]:
-        """Broker id → its value.
+        """Broker id → its value of the label.
 
         Args:
-            shown: the values that the server shows.
-            hosts: broker id → advertised host, of all brokers.
+            shown: values of the label in the server's series.
+            hosts: broker id → advertised host, for all brokers.
 
         Raises:
-            ConfigError: a broker has no value or several, or two brokers have the same.
+            ConfigError: a broker has no value or several values, or two brokers have the same
+                value.
         """
         known = sorted(set(shown))
         found = {broker: self._values_of(broker, host, known) for broker, host in hosts.items()}
@@ -79,20 +81,20 @@ class BrokerLabel:
                 f"no value matches {self.section}.broker_pattern {self.pattern!r} with its id"
             )
         else:
-            expected = "no value is its id or names its host"
+            expected = "no value is the broker's id or names the broker's host"
         return ConfigError(
             f"the series of the Prometheus server show no broker {broker} (host {host}): the label "
-            f"{self.name} has the values {_listed(known)}, and {expected}; name the label that "
-            f"tells the brokers apart in {self.section}.broker_label, and what its values mean in "
-            "broker_pattern or broker_values"
+            f"{self.name} has the values {_listed(known)}, and {expected}; set "
+            f"{self.section}.broker_label to the label that distinguishes the brokers, and "
+            "describe its values in broker_pattern or broker_values"
         )
 
     def _ambiguous(self, broker: int, own: list[str]) -> ConfigError:
         return ConfigError(
-            f"the values {_listed(own)} of the label {self.name} all mean broker {broker}; "
-            "expected one value for each broker; if they belong to two clusters, name a label of "
-            f"one cluster in {self.section}.selector, else name each broker's value in "
-            f"{self.section}.broker_values"
+            f"the values {_listed(own)} of the label {self.name} all belong to broker {broker}; "
+            "expected one value for each broker; if the values belong to several clusters, add a "
+            f"label of one cluster to {self.section}.selector; otherwise set each broker's value "
+            f"in {self.section}.broker_values"
         )
 
     def _require_distinct(self, assigned: Mapping[int, str]) -> None:
@@ -102,10 +104,10 @@ class BrokerLabel:
         for value, ids in brokers.items():
             if len(ids) > 1:
                 raise ConfigError(
-                    f"the value {value!r} of the label {self.name} means brokers "
-                    f"{' and '.join(map(str, ids))}; expected a value for each broker; name each "
-                    f"broker's value in {self.section}.broker_values, or another label in "
-                    f"{self.section}.broker_label"
+                    f"the value {value!r} of the label {self.name} belongs to brokers "
+                    f"{' and '.join(map(str, ids))}; expected a different value for each broker; "
+                    f"set each broker's value in {self.section}.broker_values, or another label "
+                    f"in {self.section}.broker_label"
                 )
 
 
@@ -121,7 +123,7 @@ def host_of(value: str) -> str:
 
 
 def _first_part(host: str) -> str:
-    """The first part of a host's name; an address as a whole."""
+    """The first part of a host's name. An IP address is returned unchanged."""
     return host if re.fullmatch(r"[\d.]+|.*:.*", host) else host.partition(".")[0]
 
 

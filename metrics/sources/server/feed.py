@@ -1,14 +1,13 @@
-"""The scrapes of a Prometheus server as they appear: of each broker or host, with their own times.
+"""The latest scrapes of brokers or hosts by a Prometheus server, each with its time.
 
-One query returns the samples of all targets with the times of their scrapes, by a range selector.
-Old numbers are never new samples: each scrape is delivered once, and a target without a scrape
-for `STALE_INTERVALS` has an error in its place.
+One query with a range selector returns the samples of all targets with the times of their scrapes.
+Each scrape is delivered once, so an old number never becomes a new sample. A target without a
+scrape for `STALE_INTERVALS` gets an error instead.
 
-An answer of a Prometheus server as the pages of its exporters, one for each scrape.
-
-A server adds labels to the series of a page, such as `job` and `instance`; its own series `up` has
-no others. Without them a series has the text that the exporter gave it, so that its page is chosen
-from and read like that of an exporter.
+The module also converts an answer of a server into pages of exporters, one page for each scrape. A
+server adds labels to the series of a page, such as `job` and `instance`. Its own series `up` has
+only these added labels. Without the added labels, a series has the text that the exporter gave it.
+So such a page is read like the page of an exporter.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from metrics.units import format_some
 
 NAME = "__name__"
 UP = "up"
-"""The series that a server adds for each target: 1 where its scrape succeeded."""
+"""The series that a server adds for each target. It is 1 if the scrape succeeded."""
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-"""Escapes of the text format, and of PromQL."""
+"""Escapes of characters in the text format and in PromQL."""
 
 
 @dataclass
 class ServerPage:
-    """What one target showed in one scrape.
+    """The page of one target in one scrape.
 
     Attributes:
-        at_s: time of the scrape [s since the epoch, by the server's clock].
-        lines: series, without the labels that the server added, and its number.
+        at_s: time of the scrape on the server's clock [s since the epoch].
+        lines: (series without the labels that the server added, text of its number).
         is_up: whether the scrape succeeded.
     """
 
@@ -55,11 +54,11 @@ class ServerPage:
 
     @property
     def poll(self) -> Poll:
-        """The page as an exporter shows it."""
+        """The page in the text format of an exporter."""
         return Poll(self.at_s, "".join(f"{series} {number}\n" for series, number in self.lines))
 
     def scrape(self, rules: RuleSet) -> Scrape:
-        """The readings of the page, by these rules."""
+        """The readings of the page according to some rules."""
         found = (
             (match, number)
             for series, number in self.lines
@@ -69,7 +68,7 @@ class ServerPage:
 
 
 def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[ServerSeries]]:
-    """Value of a label → the series that have it."""
+    """Value of a label → the series with this value."""
     found: dict[str, list[ServerSeries]] = {}
     for each in answer:
         found.setdefault(each.labels.get(label, ""), []).append(each)
@@ -77,9 +76,9 @@ def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[Serve
 
 
 def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
-    """The labels that a server added to the series of one target.
+    """The names of the labels that a server added to the series of one target.
 
-    They are those of `up`; where that is not stored, those that all series have.
+    These are the labels of `up`. If `up` is not stored, these are the labels that all series have.
     """
     own = [each for each in series if each.labels.get(NAME) == UP] or series
     names = [frozenset(each.labels) for each in own]
@@ -87,7 +86,10 @@ def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
 
 
 def differing(series: Iterable[ServerSeries], added: Collection[str]) -> dict[str, list[str]]:
-    """Added label → its values, where several targets show themselves as one broker."""
+    """Added label → its values, for each label that has several values.
+
+    Several values mean that several targets appear as one broker.
+    """
     values: dict[str, set[str]] = {label: set() for label in added}
     for each in series:
         for label in added:
@@ -96,7 +98,7 @@ def differing(series: Iterable[ServerSeries], added: Collection[str]) -> dict[st
 
 
 def pages_of(series: Iterable[ServerSeries], added: Collection[str]) -> list[ServerPage]:
-    """The pages of one target, by their times."""
+    """The pages of one target, by time."""
     found: dict[float, ServerPage] = {}
     for each in series:
         text = series_text(each.labels, added)
@@ -111,27 +113,28 @@ def pages_of(series: Iterable[ServerSeries], added: Collection[str]) -> list[Ser
 
 
 def series_text(labels: Mapping[str, str], added: Collection[str]) -> str:
-    """A series as on an exporter's page."""
+    """The text of a series on an exporter's page."""
     own = sorted((name, value) for name, value in labels.items() if name not in {NAME, *added})
     inner = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in own)
     return f"{labels[NAME]}{{{inner}}}" if inner else labels[NAME]
 
 
 CLOCK_OFFSET_MAX_S = 0.25
-"""Largest accepted offset of the server's clock from the driver's [s]; that of executors."""
+"""Largest accepted offset of the server's clock from the driver's clock [s]. It is the same as for
+the clocks of executors."""
 CLOCK_EVERY_S = 30.0
 """Time after which the clocks are compared again [s]."""
 STALE_INTERVALS = 3.0
-"""Scrape intervals without a scrape after which a target is stale."""
+"""Number of scrape intervals without a scrape after which a target is stale."""
 BACK_INTERVALS = 2.0
-"""Scrape intervals for which scrapes are delivered late, when the last call was longer ago."""
+"""Number of scrape intervals before a call in which missed scrapes are delivered late."""
 LOOK_BACK_S = 300.0
-"""Time before now whose series count as shown, when the source is opened [s]."""
+"""Series of this time before `open` count as present on the server [s]."""
 _OPEN_SCRAPES, _OPEN_S = 3.5, 15.0
-"""Scrape intervals, and time [s], whose pages are read when the source is opened."""
+"""Number of scrape intervals, and minimum time [s], before `open` whose pages are read."""
 _NAMED_MAX = 6
 _LAG_S = 0.2
-"""First assumption of the time from a scrape's time until queries show it [s]."""
+"""Initial estimate of the time between a scrape and its appearance in queries [s]."""
 _LAG_MAX_S = 5.0
 _RETRY_S = 0.5
 """Longest time between two queries for the same scrape [s]."""
@@ -139,13 +142,13 @@ _RETRY_S = 0.5
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """What is read of a server.
+    """The targets to read from a server.
 
     Attributes:
-        selector: matchers of the targets, such as `job="kafka"`, without braces.
-        label: the label that tells them apart.
+        selector: label matchers of the targets, such as `job="kafka"`, without braces.
+        label: the label that distinguishes the targets.
         hosts: broker id → advertised host.
-        what: what the targets are exporters of, for messages.
+        what: noun phrase for the targets, such as `the brokers`, for messages.
     """
 
     selector: str
@@ -159,15 +162,15 @@ class FeedTarget:
     """One target: the exporter of a broker, or of a host.
 
     Attributes:
-        value: its value of the label.
-        brokers: ids of its brokers.
-        url: its place on the server, for messages.
-        node_id: id of its first broker.
+        value: the target's value of the label.
+        brokers: ids of the target's brokers.
+        url: URL of the server and label of the target, for messages.
+        node_id: id of the target's first broker.
         interval_s: time between two scrapes [s].
         added: names of the labels that the server adds.
-        last_s: time of the last scrape that was delivered [s since the epoch, server's clock].
-        pages: the pages that were read when the source was opened.
-        rules: the readings of its series.
+        last_s: time of the last delivered scrape on the server's clock [s since the epoch].
+        pages: pages that `ServerFeed.open` read.
+        rules: readings of the target's series.
     """
 
     value: str
@@ -182,33 +185,33 @@ class FeedTarget:
     _polls: int = 0
 
     def poll(self, timeout_s: float) -> Poll:
-        """The page of each scrape that was read at the opening, the earliest first."""
-        # A second poll shows whether numbers grow; with one scrape it is the same page again.
+        """The page of the next scrape that `ServerFeed.open` read, the earliest first."""
+        # If there is only one scrape, the second poll returns the same page again.
         if self._polls > len(self.pages):
             raise ScrapeError(
-                f"its {len(self.pages)} last scrapes do not show what the numbers of the series "
-                "mean; wait for more scrapes"
+                f"its {len(self.pages)} last scrapes do not show the meaning of the numbers of "
+                "the series; wait for more scrapes"
             )
         self._polls += 1
         return self.pages[: self._polls][-1].poll
 
     def use(self, rules: RuleSet) -> None:
-        """Read the readings of these rules from now on."""
+        """Set the rules for all later scrapes."""
         self.rules = rules
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """The last scrape that was read at the opening."""
+        """The last scrape that `ServerFeed.open` read."""
         return self.pages[-1].scrape(self.rules)
 
 
 class ServerFeed:
-    """Reads the targets of one server; only one thread at a time may use it.
+    """Reads the targets of one server. Only one thread may use it at a time.
 
     Args:
         api: the server.
-        spec: what to read.
+        spec: the targets to read.
         clock: wall clock [s since the epoch].
-        pause: waits for some seconds; by default until `close`.
+        pause: waits for a number of seconds. By default, `close` ends the wait.
     """
 
     def __init__(
@@ -233,10 +236,10 @@ class ServerFeed:
     # --- opening ------------------------------------------------------------
 
     def open(self, is_wanted: Callable[[str], bool]) -> None:
-        """Find the targets, their scrape interval, and the pages of their last scrapes.
+        """Find the targets, their scrape intervals, and the pages of their last scrapes.
 
         Args:
-            is_wanted: whether series of a name may be readings.
+            is_wanted: returns whether a series with a name may be a reading.
 
         Raises:
             ConfigError: the server does not answer, or does not show all targets.
@@ -248,7 +251,7 @@ class ServerFeed:
             if not wanted:
                 page = "".join(f"{name} 1\n" for name in names)
                 raise ConfigError(
-                    f"the series that {self._selected} selects on {self._api.url} are not those of "
+                    f"the series that {self._selected} selects on {self._api.url} do not belong to "
                     f"{self.spec.what}: {kind_of(page)}; correct {self.spec.label.section}.selector"
                 )
             self._find_targets(wanted)
@@ -275,8 +278,8 @@ class ServerFeed:
         known = format_some(jobs, _NAMED_MAX) or "none"
         raise ConfigError(
             f"{self._selected} selects no series of the last {LOOK_BACK_S / 60:.0f} min on "
-            f"{self._api.url}; the server's jobs are {known}; correct "
-            f"{self.spec.label.section}.selector"
+            f"{self._api.url}; expected series of {self.spec.what}; the server's jobs are {known}; "
+            f"correct {self.spec.label.section}.selector"
         )
 
     def _find_targets(self, names: Sequence[str]) -> None:
@@ -305,17 +308,17 @@ class ServerFeed:
         known = ", ".join(sorted({*names} - {NAME})) or "none"
         return ConfigError(
             f"the series that {self._selected} selects on {self._api.url} have no label "
-            f"{label.name}; their labels are {known}; name the one that tells the brokers apart in "
-            f"{label.section}.broker_label"
+            f"{label.name}; their labels are {known}; set {label.section}.broker_label to the "
+            f"label that distinguishes the brokers"
         )
 
     def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
-        """The series of these names of all selected targets, by their value of the label."""
+        """Value of the label → recent series of the selected targets with some names."""
         expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
         return by_value(self._api.query(expression), self.spec.label.name)
 
     def _current(self, series: Sequence[ServerSeries]) -> list[ServerSeries]:
-        """The series that still get samples; if none does, those that did last."""
+        """The series that still get samples, or the series with the latest samples."""
         newest_s = max((each.samples[-1][0] for each in series), default=0.0)
 
         def is_current(each: ServerSeries) -> bool:
@@ -330,7 +333,7 @@ class ServerFeed:
         ]
 
     def _several(self, target: FeedTarget, series: Iterable[ServerSeries]) -> str:
-        """The sentence for several targets that show themselves as one; empty for a single one."""
+        """A sentence if several targets appear as one target. Otherwise empty."""
         apart = differing(series, target.added)
         if not apart:
             return ""
@@ -339,8 +342,8 @@ class ServerFeed:
         return (
             f"{self._selected} selects several targets with {label.name}={target.value!r} on "
             f"{self._api.url} ({named}); expected one exporter for each "
-            f"broker of one cluster; add a label that tells them apart to {key}.selector, or name "
-            f"another one in {key}.broker_label"
+            f"broker of one cluster; add a label that distinguishes them to {key}.selector, or "
+            f"set {key}.broker_label to another label"
         )
 
     def _interval(self, target: FeedTarget, times_s: Sequence[float]) -> float:
@@ -375,7 +378,7 @@ class ServerFeed:
             if not target.pages:
                 raise ScrapeError(
                     f"its scrapes with {self.spec.label.name}={target.value!r} fail or have no "
-                    "such series; see its page /targets"
+                    "such series; check the server's page /targets"
                 )
             target.last_s = target.pages[-1].at_s
 
@@ -387,17 +390,17 @@ class ServerFeed:
     # --- reading ------------------------------------------------------------
 
     def read_known_series(self) -> None:
-        """Query only the series that the targets' rules name from now on."""
+        """Restrict all later queries to the series in the targets' rules."""
         self._names = _any_of(
             sorted({n for each in self.targets for n in each.rules.name_patterns})
         )
 
     def deliver(self) -> list[list[Scrape]]:
-        """The scrapes of each target since the last call, the last of them after this call began,
-        by the driver's clock. The last has an error where there is no such scrape.
+        """The scrapes of each target since the last call, with times on the driver's clock.
 
-        It waits for that scrape. When the last call ended more than a scrape interval ago, only
-        the last scrape is delivered.
+        The call waits until each target has a scrape that began after the call. If a target has no
+        such scrape in time, its last item has an error. If the last call ended more than a scrape
+        interval ago, only the last scrape is delivered.
         """
         called_s = self._clock()
         try:
@@ -413,11 +416,14 @@ class ServerFeed:
     def past(
         self, target: FeedTarget, rules: RuleSet, span: tuple[float, float, float]
     ) -> Iterator[Scrape]:
-        """The scrapes of a target in the past, by these rules; no number is older than a step, and
-        a step without a scrape is left out.
+        """The past scrapes of a target, one for each step.
+
+        No number is older than a step. A step without a scrape is left out.
 
         Args:
-            span: first and last time [s since the epoch], and the step [s].
+            target: the target.
+            rules: readings of the target's series.
+            span: (first time [s since the epoch], last time [s since the epoch], step [s]).
 
         Raises:
             ScrapeError: the server does not answer.
@@ -489,7 +495,7 @@ class ServerFeed:
             yield Scrape(self._clock(), error=error)
 
     def _due_s(self, called_s: float) -> float:
-        """The time at which all targets have probably been scraped since the call began [s]."""
+        """The expected time at which all targets have a scrape that began after the call [s]."""
         due_s = called_s
         for target in self.targets:
             last_s = target.last_s - self._offset_s
@@ -500,21 +506,21 @@ class ServerFeed:
         return due_s
 
     def _learn_lag(self, pages: Iterable[Mapping[float, ServerPage]], *, is_late: bool) -> None:
-        """Expect the next scrapes as late as these were shown, or a little earlier."""
+        """Update the estimate of the time between a scrape and its appearance in queries."""
         now_s = self._server_s()
         lags_s = [now_s - max(found) for found in pages if found]
         lag_s = min(lags_s, default=0.0) if is_late else 0.9 * self._lag_s
         self._lag_s = min(_LAG_MAX_S, max(_LAG_S, lag_s))
 
     def _query(self, back_s: float) -> dict[str, list[ServerSeries]]:
-        """The series of each target since `back_s` ago, by its value of the label."""
+        """Value of the label → series of the target in the last `back_s` seconds."""
         expression = (
             f"{self._expression(self._names, self.targets)}[{max(1, round(back_s * 1000))}ms]"
         )
         return by_value(self._api.query(expression), self.spec.label.name)
 
     def _expression(self, names: str, targets: Sequence[FeedTarget]) -> str:
-        """A selector of these series of some targets, without those of single topics."""
+        """A selector for the series of some targets, without series of single topics."""
         values = "|".join(re.escape(target.value) for target in targets)
         name, label = _quoted(names), f"{self.spec.label.name}=~{_quoted(values)}"
         return f'{{__name__=~{name},{self.spec.selector},{label},topic="",partition=""}}'
@@ -525,10 +531,10 @@ class ServerFeed:
         return self._clock() + self._offset_s
 
     def _compare_clocks(self, *, at_open: bool = False) -> None:
-        """Compare the server's clock with the driver's, if that is due.
+        """Compare the server's clock with the driver's clock every `CLOCK_EVERY_S`.
 
         Raises:
-            ScrapeError: they are too far apart.
+            ScrapeError: the clocks differ too much.
         """
         if not at_open and self._clock() - self._clocks_s < CLOCK_EVERY_S:
             return
@@ -544,16 +550,16 @@ class ServerFeed:
             self._offset_s = offset_s
 
     def close(self) -> None:
-        """Close the connection; further calls are harmless."""
+        """Close the connection. Further calls have no effect."""
         self._closed.set()
         self._api.close()
 
 
 def _any_of(names: Iterable[str]) -> str:
-    """A regular expression for `up` and some names, which are such expressions, too."""
+    """A regular expression for the name `up` and for the names that match some expressions."""
     return "|".join(dict.fromkeys((UP, *names)))
 
 
 def _quoted(text: str) -> str:
-    """A text as a string of PromQL."""
+    """A text as a string literal of PromQL."""
     return f'"{text.translate(_ESCAPES)}"'

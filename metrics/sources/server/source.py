@@ -1,4 +1,4 @@
-"""Broker metrics from a Prometheus server: a sample is one scrape that the server made."""
+"""Broker metrics from a Prometheus server. A sample is one scrape by the server."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from metrics.sources.server.feed import FeedSpec, ServerFeed
 from metrics.sources.source import Endpoint, NodeInfo
 
 _OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}
-"""Reading → the series of a release that shows the broker's own part of it."""
+"""Reading → the reading that newer releases show instead of it."""
 _AGENT = ("jvm_", "process_")
-"""Begin of the names of the JVM's series, which the exporter adds."""
+"""First characters of the names of the JVM's series, which the exporter adds."""
 
 
 class PrometheusServerSource(PrometheusSource):
@@ -28,17 +28,17 @@ class PrometheusServerSource(PrometheusSource):
 
     Args:
         api: the server.
-        spec: which of its series belong to which broker.
-        rules: the readings of the exporters' series; None to find them.
-        version: Kafka's version as far as the protocol shows it, such as `4.1`.
+        spec: the targets to read, and their brokers.
+        rules: readings of the exporters' series. None to choose the series.
+        version: the part of Kafka's version that the protocol shows, such as `4.1`.
         clock: wall clock [s since the epoch].
-        pause: waits for some seconds.
+        pause: waits for a number of seconds.
     """
 
     name = "prometheus-server"
     remedy: ClassVar[str] = (
-        ". Have the server scrape the broker's JMX exporter, or correct metrics.prometheus of the "
-        "cluster's file"
+        ". Configure the server to scrape the broker's JMX exporter, or correct "
+        "metrics.prometheus of the cluster's file"
     )
     correction: ClassVar[str] = "correct metrics.prometheus.broker_pattern or broker_values"
 
@@ -74,10 +74,10 @@ class PrometheusServerSource(PrometheusSource):
         feed.read_known_series()
 
     def sample_all(self) -> list[BrokerSample]:
-        """The scrapes of each broker since the last call; see `ServerFeed.deliver`.
+        """The scrapes of each broker since the last call. See `ServerFeed.deliver`.
 
-        It waits for a scrape of each broker, up to a scrape interval, and longer where one is
-        missing.
+        The call waits for a scrape of each broker, usually for up to one scrape interval. It waits
+        longer if the scrape of a broker is missing.
         """
         return [
             self._sample(target.node_id, each)
@@ -90,13 +90,14 @@ class PrometheusServerSource(PrometheusSource):
     ) -> dict[int, list[tuple[float, float]]]:
         """Broker id → (time [s since the epoch], value) of a reading in the past, oldest first.
 
-        A counter has its values, not its rate. A step without a scrape has no value. A reading with
-        parts, such as one for each collector, is the sum of them.
+        The values of a counter are its counts, not its rates. A step without a scrape has no value.
+        If a reading has several parts, such as one for each garbage collector, the value is their
+        sum.
 
         Args:
-            reading: name in `metrics.sources.beans`.
+            reading: name of the reading in `metrics.sources.beans`.
             from_s, to_s: first and last time [s since the epoch].
-            step_s: time between two values [s]; not less than the scrape interval.
+            step_s: time between two values [s]. At least the scrape interval.
 
         Raises:
             ScrapeError: the server does not answer.
@@ -109,8 +110,8 @@ class PrometheusServerSource(PrometheusSource):
             name = own_name if own_name in known else reading
             if not known.get(name):
                 raise ConfigError(
-                    f"the history of {reading} is unknown: broker {target.node_id} shows no series "
-                    f"of it; expected one of {', '.join(sorted(known))}"
+                    f"broker {target.node_id} shows no series for the history of {reading}; "
+                    f"expected one of the readings {', '.join(sorted(known))}"
                 )
             own = RuleSet(target.rules.name, {name: known[name]})
             found[target.node_id] = [
@@ -123,13 +124,13 @@ class PrometheusServerSource(PrometheusSource):
     def past_samples(self, from_s: float, to_s: float, step_s: float) -> list[BrokerSample]:
         """One sample of each broker for each step of a past time range, oldest first.
 
-        A step without a scrape has no sample. Counts that follow from one-minute rates need each
-        scrape, so that brokers with such counts have no samples.
+        A step without a scrape has no sample. Brokers whose counts are computed from one-minute
+        rates have no samples, because such counts need every scrape.
 
         Args:
             from_s: first time [s since the epoch].
             to_s: last time [s since the epoch].
-            step_s: time between two samples [s]; not less than the scrape interval.
+            step_s: time between two samples [s]. At least the scrape interval.
 
         Raises:
             ScrapeError: the server does not answer.
