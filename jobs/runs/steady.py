@@ -266,7 +266,7 @@ def steady_plan(
             hold_s = max(hold_s, min(3_600.0, 2 * full_s + hold_s))
     fills = fills_memory(windows, hold_s)
     if fills is None:
-        return SteadyPlan(0.0, "the brokers' hosts do not show what their disks write")
+        return SteadyPlan(0.0, "the brokers' hosts do not show the bytes that their disks write")
     if not fills and search.steady_s is None and not search.to_failure:
         return SteadyPlan(
             0.0, f"in {format_duration(hold_s)} it fills less than a tenth of the memory's room"

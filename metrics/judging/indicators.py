@@ -335,8 +335,8 @@ class RequestQueue(BrokerIndicator):
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
         """A text with the number of waiting requests, and the size of the queue if it is known."""
         room = cluster.queued_max_requests.get(broker_id)
-        of_room = "" if room is None else f" of at most {room:.0f}"
-        return f"up to {value:.0f} requests{of_room} waited for a handler, above {limit:.0f}"
+        of_room = "" if room is None else f" (size of the queue: {room:.0f})"
+        return f"up to {value:.0f} requests waited for a handler, above {limit:.0f}{of_room}"
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
         """Whether the queue is beyond the limit, for each sample that shows it. One is enough."""

@@ -275,7 +275,9 @@ class HttpClient:
         except ValueError as error:  # a chunk has a malformed size
             raise UnusableAnswerError("the answer is not HTTP: it has a malformed chunk") from error
         where = brief((answer.getheader("Location") or "").partition("?")[0], _BRIEF)
-        redirection = f", a redirection to {where}, which is not followed" if where else ""
+        redirection = (
+            f", which redirects to {where}; redirections are not followed" if where else ""
+        )
         return HttpAnswer(
             answer.status,
             brief(answer.reason, _BRIEF),

@@ -329,7 +329,7 @@ def choose(polls: Sequence[Poll]) -> Choices:
         shown = [group for group in all_shown if group.has_number]
         if not shown and reading not in IDLE_METERS:
             continue
-        taken, why = _choice(shown) if shown else (None, "as it has no number")
+        taken, why = _choice(shown) if shown else (None, "because it has no number")
         if taken is None:
             series = tuple(sorted(each.text for each in shown or all_shown))
             refused[reading] = Refusal(reading, series, why)

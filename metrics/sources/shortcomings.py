@@ -143,7 +143,7 @@ def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:
     if any(not node.has_quorum for node in nodes):
         yield (
             "the brokers' metrics do not show the epoch of a KRaft quorum, for example because "
-            "they use ZooKeeper: elections of a controller do not show"
+            "the brokers use ZooKeeper: elections of a controller do not show"
         )
 
 

@@ -300,9 +300,10 @@ class BrokerWindow:
 
     Attributes:
         broker_id: node id.
-        start_s, end_s: time of the first and the last good sample in the window [s since the
-            epoch].
-        samples_expected, samples_missed: number of expected and of missing samples.
+        start_s: time of the first good sample in the window [s since the epoch].
+        end_s: time of the last good sample in the window [s since the epoch].
+        samples_expected: number of expected samples.
+        samples_missed: number of missing samples.
         edge_gap_s: largest time between an edge of the window and the nearest sample [s].
         interval_s: intended time between samples [s].
         contradiction: reason why the samples cannot all come from one running process, or None.
@@ -317,37 +318,42 @@ class BrokerWindow:
             one-minute rates [s]. None if counts are read.
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
-        produce, fetch_consumer, fetch_follower: requests of each kind.
+        produce: produce requests.
+        fetch_consumer: fetch requests of consumers.
+        fetch_follower: fetch requests of followers.
         produce_delayed_max: highest number of produce requests in a sample that wait for followers
             [requests].
-        isr_shrinks, isr_expands: number of ISR shrinks and expands [count].
+        isr_shrinks: number of ISR shrinks [count].
+        isr_expands: number of ISR expands [count].
         isr_changed_share: share of samples with under-replicated partitions, or with an ISR
             change since the previous sample [ratio].
         under_replicated_max: highest number of under-replicated partitions in a sample
             [partitions].
         replica_lag_max_records: largest lag of a follower in a sample [records].
         messages_in_per_s: messages received from producers [1/s].
-        bytes_in_per_s, bytes_out_per_s: bytes of record batches received from producers, and sent
-            to consumers [B/s].
-        replication_bytes_in_per_s, replication_bytes_out_per_s: bytes of record batches fetched
-            from leaders, and sent to followers [B/s].
-        network_in_bytes_per_s, network_out_bytes_per_s: all bytes received and sent on the sockets
-            of the broker's listeners, which serve clients and followers [B/s].
+        bytes_in_per_s: bytes of record batches received from producers [B/s].
+        bytes_out_per_s: bytes of record batches sent to consumers [B/s].
+        replication_bytes_in_per_s: bytes of record batches fetched from leaders [B/s].
+        replication_bytes_out_per_s: bytes of record batches sent to followers [B/s].
+        network_in_bytes_per_s: all bytes received on the sockets of the broker's listeners, which
+            serve clients and followers [B/s].
+        network_out_bytes_per_s: all bytes sent on the sockets of the broker's listeners [B/s].
         link_mbit_per_s: configured speed of the network interface in one direction [Mbit/s].
         failed_produce_requests_per_s: refused or failed produce requests [1/s].
         cpu_cores: CPU time of the process per second [cores].
-        cpu_process_share: CPU time of the process over that of all cores of the machine [ratio].
+        cpu_process_share: share of the machine's CPU time that the process used [ratio].
         cpu_machine_share: mean busy share of the machine's CPU in the samples [ratio].
         gc_share: share of the time in which garbage collection stopped the threads [ratio].
-        heap_used_share_min, heap_used_share_max: lowest and highest used share of the heap in the
-            samples [ratio]. The lowest is close to the share that collections cannot free.
+        heap_used_share_min: lowest used share of the heap in a sample [ratio]. It is close to the
+            share that garbage collections cannot free.
+        heap_used_share_max: highest used share of the heap in a sample [ratio].
         flush_per_s: log flushes [1/s].
         flush_ms: exact mean time of a flush [ms].
         flush_threads: mean number of threads in a flush [threads].
-        disk_read_bytes_per_s, disk_write_bytes_per_s: bytes that the process read from disks and
-            wrote to disks [B/s].
-        leader_partitions_min, leader_partitions_max: lowest and highest number of partitions that
-            the broker led in a sample [partitions].
+        disk_read_bytes_per_s: bytes that the process read from disks [B/s].
+        disk_write_bytes_per_s: bytes that the process wrote to disks [B/s].
+        leader_partitions_min: lowest number of led partitions in a sample [partitions].
+        leader_partitions_max: highest number of led partitions in a sample [partitions].
         offline_replicas_max: highest number of replicas on failed disks in a sample [replicas].
         fenced_brokers_max: highest number of fenced brokers in a sample of a controller [brokers].
         controller_elections: increase of the controller's epoch, at least 1 for each election

@@ -29,7 +29,8 @@ class DiskWindow:
 
     Attributes:
         device: name of the disk.
-        read_bytes_per_s, written_bytes_per_s: bytes read and written [B/s].
+        read_bytes_per_s: bytes read from the disk [B/s].
+        written_bytes_per_s: bytes written to the disk [B/s].
         operations_per_s: completed reads and writes [1/s].
         busy_share: share of the time in which the disk had work [ratio]. A disk that processes many
             operations at the same time may have room at 1.
@@ -50,8 +51,8 @@ class InterfaceWindow:
 
     Attributes:
         device: name of the interface.
-        received_bytes_per_s, sent_bytes_per_s: bytes received and sent, including all headers
-            [B/s].
+        received_bytes_per_s: bytes received, including all headers [B/s].
+        sent_bytes_per_s: bytes sent, including all headers [B/s].
         packets: packets in both directions [packets].
         dropped: packets that the host dropped in both directions [packets].
         errors: received packets that were damaged, and packets that could not be sent [packets].
@@ -94,8 +95,8 @@ class HostWindow:
         brokers: ids of the brokers on the host.
         generates: True if tasks of the load ran on the host.
         shares_machine: True if brokers run on the same machine, under this or another host name.
-        start_s, end_s: time of the first and the last good sample in the window [s since the
-            epoch].
+        start_s: time of the first good sample in the window [s since the epoch].
+        end_s: time of the last good sample in the window [s since the epoch].
         samples: number of good samples in the window.
         cores: number of cores [cores].
         cpu_busy: share of the cores' time that was neither idle nor a wait for a disk [ratio].
@@ -108,8 +109,9 @@ class HostWindow:
         page_cache_bytes: largest page cache in a sample [B].
         swapped_pages_per_s: pages moved to and from swap [1/s].
         oom_kills: processes that the kernel killed because memory was exhausted [count].
-        pressure_cpu, pressure_io, pressure_memory: share of the time in which a task waited for the
-            CPU, for I/O or for memory [ratio].
+        pressure_cpu: share of the time in which at least one task waited for a core [ratio].
+        pressure_io: share of the time in which at least one task waited for I/O [ratio].
+        pressure_memory: share of the time in which at least one task waited for memory [ratio].
         retransmitted_share: retransmitted TCP segments over all segments sent [ratio].
         retransmits_per_s: retransmitted TCP segments [1/s].
         listen_overflows: connections refused because a listener's queue was full [count].

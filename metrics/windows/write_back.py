@@ -57,16 +57,17 @@ class WriteBackWindow:
         disks_known: True if the counted disks are known to be the disks of the log dirs.
         dirty_bytes: highest size of the dirty pages of files in a sample [B].
         writeback_bytes: highest size of the pages being written to disks in a sample [B].
-        unwritten_start_bytes, unwritten_end_bytes: size of the dirty pages and the pages being
-            written, in the first and in the last sample [B].
+        unwritten_start_bytes: size of the dirty pages and the pages being written, in the first
+            sample [B].
+        unwritten_end_bytes: size of the dirty pages and the pages being written, in the last sample
+            [B].
         unwritten_max_bytes: highest size of the dirty pages and the pages being written [B].
-        dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B]. See
-            `dirty_limit_bytes`.
+        dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B].
         dirty_expire_s: age at which the kernel writes a dirty page, according to
             vm.dirty_expire_centisecs [s]. Linux's default if the host does not show it.
         settled_s: length of the span of settled write-back [s]. 0 if the window is too short.
-        settled_taken_bytes, settled_written_bytes: bytes received and bytes written in the span of
-            settled write-back [B].
+        settled_taken_bytes: bytes received in the span of settled write-back [B].
+        settled_written_bytes: bytes written in the span of settled write-back [B].
         fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S` [B/s]. None for a
             shorter window.
     """

@@ -38,7 +38,7 @@ def test_it_ends_well_says_the_limits_and_draws_them(run: Run) -> None:
         )
     assert "Traceback" not in run.text
 
-    shared = "each broker that is a controller, too (node 1, 2), is known to ±"
+    shared = "each broker that is also a controller (node 1, 2) is known to ±"
     assert shared in run.summary["caveat"]
 
     for goal in ("default", "tolerant"):

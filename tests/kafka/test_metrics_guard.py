@@ -127,7 +127,7 @@ def test_a_certificate_for_another_host_or_an_expired_one_is_refused_with_its_re
     begun, ended = now - timedelta(days=10), now - timedelta(days=5)
     leaf = authorities.own.issue_cert(HERE, not_before=begun, not_after=ended)
     with authorities.node(leaf) as node:
-        assert "a certificate that is not valid now" in refusal(node, jvm, authorities.access)
+        assert "that has expired or is not valid yet" in refusal(node, jvm, authorities.access)
 
 
 def url(jvm: Any) -> Any:
@@ -163,7 +163,7 @@ def test_an_answer_of_an_unexpected_class_is_not_deserialized(
 ) -> None:
     with JmxNode(1, leaders=answer) as node:
         message = refusal(node, jvm, None)
-        assert "answers with objects that no reading has" in message and what in message
+        assert "answers with unexpected Java objects" in message and what in message
         if answer is url:  # once, as each poll of jmxquery starts a JVM
             assert leaders(node, None, None) is None, "jmxquery leaves it out"
 
@@ -264,7 +264,7 @@ def test_it_is_read_with_the_password_and_its_authority(way: dict[str, object]) 
         ({"password_from": "env:SCRAPER_OTHER"}, "it refuses the login, HTTP 401"),
         ({"username_from": None, "password_from": None}, "it requires a login (Basic), HTTP 401"),
         ({"cafile": None}, "its certificate is not trusted"),
-        ({"tls": False, "cafile": None}, "set metrics.prometheus.tls: true if it speaks HTTPS"),
+        ({"tls": False, "cafile": None}, "set metrics.prometheus.tls: true if it uses HTTPS"),
     ],
 )
 def test_each_refusal_is_explained(

@@ -210,7 +210,7 @@ def test_find_limit_with_the_server_alone_finds_the_planted_limit(found: Path) -
         point["trials"],
         summary["caveat"],
     )
-    assert f"scrapes of the Prometheus server, every {INTERVAL_S:g} s" in summary["caveat"]
+    assert f"the Prometheus server scrapes the brokers every {INTERVAL_S:g} s" in summary["caveat"]
     assert "handler_idle_ns" in " ".join(summary["environment"])
     assert not point["gave_up"]
     assert abs(point["np_estimate"] / PLANTED - 1.0) <= NEAR

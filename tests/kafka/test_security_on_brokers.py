@@ -331,7 +331,7 @@ def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
     assert access.password not in repr(access)
     endpoints = secured.jmx_endpoints
     closed = [
-        (None, "speaks TLS in its registry; expected jmx.tls: true"),
+        (None, "uses TLS in its registry; expected jmx.tls: true"),
         (JmxAccess("redline", PASSWORD, is_tls=True), "has a certificate that is not trusted"),
         (JmxAccess("redline", PASSWORD, True, access.cafile), "refuses the password"),
         (JmxAccess(is_tls=True, cafile=access.cafile), "requires a password"),
@@ -346,7 +346,7 @@ def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
 
 
 def test_jmxquery_uses_a_password_and_refuses_tls(secured: Testbed, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
+    with pytest.raises(ConfigError, match="which JMX with TLS requires"):
         open_jmx(secured.jmx_endpoints, None, access=secured.jmx_access)
     passwords, rights = tmp_path / "jmxremote.password", tmp_path / "jmxremote.access"
     passwords.touch(mode=0o600)

@@ -50,5 +50,5 @@ def test_versions() -> None:
         ("3.9.2", (3, 9)), ("4.10.0-SNAPSHOT", (4, 10)), ("7.9.1-ccs", (3, 9)), ("8.0.0-ce", (4, 0))
     ):  # fmt: skip
         assert parse_version(text) == version
-    with pytest.raises(ConfigError, match=r"'unknown' is not understood.*like 3\.9\.2"):
+    with pytest.raises(ConfigError, match=r"'unknown'; expected .*such as 3\.9\.2"):
         parse_version("unknown")

@@ -60,8 +60,8 @@ def test_a_load_is_proven_once_disks_wrote_all_but_a_twentieth_of_it() -> None:
 def test_memory_that_grows_proves_nothing_and_is_full_after_its_room() -> None:
     young = host(0.0, None, duration_s=30.0, taken_bytes=30 * 64e6, written_bytes=0.0)
     for window, growth, why in (
-        (host(10 / 64, 10 / 64), 54e6, "the disks of host b wrote 16 % of it"),
-        (young, 64e6, "write-back shows in 60 s and longer"),
+        (host(10 / 64, 10 / 64), 54e6, "the disks of host b wrote 16 % of the received bytes"),
+        (young, 64e6, "write-back needs a window of 60 s or longer to show"),
     ):
         proof = disk_proof([window], BROKERS, window.duration_s)
         assert (proof.on_disk, proof.is_early, proof.why) == (False, window is young, why)
@@ -74,15 +74,15 @@ def test_the_slowest_host_decides_and_the_first_full_memory_counts() -> None:
     good = replace(host(1.0, 1.0), host="a", brokers=(3,))
     small = replace(host(0.5, 0.5), host="c", brokers=(4,), dirty_limit_bytes=1.2e9)
     proof = disk_proof([good, host(0.9, 0.9), small], (*BROKERS, 3, 4), 90.0)
-    assert proof.why == "the disks of host c wrote 50 % of it"
+    assert proof.why == "the disks of host c wrote 50 % of the received bytes"
     assert proof.full_s == pytest.approx(1.0e9 / 32e6)
     assert proof.taken_bytes == 3 * 90 * 64e6
 
 
 def test_what_hosts_do_not_show_is_not_known() -> None:
-    unknown = "what brokers took in or disks wrote is not known"
+    unknown = "the bytes received by brokers or written by disks are not known"
     for windows, why in (
-        ([], "the brokers' hosts do not show what their disks write"),
+        ([], "the brokers' hosts do not show the bytes that their disks write"),
         ([replace(host(1.0, 1.0), brokers=(1,))], "the brokers' hosts do not show"),
         ([host(1.0, 1.0, taken_bytes=None)], unknown),
         ([host(1.0, 1.0, written_bytes=None)], unknown),
@@ -185,7 +185,7 @@ def test_a_trial_that_is_long_enough_proves_the_steady_limit(snapshot: SnapshotA
 
 
 def test_a_limit_states_which_disks_count_where_those_of_the_log_dirs_are_not_known() -> None:
-    note = "all disks of host b count (sda, sdb), as those of its log dirs are not known"
+    note = "all disks of host b count (sda, sdb), because the disks of its log dirs are not known"
     several = host(0.99, 0.99, disks=("sda", "sdb"))
     found = with_proof(bound(), [sustained(1, 20, 90.0, several)], "default")
     assert (found.proven_on_disk, found.proof_note, found.steady_note) == (True, note, note)
@@ -193,7 +193,7 @@ def test_a_limit_states_which_disks_count_where_those_of_the_log_dirs_are_not_kn
     slow = with_proof(
         bound(), [sustained(1, 20, 90.0, replace(several, settled_written_bytes=1e9))], "default"
     )
-    assert slow.proof_note == f"the disks of host b wrote 24 % of it; {note}"
+    assert slow.proof_note == f"the disks of host b wrote 24 % of the received bytes; {note}"
     for known in (replace(several, disks_known=True), replace(several, disks=("sda",))):
         plain = with_proof(bound(), [sustained(1, 20, 90.0, known)], "default")
         assert (plain.proof_note, plain.steady_note) == ("", "")
@@ -220,4 +220,4 @@ def test_bytes_that_brokers_recompress_are_not_those_of_disks() -> None:
         topic = replace(held.pattern.topic, config={"compression.type": kept})
         found = proof_of(replace(held, pattern=replace(held.pattern, topic=topic)))
         assert (found.on_disk is not None) == is_known
-        assert ("codec uncompressed as compression.type zstd" in found.why) != is_known
+        assert ("codec uncompressed with compression.type zstd" in found.why) != is_known

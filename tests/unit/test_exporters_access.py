@@ -162,7 +162,11 @@ def test_a_certificate_that_is_refused_is_explained(
     unchecked = {"tls": True, "check_hostname": False}
     cases = [
         (stranger.context(), authority.keys, "metrics.prometheus.cafile"),
-        (authority.context(valid_days=-1), authority.keys, "has expired; expected a valid one"),
+        (
+            authority.context(valid_days=-1),
+            authority.keys,
+            "has expired; expected a valid certificate",
+        ),
         (far, authority.keys, "metrics.prometheus.endpoints or the"),
         (far, {**unchecked, "cafile": stranger.cafile}, "is not trusted"),
     ]
@@ -223,7 +227,7 @@ def test_an_exporter_that_closes_after_tls_may_require_a_certificate(
 def test_plain_http_and_https_are_distinguished(authority: Authority) -> None:
     with serving(Exporter()) as exporter:
         message = refusal(exporter, **authority.keys)
-    assert "speaks no TLS; expected HTTPS" in message
+    assert "does not use TLS; expected HTTPS" in message
     assert "metrics.prometheus.tls" in message
     with serving(Exporter(), authority.context()) as exporter:
         assert "set metrics.prometheus.tls: true" in refusal(exporter)

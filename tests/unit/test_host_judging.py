@@ -110,7 +110,7 @@ def test_the_search_gets_what_a_generator_offered_and_what_its_limit_was() -> No
     sustained = observed(full, acked=10_000, unsent=0)
     assert (sustained.cause, sustained.offered_share) == ("", None)
     alone = observed(full, acked=10_000, unsent=0, standstill_s=1.4)
-    assert alone.cause.startswith("broker 2 stood still for 1.4 s or more")
+    assert alone.cause.startswith("broker 2 paused for 1.4 s or more")
 
 
 def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:

@@ -267,7 +267,7 @@ def test_another_machine_during_a_run_is_no_sample() -> None:
                 errors.append(str(source.sample_all()[0].error))
     assert f"machine b, booted 2001-09-09 01:46:40 UTC answers at {address}" in errors[0]
     assert errors[1] == "None", "it was booted again"
-    assert "and before it was machine a, booted 2033" in errors[2]
+    assert "but before it was machine a, booted 2033" in errors[2]
 
 
 # --- windows ------------------------------------------------------------------

@@ -161,7 +161,7 @@ def test_a_hold_that_turns_overloaded_late_did_not_last(kept_s: float) -> None:
         assert (judged.verdict, found.lasted) == (Verdict.SUSTAINED, None)
         return
     assert judged.reasons[0].text == (
-        "the brokers were overloaded for 10 s at the end of the load, which ended"
+        "the brokers were overloaded for the last 10 s, so the load was stopped"
     )
     assert (judged.verdict, found.lasted, found.answer_load) == (Verdict.OVERLOADED, False, 0.0)
 

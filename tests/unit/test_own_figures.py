@@ -121,7 +121,7 @@ def test_an_uptime_shows_another_process() -> None:
         assert other_process(first, second) == text
         contradiction = find_contradiction([first, second]) or ""
         if text is not None:
-            assert contradiction == f"broker 1: {text}, so another process answered at its address"
+            assert contradiction == f"broker 1: {text}: another process answered at its address"
         else:
             assert ("restarted" in contradiction) is (after_s < before_s)
 

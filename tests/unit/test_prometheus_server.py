@@ -359,7 +359,7 @@ def test_hosts_are_read_from_the_same_server() -> None:
         spec = FeedSpec('job="node"', label, HOSTS, "the brokers' hosts")
         clock = (server.time, server.time.pause)
         wrong = ServedHosts(api, spec, *clock, log_disks=("sdz",))
-        with pytest.raises(ConfigError, match=r"='b1.example.com:9100' shows the disks .*sda"):
+        with pytest.raises(ConfigError, match=r"='b1.example.com:9100' shows \(sda"):
             wrong.open()
         with closing(ServedHosts(api, spec, *clock, log_disks=("sda",))) as hosts:
             hosts.open()

@@ -201,7 +201,9 @@ def test_addresses_and_processes_that_do_not_agree_are_refused_before_a_load() -
         take_first_polls(source)
     one, other = Exporter(), Exporter()
     with opened(one, other) as source:
-        with pytest.raises(ConfigError, match=r"brokers 1, 2 show the same figures in 3 polls"):
+        with pytest.raises(
+            ConfigError, match=r"brokers 1, 2 show the same figures in 3 successive polls"
+        ):
             take_first_polls(source)
         other.text = BROKER.replace(" 5.0E8\n", " 5.1E8\n")
         assert len(take_first_polls(source).rounds) == 3

@@ -17,7 +17,7 @@ from tests.support.searching import expect, run_search
 
 S, O, I = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID  # noqa: E741
 LIMITS = Limits(64, 4096, 0.05, 3)
-STILL = "broker 2 stood still for 1.4 s or more"
+STILL = "broker 2 paused for 1.4 s or more"
 SMALL = "the generator was the limit: 2 cores of 2 busy"
 
 

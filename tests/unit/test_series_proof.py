@@ -102,7 +102,7 @@ def test_what_is_not_shown_or_not_known_is_a_doubt() -> None:
     lacking = [BrokerSample(1, 122.0, {UPTIME_MS: 122e3, "bytes_in": 9e9 + 5e7})]
     cases: list[tuple[Sequence[BrokerSample], Mapping[int, Sent], str]] = [
         # Others begin during the load.
-        (after(messages_in=7e6 + 150_000, bytes_in=9e9 + 1.5e8), SENT, "others wrote more"),
+        (after(messages_in=7e6 + 150_000, bytes_in=9e9 + 1.5e8), SENT, "clients wrote more"),
         (lacking, {1: SENT[1]}, "messages_in is not shown"),
         (after(), {1: Sent(50_000, 50_000, None)}, "client library"),
         (after(0.0), {1: Sent(100, 100, SIZE)}, "too small"),
@@ -121,8 +121,8 @@ def test_the_level_of_others_is_added() -> None:
     assert proof_of(after(50_000 + 22_000), before=busy).is_complete
     busier = polled(102.0, 98.0 + REST_S * 0.98, messages=2_000 * REST_S)
     assert proof_of(after(), before=busier).doubts == (
-        "brokers 1, 2: others write too much to prove messages_in",
-        "brokers 1, 2: others write too much to prove bytes_in",
+        "brokers 1, 2: other clients write too much to prove messages_in",
+        "brokers 1, 2: other clients write too much to prove bytes_in",
     )
 
 

@@ -41,7 +41,7 @@ def test_a_broker_with_zookeeper_is_a_broker_only_also_as_the_active_controller(
     assert (node.roles, node.has_quorum) == (BROKER, False)
     found = with_lacks(node, readings_in(answer))
     assert {"fenced_brokers", "controller_epoch"}.isdisjoint(found.lacks)
-    assert any("as with ZooKeeper" in each for each in shortcomings({1: found}, 1.0))
+    assert any("use ZooKeeper" in each for each in shortcomings({1: found}, 1.0))
     window = window_of(name)
     assert window.handler_idle == pytest.approx(1.0, abs=0.05), "the meter is the broker's own"
     assert (window.handler_idle_error, window.contradiction) == (None, None)

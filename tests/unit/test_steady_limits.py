@@ -55,7 +55,7 @@ def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
     young = replace(window, dirty_expire_s=10.0)
     assert plan(trials=(at(64, write_back=(young,)),)).hold_s == pytest.approx(35.0)
     blind = plan(trials=(at(64, write_back=()),))
-    why = "the brokers' hosts do not show what their disks write"
+    why = "the brokers' hosts do not show the bytes that their disks write"
     assert (blind.hold_s, blind.why) == (0.0, why)
     proven = with_proof(limit(), [at(64, seconds=90.0)], "default")
     assert steady_plan(config(), proven, [at(64, seconds=90.0)], Spent()).hold_s == 0.0
