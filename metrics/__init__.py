@@ -1,1 +1,3 @@
-"""The measurement of trials: samples, exact windows, verdict, attribution, Delta tables, charts."""
+"""The evaluation of trials: samples, exact windows, verdicts, limiting resources, tables,
+charts.
+"""

@@ -1,4 +1,4 @@
-"""The Arrow schema and the Spark DDL of a dataclass' rows, see `metrics.columns`."""
+"""The Arrow schema and the Spark DDL for rows of a dataclass, see `metrics.columns`."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ def arrow_type(hint: Any) -> pa.DataType:
     if hint in _SCALARS:
         return _SCALARS[hint]
     raise TypeError(
-        f"{hint!r} is not a type of a column; expected one of those that metrics.columns lists"
+        f"{hint!r} is not a type of a column; expected a type that metrics.columns lists; change "
+        "the annotation"
     )
 
 
 def schema_of(kind: type[Any]) -> pa.Schema:
-    """The Arrow schema of a dataclass' rows."""
+    """The Arrow schema for rows of a dataclass."""
     return pa.schema([(each.name, arrow_type(each.field.hint)) for each in columns_of(kind)])
 
 
 def ddl_type(arrow: pa.DataType) -> str:
-    """The Spark DDL of an Arrow type that `arrow_type` gives."""
+    """The Spark DDL of an Arrow type from `arrow_type`."""
     if pa.types.is_list(arrow):
         return f"array<{ddl_type(arrow.value_type)}>"
     if pa.types.is_map(arrow):
@@ -67,5 +68,5 @@ def ddl_type(arrow: pa.DataType) -> str:
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The Spark DDL of a schema: "`name` type, …"."""
+    """The Spark DDL of a schema, such as "`name` type, `name` type"."""
     return ", ".join(f"`{field.name}` {ddl_type(field.type)}" for field in schema)

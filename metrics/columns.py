@@ -1,15 +1,15 @@
-"""The conversion of dataclasses to rows of tables and back, so that each column is defined once.
+"""The conversion of dataclasses to rows of tables and back. Each column is defined only once.
 
-A field's annotation gives its Arrow type and its Spark DDL (`metrics.arrow_schema`): `int`
-bigint, `float` double, `str` and `Literal` string, `bool` boolean, `datetime` timestamp, `X |
-None` the same as X, `tuple[X, ...]` an array, `Mapping` a map, an `Enum` a string, a dataclass a
-struct, and a class with `to_text` and `from_text` a string. All columns are nullable: an unknown
-value is null.
+The annotation of a field determines the Arrow type and the Spark DDL (`metrics.arrow_schema`):
+`int` is bigint, `float` double, `bool` boolean, `datetime` timestamp, `tuple[X, ...]` an array,
+`Mapping` a map, and a dataclass a struct. `str`, `Literal`, an `Enum` and a class with `to_text`
+and `from_text` are strings. `X | None` has the type of X. All columns are nullable, and null means
+not known.
 
-`Annotated` states exceptions: a `Column` has another name than its field, the columns of a `Flat`
-dataclass are columns of the row itself, a `Moment` is a timestamp, and a field with `NO_COLUMN` is
-not in tables. A method with `@column` is a property and a derived column: it is written and never
-read back.
+Marks in `Annotated` define exceptions. With `Column`, the column has another name than the field.
+With `Flat`, the columns of a dataclass are columns of the row itself. With `Moment`, the column is
+a timestamp. With `NO_COLUMN`, the field has no column. A method with `@column` is a property and a
+derived column, which is written but never read.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Column:
-    """The name of a field in tables and in files for programs, where it is not the field's."""
+    """The name of a field in tables and in files for programs, if it is not the field's name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Flat:
-    """A mark for a dataclass whose columns are columns of the row itself, each with a prefix.
+    """A mark for a dataclass whose columns are columns of the row itself.
 
     Attributes:
         prefix: prefix of the columns' names.
-        adds_meaning: True where the description of the field is a part of that of each column.
+        adds_meaning: True if the description of each column begins with the field's description.
     """
 
     prefix: str = ""
@@ -60,14 +60,14 @@ class Flat:
 
 @dataclass(frozen=True)
 class Moment:
-    """A mark for seconds since the epoch in Python that are a timestamp in tables."""
+    """A mark for a field with seconds since the epoch, which is a timestamp in tables."""
 
 
 NO_COLUMN = "no column"
 
 
 class DerivedColumn(property):
-    """A property that is a column; the docstring of its getter is the description."""
+    """A property that is a column. The docstring of the property is the description."""
 
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class ColumnField:
         name: name of the column.
         attribute: name of the attribute of the dataclass.
         hint: annotation of the attribute.
-        has_default: True where the field has a default.
-        is_derived: True for a property.
+        has_default: True if the field has a default.
+        is_derived: True for a property with `@column`.
     """
 
     name: str
@@ -96,27 +96,29 @@ class ColumnField:
 
     @functools.cached_property
     def flat(self) -> Flat | None:
-        """The mark for a dataclass whose columns are in the row itself; None for a value."""
+        """The `Flat` mark of the field, or None."""
         return next((mark for mark in marks_of(self.hint) if isinstance(mark, Flat)), None)
 
     @functools.cached_property
     def is_named(self) -> bool:
-        """True where the column has another name than its field."""
+        """True if the field has a `Column` mark."""
         return any(isinstance(mark, Column) for mark in marks_of(self.hint))
 
     @functools.cached_property
     def reader(self) -> Callable[[Any], Any]:
-        """The function that reads its values; reports of tasks have thousands of them."""
+        """The function that converts values of the column; cached, because reports have many
+        values.
+        """
         return _reader(self.hint)
 
     @functools.cached_property
     def is_moment(self) -> bool:
-        """True for seconds since the epoch."""
+        """True if the field has a `Moment` mark."""
         return any(isinstance(mark, Moment) for mark in marks_of(self.hint))
 
 
 def marks_of(hint: Any) -> tuple[Any, ...]:
-    """The marks of a field's `Annotated`."""
+    """The marks in a field's `Annotated` annotation."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -134,7 +136,7 @@ _FIELDS: dict[Any, tuple[ColumnField, ...]] = {}
 
 
 def fields_of(kind: type[Any]) -> tuple[ColumnField, ...]:
-    """The columns of a dataclass in order, flat ones whole, derived ones last."""
+    """The columns of a dataclass in order, derived columns last; a flat dataclass is one entry."""
     if kind not in _FIELDS:
         _FIELDS[kind] = _find_fields(kind)
     return _FIELDS[kind]
@@ -162,8 +164,8 @@ class RowColumn:
 
     Attributes:
         name: name of the column.
-        homes: the dataclass that defines it, after the dataclasses whose flat fields contain that
-            one and add their meaning; each with the field.
+        homes: (dataclass, field) of the dataclass that defines the column; before it, the
+            dataclasses with flat fields that add their meaning.
     """
 
     name: str
@@ -178,7 +180,7 @@ class RowColumn:
 def columns_of(
     kind: type[Any], prefix: str = "", homes: tuple[tuple[type[Any], ColumnField], ...] = ()
 ) -> Iterator[RowColumn]:
-    """The columns of a row; a `Column` has no prefix."""
+    """The columns of a row. A prefix does not apply to a column with a `Column` mark."""
     for item in fields_of(kind):
         if item.flat is not None:
             home = ((kind, item),) if item.flat.adds_meaning else ()
@@ -192,7 +194,7 @@ def columns_of(
 
 
 def as_document(record: Any) -> dict[str, Any]:
-    """A dataclass as `dataclasses.asdict` has it, each field under the name of its column."""
+    """Convert a dataclass like `dataclasses.asdict`, but with the names of columns."""
     names = {item.attribute: item.name for item in fields_of(type(record))}
     return {
         names.get(item.name, item.name): _in_document(getattr(record, item.name))
@@ -212,7 +214,7 @@ def _in_document(value: Any) -> Any:
 
 
 def row_of(record: Any, prefix: str = "") -> dict[str, Any]:
-    """A dataclass as a row for Arrow."""
+    """Convert a dataclass to a row for Arrow: name of the column → value."""
     row: dict[str, Any] = {}
     for item in fields_of(type(record)):
         value = getattr(record, item.attribute)
@@ -225,7 +227,7 @@ def row_of(record: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value for Arrow: dataclasses as dicts, maps as pairs, NaN as null."""
+    """Convert a value for Arrow: dataclasses become dicts, maps become pairs, NaN becomes null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return row_of(value)
     if isinstance(value, Enum):
@@ -240,7 +242,7 @@ def plain(value: Any) -> Any:
 
 
 def utc(at_s: float) -> datetime:
-    """A wall-clock time [s since the epoch] as a value of a column."""
+    """Convert a wall-clock time [s since the epoch] to a value of a column."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc)
 
 
@@ -248,10 +250,11 @@ def utc(at_s: float) -> datetime:
 
 
 def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Record:
-    """A dataclass from a row of Spark, Arrow or JSON.
+    """Restore a dataclass from a row of Spark, Arrow or JSON.
 
-    A value that is missing in a row of another version, or null, is the field's default; without
-    one it is None where that is allowed, NaN for a float, and empty for a tuple.
+    If a value is missing, for example in a row of another version, or null, the field has its
+    default. A field without a default is None if its type allows None, NaN for a float, and empty
+    for a tuple.
 
     Raises:
         ValueError: the value of another field without a default is missing.
@@ -286,20 +289,20 @@ def _unknown(kind: type[Any], item: ColumnField) -> Any:
         return math.nan
     if get_origin(kind_of_value) is tuple:
         return ()
-    raise ValueError(f"a row of {kind.__name__} has no {item.name}; expected its value")
+    raise ValueError(f"a row of {kind.__name__} has no {item.name}; expected a value")
 
 
 @functools.cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """The function that reads values of an annotation, null included."""
+    """The function that converts values for an annotation, also null."""
     read = _reader_of_known(hint)
-    # Inside of a list or map, NaN is written as null.
+    # NaN in a list or map is stored as null.
     missing = math.nan if bare(hint) is float else None
     return lambda value: missing if value is None else read(value)
 
 
 def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
-    """The same for values that are not null."""
+    """The function that converts values for an annotation, except null."""
     if any(isinstance(mark, Moment) for mark in marks_of(hint)):
         return _read_moment
     hint = bare(hint)
@@ -309,7 +312,7 @@ def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
         return lambda value: tuple(map(read_item, value))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         read_key, read_value = _reader(arguments[0]), _reader(arguments[1])
-        # Arrow lists a map's pairs.
+        # Arrow returns a map as a list of pairs.
         return lambda value: {read_key(k): read_value(v) for k, v in dict(value).items()}
     if dataclasses.is_dataclass(hint):
         return functools.partial(restored, cast("type[Any]", hint))
@@ -323,5 +326,5 @@ def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
 
 
 def _read_moment(value: Any) -> float:
-    at = datetime.fromisoformat(value) if isinstance(value, str) else value  # text in JSON
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value  # JSON has text
     return float(at.timestamp())

@@ -1,4 +1,4 @@
-"""The format of numbers for people: sizes, rates and durations, in tables, messages and charts.
+"""The format of numbers for people, such as sizes, rates and durations.
 
 Units are decimal: 1 kB is 1000 bytes, 1 MB is 10⁶ bytes.
 """
@@ -16,12 +16,12 @@ UNKNOWN = "?"
 
 
 def format_size(size_bytes: float) -> str:
-    """A size, exact to four digits: 100 → `100 B`, 1000 → `1 kB`, 1024 → `1.024 kB`."""
+    """A size with up to four digits: 100 → `100 B`, 1000 → `1 kB`, 1024 → `1.024 kB`."""
     return _with_unit(size_bytes, digits=4)
 
 
 def format_volume(size_bytes: float) -> str:
-    """An amount of data, to two digits or a whole number: `1.2 MB`, `12 MB`, `123 MB`."""
+    """An amount of data with two digits, or as a whole number: `1.2 MB`, `12 MB`, `123 MB`."""
     return _with_unit(size_bytes, digits=2)
 
 
@@ -38,14 +38,14 @@ def _with_unit(size_bytes: float, digits: int) -> str:
 
 
 def _round(value: float, digits: int) -> float:
-    """A value rounded to `digits` digits, except for whole numbers below 1000."""
+    """Round a value to `digits` digits. Do not change whole numbers below 1000."""
     if value == 0 or (value < 1000 and value == int(value)):
         return value
     return round(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
 def format_mb_per_s(mb_per_s: float | None) -> str:
-    """A rate without its unit, three digits where it is small: `0.123`, `1.23`, `12.3`, `1,234`."""
+    """A rate without its unit, with three digits below 1,000: `0.123`, `1.23`, `12.3`, `1,234`."""
     if mb_per_s is None or not math.isfinite(mb_per_s):
         return UNKNOWN
     if mb_per_s == 0:
@@ -57,14 +57,14 @@ def format_mb_per_s(mb_per_s: float | None) -> str:
 
 
 def format_megabytes(size_bytes: float | None) -> str:
-    """A size in whole MB without its unit: `1,234`."""
+    """A size in MB as a whole number without its unit, such as `1,234`."""
     return UNKNOWN if size_bytes is None else f"{size_bytes / 1e6:,.0f}"
 
 
 def format_beside(value: float, limit: float, digits: int = 2) -> str:
-    """A value beside its limit, with enough digits to differ from the limit.
+    """A value with enough digits to differ from a limit that is printed next to it.
 
-    0.1996 beside 0.2 → `0.1996`, 0.05 → `0.05`; equal values are equal.
+    With a limit of 0.2, 0.1996 becomes `0.1996`, 0.05 becomes `0.05`, and 0.2 becomes `0.20`.
     """
     for more in range(digits, digits + 4):
         if float(f"{value:.{more}f}") != float(f"{limit:.{more}f}"):
@@ -73,7 +73,7 @@ def format_beside(value: float, limit: float, digits: int = 2) -> str:
 
 
 def format_ms(duration_ms: float | None) -> str:
-    """Milliseconds without their unit: `0.62`, `27.3`, `279`."""
+    """Milliseconds without the unit, such as `0.62`, `27.3` or `279`."""
     if duration_ms is None or not math.isfinite(duration_ms):
         return UNKNOWN
     decimals = 2 if duration_ms < 9.995 else 1 if duration_ms < 99.95 else 0
@@ -81,37 +81,39 @@ def format_ms(duration_ms: float | None) -> str:
 
 
 def format_span(low: float, high: float, parts: int | None = None) -> str:
-    """An interval of loads, rounded outwards: `44 to 50`; below ten to a tenth: `1.6 to 2.9`.
+    """An interval of loads, rounded outwards, such as `44 to 50`, or `1.6 to 2.9` below ten.
 
     Args:
-        parts: number of steps of a unit, such as 100 for `2.63 to 2.79`.
+        low, high: the ends of the interval.
+        parts: number of steps per unit, such as 100 for `2.63 to 2.79`; None for 1, or for 10 below
+            ten.
     """
     parts = parts or (1 if high >= 10 else 10)
-    # A value that differs from a step by a rounding error counts as that step.
+    # A value that differs from a step only by a rounding error counts as the step.
     least = math.floor(round(low * parts, 6)) / parts
     most = math.ceil(round(high * parts, 6)) / parts
     return f"{least:,g} to {most:,g}"
 
 
 def format_estimate(value: float) -> str:
-    """An estimated load: `1,234`, `81.1`, `4.2`; a tenth below a hundred."""
+    """An estimated load, with a tenth below a hundred: `1,234`, `81.1`, `4.2`."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:,.1f}"
 
 
 def format_count(count: float | None) -> str:
-    """A whole number with separated thousands: `12,000`."""
+    """A whole number with separated thousands, such as `12,000`."""
     if count is None or not math.isfinite(count):
         return UNKNOWN
     return f"{count:,.0f}"
 
 
 def format_counted(count: int, noun: str) -> str:
-    """A count with its noun: `1 broker`, `3 brokers`."""
+    """A count with its noun, such as `1 broker` or `3 brokers`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def format_some(names: Iterable[object], most: int = 1) -> str:
-    """Names in a row, of many the first ones: `a, b and 3 more`."""
+    """The first `most` names, and the number of further names, such as `a, b and 3 more`."""
     found = list(map(str, names))
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return f"{', '.join(found[:most])}{more}"
@@ -127,11 +129,11 @@ def format_ratio(ratio: float | None) -> str:
 
 
 AT_LEVEL = f"at {format_ratio(LEVEL)}"
-"""`at 90 %`: the short form for intervals where space is scarce."""
+"""`at 90 %`, the short text about an interval."""
 
 
 def format_duration(duration_s: float | None) -> str:
-    """A duration: `12 s`, `1 min 20 s`, `2 h 05 min`; `?` when unknown."""
+    """A duration, such as `12 s`, `1 min 20 s` or `2 h 05 min`; `?` if not known."""
     if duration_s is None or not math.isfinite(duration_s):
         return UNKNOWN
     whole_s = max(0, round(duration_s))
@@ -145,5 +147,5 @@ def format_duration(duration_s: float | None) -> str:
 
 
 def iso_utc(at_s: float) -> str:
-    """A wall-clock time [s since the epoch] as ISO 8601 in UTC: `2026-11-21T11:46:32Z`."""
+    """A wall-clock time [s since the epoch] as ISO 8601 in UTC, such as `2026-11-21T11:46:32Z`."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,5 @@
-"""Searches for a limit: the choice of the next load and the end of the search.
+"""Searches for a limit: the choice of the next load, and the end of a search.
 
-All decisions are pure and need only the standard library: no Spark, Kafka, clock or environment.
+Decisions are pure functions of their arguments. They use only the standard library: no Spark,
+Kafka, clock or environment.
 """

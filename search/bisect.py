@@ -1,4 +1,4 @@
-"""Plain bisection, whose every step can be checked with pencil and paper."""
+"""Plain bisection, a simple search for comparison."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from search.model import Bracket, Decision, Done, GaveUp, Interval, Measure, Obs
 class Bisection:
     """Halves the interval between the highest sustained and the lowest overloaded load.
 
-    Light loads come first: the middle of [0, load_start_max] before load_start_max itself.
-    A sustained maximum is doubled, at most up to load_cap.
+    The first load is the middle of [0, load_start_max], and the second one is load_start_max. A
+    sustained maximum is doubled, up to load_cap.
 
     Args:
         limits: bounds, resolution and repeats.
-        guide: states the interval of the limit at the end and does not choose loads; None states
-            no interval.
+        guide: computes the interval of the limit at the end, and chooses no loads; None for no
+            interval.
     """
 
     def __init__(self, limits: Limits, guide: Guide | None = None) -> None:
@@ -28,18 +28,18 @@ class Bisection:
         self._guide = guide
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The next step, from the trials of this point alone (oldest first)."""
+        """The next step after `history`, which has all trials of this point, oldest first."""
         settled = self.limits.settle(history)
         if isinstance(settled, (Done, GaveUp)):
             return replace(settled, interval=self.interval(history))
         return settled or self.limits.begin(self._probe(bracket_of(history)), history)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit, or None without a guide that states it."""
+        """The 90 % interval of the limit, or None without a guide or an interval."""
         return None if self._guide is None else self._guide.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Trials that a limit below the present maximum takes, without repeats."""
+        """Number of remaining trials if the limit is below the present maximum, without repeats."""
         settled = self.limits.settle(history)
         if settled is not None and not isinstance(settled, Measure):
             return 0
@@ -52,7 +52,7 @@ class Bisection:
         return max(1, opening + max(0, halvings))
 
     def next_load(self, bracket: Bracket) -> int:
-        """The next load for a bracket that is still open."""
+        """The next load for a bracket that is not closed."""
         low, high, start_max = bracket.sustained, bracket.overloaded, self.limits.load_start_max
         if high is not None:
             return min((low + high) // 2, self.limits.load_cap)

@@ -1,7 +1,7 @@
-"""A search that stops when its trials, time or bytes are used up, and states what is left.
+"""A search with a budget of trials, time and bytes, which stops when the budget is used up.
 
-A size leaves a part of what is left to each later one, so that a difficult one does not cost the
-others their answer.
+Each message size leaves a part of the budget to every later size. So a difficult size does not use
+up the budget of the others.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from search.model import (
 
 _THE = "the budget of "
 KEPT = 0.75
-"""The part of an even share of what is left that each later size keeps [ratio]."""
+"""Part of an even share of the remaining budget that is kept for each later size [ratio]."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """The cost of trials so far."""
+    """The cost of trials: their number, time [s] and payload [B]."""
 
     trials: int = 0
     seconds: float = 0.0
@@ -40,8 +40,8 @@ class Spent:
         """The cost with the trials of one message size added.
 
         Args:
-            history: the trials; INVALID ones cost as much.
-            bytes_per_s: payload of one producer [B/s].
+            history: the trials, also INVALID ones.
+            bytes_per_s: payload rate of one producer [B/s].
         """
         return Spent(
             self.trials + len(history),
@@ -54,13 +54,12 @@ class Spent:
 class Budget:
     """The highest cost of a run; None means no limit.
 
-    A trial starts only while every limit has something left, so the last trial may exceed the time
-    and the payload.
+    A trial starts if no limit is used up, so the last trial may exceed the time and the payload.
 
     Attributes:
         trials: trials of all message sizes together.
-        duration_s: time in trials [s].
-        payload_bytes: payload offered in trials, replicas not counted [B].
+        duration_s: time of all trials [s].
+        payload_bytes: payload offered in all trials, without replicas [B].
     """
 
     trials: int | None = None
@@ -68,7 +67,7 @@ class Budget:
     payload_bytes: int | None = None
 
     def exhausted(self, spent: Spent) -> str | None:
-        """The budget that is used up, in words, or None."""
+        """The part of the budget that is used up, in words, or None."""
         if self.trials is not None and spent.trials >= self.trials:
             return f"{_THE}{self.trials} trials"
         if self.duration_s is not None and spent.seconds >= self.duration_s:
@@ -78,16 +77,16 @@ class Budget:
         return None
 
     def part(self, before: Spent, later: int) -> Budget:
-        """The budget that a size may use up.
+        """The budget of one size, if each later size keeps its part.
 
         Args:
-            before: cost before the size.
-            later: number of sizes that follow it, of which each keeps its part.
+            before: cost of the run before this size.
+            later: number of later sizes.
         """
 
         def cut(limit: float | None, used: float) -> int | None:
             if limit is None or limit <= used:
-                return None  # the whole budget is used up
+                return None  # `exhausted` of the whole budget reports it
             return math.ceil(limit - KEPT * later / (later + 1) * (limit - used))
 
         return Budget(
@@ -98,16 +97,15 @@ class Budget:
 
 
 class Budgeted:
-    """A searcher that gives up with the best bracket so far when the budget is used up.
+    """A searcher that ends with the narrowest bracket so far when the budget is used up.
 
     Args:
-        searcher: decides while there is budget.
-        budget: highest cost of all trials, `before` included.
-        before: cost before this search.
-        bytes_per_s: payload of one producer [B/s].
-        searched: selects the trials that determine the bracket, of those that count for the
-            present limit.
-        later: number of sizes that follow this one.
+        searcher: decides while budget is left.
+        budget: highest cost of the run, `before` included.
+        before: cost of the run before this search.
+        bytes_per_s: payload rate of one producer [B/s].
+        searched: selects the trials of the search, for example without windows of holds.
+        later: number of later sizes.
     """
 
     def __init__(
@@ -127,7 +125,7 @@ class Budgeted:
         self._part = budget.part(before, later)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's decision, or the end of the budget."""
+        """The searcher's decision, or the end of the search if the budget is used up."""
         decision = self._searcher.decide(history)
         used_up = self._used_up(self._before.plus(history, self._bytes_per_s))
         if used_up is None or isinstance(decision, (Done, GaveUp)):
@@ -142,11 +140,11 @@ class Budgeted:
         return GaveUp(bracket, why, self.interval(history), changed)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The searcher's interval, where it states one."""
+        """The searcher's interval of the limit, or None without an interval."""
         return self._searcher.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """The searcher's estimate, cut to the budget."""
+        """The searcher's estimate of the remaining trials, at most the remaining budget."""
         left = self._searcher.trials_left(history)
         spent = self._before.plus(history, self._bytes_per_s)
         if self._used_up(spent) is not None:
@@ -154,7 +152,7 @@ class Budgeted:
         return left if self._part.trials is None else min(left, self._part.trials - spent.trials)
 
     def _used_up(self, spent: Spent) -> str | None:
-        """What is used up, in words, or None."""
+        """The part of the budget that is used up, in words, or None."""
         whole, part = self._budget.exhausted(spent), self._part.exhausted(spent)
         return whole or (part and f"this size's part of the budget, {part.removeprefix(_THE)},")
 

@@ -1,37 +1,34 @@
-"""The look for a change of the limit while it was measured, at the end of a search.
+"""The check at the end of a search: did the limit change during the measurement?
 
-A limit is found by trials one after the other, so an answer combines what the cluster was at
-different times. `Checking` repeats one early trial after the search has ended, and compares all
-trials over time (`search.checking`):
+The cluster may change between the first and the last trial of a search. So `Checking` repeats one
+early load after the search has ended (the closing trial), and compares all trials over time:
 
-* Where the trials show no change, the answer stands. The repeat moves no bound.
-* Where they raise suspicion, up to `MORE_MAX` further trials at this load decide. They count for
-  the answer, too, so that a bound which they contradict is measured again. The new answer is
-  checked once more.
-* Where the limit changed, the trials before the change do not count any more: the search goes on
-  with those after it, and its new answer is checked in turn.
+* No change: the result is final. The closing trial changes no bound.
+* A suspected change: up to `MORE_MAX` further closing trials at this load decide. They are trials
+  of the search, too, so a bound that they contradict is measured again. The new result is checked
+  once more.
+* A change: only the trials after the change count. The search continues with them, and its new
+  result is checked, too.
 
-The load that is repeated is the sustained bound of the answer: it is near the limit, and its
-reading tells most, as past the threshold readings are compressed. A bound that the readings
-contradict comes before it; without a reading, the bound that was measured first is repeated. Where
-repeats confirm an overload, and the sustained bound below it is older, that bound is repeated next:
-a limit that fell in between explains both.
+The closing trial repeats the sustained bound of the result. This bound is near the limit, and its
+reading is the most precise one, because readings above the threshold are compressed. A bound that
+the readings contradict is repeated first. If trials have no reading, the bound that was measured
+first is repeated. If repeats confirm an overload that is newer than the sustained bound, the
+sustained bound is repeated next, because the limit may have fallen between the two.
 
-The decision follows from the history alone, in which these trials are marked, so that a resumed
-run decides the same.
+Closing trials are marked in the history, and each decision depends on the history alone. So a
+resumed run decides the same.
 
-The probability that the limit changed while it was measured, and when.
+The probability of a change compares two hypotheses about the valid trials, oldest first: either one
+limit for all trials, or one limit before some trial and another limit from this trial on. The two
+limits differ by at least `LEAST`. As in `search.posterior`, each trial has its own limit: the limit
+times a random scatter of unknown size. Readings may be strays and verdicts may be flukes, so a
+single different trial is no change. The limit has a fine grid, and the noise and the gain of the
+curve have coarse grids. Both hypotheses are summed over all grids.
 
-Two hypotheses are compared for the valid trials of a point, in their order: one limit for all of
-them, or one limit up to some trial and another one from there on, which differs by `LEAST` or more.
-As in `search.posterior`, each trial has a limit of its own: the limit times a random scatter, whose
-size is unknown. Readings may be strays and verdicts may be flukes, so a single trial that differs
-is no change. Limits are on a grid; the noise and the gain of the curve are each on a coarse one,
-and both hypotheses are summed over them.
-
-Trials far from the limit are at the beginning of a search, and the curve's form is not known. So
-residuals alone do not tell a change from a curve that bends; a trial that repeats an early load
-does, as both have the same error of the curve.
+The first trials of a search are far from the limit, and the curve's form is unknown. So residuals
+do not distinguish a change from a bent curve. A trial that repeats an early load does, because both
+trials have the same error of the curve.
 """
 
 from __future__ import annotations
@@ -65,13 +62,13 @@ from search.model import (
 from search.posterior import FLUKE, STRAY, STRAY_SPREAD, Posterior, TrialEvidence, evidence_of
 
 LEAST = 0.06
-"""Smallest change of the limit that counts as one [ln]."""
+"""Smallest difference of two limits that counts as a change [ln]."""
 PROBABLE = 0.1
-"""Probability of a change in a run, before its trials."""
+"""Prior probability of a change during a search."""
 NOISE_MEDIAN, NOISE_SPREAD = 0.022, 0.8
-"""The noise before any trial: its median [ratio], and the σ of its logarithm."""
+"""Prior of the noise: its median [ratio], and the σ of its logarithm."""
 NEAR = 0.5
-"""Size up to which half of all changes are expected to be [ln]."""
+"""Prior: half of all changes are at most this large [ln]."""
 _NOISES = (0.01, 0.018, 0.032, 0.057)
 _GAIN_STEPS = (-1.5, -0.75, 0.0, 0.75, 1.5)
 _TAIL = 0.05
@@ -81,11 +78,11 @@ _ROOT_2 = math.sqrt(2.0)
 
 
 def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Change:
-    """The probable change in the trials of a point; its positions are among these trials.
+    """The most probable change in the trials of a point. Its positions count `trials` from 0.
 
     Args:
         trials: evidence of the valid trials, oldest first.
-        curve: the curve with which they were read; its gain is the middle of those tried.
+        curve: the curve that converted the readings; its gain is the middle of the grid of gains.
     """
     count = len(trials)
     if count < 2:
@@ -127,7 +124,7 @@ def _plus(sums: Sequence[float], weight: float, row: Sequence[float]) -> list[fl
 
 
 def _split_at(splits: Sequence[float], share: float) -> int:
-    """The first trial before which the change happened with this probability."""
+    """The first position at or before which the change began with this probability."""
     total, found = sum(splits), 0.0
     for split, weight in enumerate(splits):
         found += weight
@@ -137,7 +134,7 @@ def _split_at(splits: Sequence[float], share: float) -> int:
 
 
 def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
-    """Values of ln limit that reach beyond all limits that the trials show."""
+    """A grid of ln limit, from below to above all limits that the trials show."""
     centers = [one.load if one.met is None else one.met - curve.gain * one.slope for one in trials]
     near = sorted(centers)
     low, high = near[0] - _REACH, near[-1] + _REACH
@@ -148,7 +145,7 @@ def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
 def _layers(
     trials: Sequence[TrialEvidence], curve: Curve, grid: Sequence[float]
 ) -> Iterator[tuple[float, list[list[float]]]]:
-    """The likelihood of each trial on the grid, for each noise and gain, with its weight."""
+    """For each noise and gain, the weight and each trial's likelihood on the grid."""
     spread = max(0.15, curve.gain_spread / curve.gain)
     gains = [curve.gain * math.exp(spread * away) for away in _GAIN_STEPS]
     for noise in _NOISES:
@@ -159,7 +156,7 @@ def _layers(
 
 
 def _row(trial: TrialEvidence, noise: float, gain: float, grid: Sequence[float]) -> list[float]:
-    """The likelihood of a trial for each limit."""
+    """The likelihood of a trial for each limit of the grid."""
     if trial.met is None:
         spread = _ROOT_2 * math.hypot(noise, trial.error) * (1.0 if trial.held else -1.0)
         edge = trial.load - gain * trial.slope
@@ -178,9 +175,9 @@ def _row(trial: TrialEvidence, noise: float, gain: float, grid: Sequence[float])
 
 
 def _apart(row: Sequence[float]) -> list[float]:
-    """For each limit, the mean over the limits that differ from it by `LEAST` or more.
+    """For each limit of the grid, the mean of `row` over all limits at least `LEAST` away.
 
-    Half of the weight is on those that differ by at most `NEAR`.
+    Half of the weight is on limits at most `NEAR` away.
     """
     least, near, count = round(LEAST / _STEP), round(NEAR / _STEP), len(row)
     sums = [0.0] * near + list(accumulate(row, initial=0.0))
@@ -212,30 +209,34 @@ def _bell(away: float) -> float:
 
 
 MORE_MAX = 3
-"""Highest number of trials after the first repeat, where that raises suspicion."""
+"""Highest number of further closing trials after a suspicious first one."""
 SUSPECT, SUSPECT_IF_APART = 0.12, 0.03
-"""Probability of a change from which further trials decide; the second one where the repeats differ
-from the early trial."""
+"""Minimum probability of a change that requests further closing trials.
+
+The second value applies if the repeats differ from the early trial."""
 SUSPECT_BESIDE_OVERLOAD = 0.08
-"""The first one where repeats confirmed an overload that is newer than the sustained bound."""
+"""`SUSPECT` after repeats that confirmed an overload newer than the sustained bound."""
 APART = 0.055
-"""Difference between the limits that the repeats and the early trial at their load show [ln]."""
+"""Distance of the limits according to the repeats and the early trials, for a change [ln]."""
 SURE = 0.9
-"""Probability of a change from which no further trial is needed."""
+"""Minimum probability of a change that is accepted without further trials."""
 CERTAIN = 0.99
-"""Probability of a change from which it is one even if readings near the limit do not differ."""
+"""Minimum probability of a change that is accepted although readings near the limit are equal."""
 LIKELY = 0.2
-"""Probability of a change, after all further trials, from which it is one: as they repeat one load
-and agree with each other, the model, which allows for noise of any size, understates it."""
+"""Minimum probability of a change that is accepted after all further trials.
+
+The value is low because repeats of one load agree with each other. The model allows noise of any
+size, so it underestimates the probability."""
 BY_THEMSELVES = 0.5
-"""Probability of a change by the trials of a search alone, from which it needs a repeat."""
+"""Minimum probability of a change, before any closing trial, that requests one."""
 NEAR_LIMIT = 0.2
-"""Distance of a utilization from that at the limit up to which the curve's form counts little [ln].
+"""Distance of a utilization from the utilization at the limit, below which the curve's form has
+little effect [ln].
 """
 CHANGES_MAX = 3
-"""Number of changes after which an answer is not checked any more."""
+"""Number of changes after which a result is no longer checked."""
 INVALID_MAX = 2
-"""Number of INVALID repeats in a row after which the answer stands unchecked."""
+"""Number of INVALID closing trials in a row after which the result is not checked."""
 
 
 @dataclass(frozen=True)
@@ -243,15 +244,14 @@ class CheckedHistory:
     """A history, split at the changes of the limit.
 
     Attributes:
-        start: position of the first trial that counts for the present limit.
-        plain: number of trials from the beginning whose marks do not count any more, as all of
-            them are trials of the search.
+        start: position of the first trial after the last change.
+        plain: number of trials at the beginning that count as trials of the search, closing trials
+            included.
         changes: the changes, oldest first.
-        found: the evidence of a change since the last one, by the trials that look for it; None
-            without such trials.
-        is_suspicious: True when `found` needs further trials.
-        is_checked: True when no further trial is needed for these trials.
-        looks: number of looks without a change whose trials count for the answer.
+        found: the evidence of a further change since the last change; None without closing trials.
+        is_suspicious: True if `found` requests further closing trials.
+        is_checked: True if the present result needs no further closing trial.
+        looks: number of checks without a change whose closing trials count as trials of the search.
     """
 
     start: int = 0
@@ -264,14 +264,15 @@ class CheckedHistory:
 
 
 class Checking:
-    """A searcher whose answer is checked for a change of the limit before it counts.
+    """A searcher whose result is checked for a change of the limit.
 
     Args:
-        searcher: finds the limit; its history contains no trials that look for a change.
-        guide: reads the trials.
+        searcher: finds the limit; it does not see closing trials.
+        guide: converts readings to distances from the limit.
         words: the unit of a load in words.
-        is_first: False for a goal that leaves the first repeat to another one.
-        answer: the trials of a search that has ended, and its end; None while it goes on.
+        is_first: False if another goal requests the first closing trial.
+        answer: the trials and the result of a search that has ended; None for a search that has
+            not ended.
     """
 
     def __init__(
@@ -290,7 +291,7 @@ class Checking:
         self._known: tuple[tuple[Observation, ...], CheckedHistory] = ((), CheckedHistory())
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's next step, or a trial that looks for a change after its end."""
+        """The searcher's next step, or a closing trial after the end of its search."""
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Measure):
@@ -303,35 +304,40 @@ class Checking:
         load = self._load(history, split, decision.bracket)
         reason = f"repeating {self._words.amount(load)}"
         if split.found is None or not split.is_suspicious:
-            reason += " to see whether the limit changed since"
+            reason += " to check whether the limit has changed"
         else:
             share = f"{100 * split.found.probability:.0f} %"
             reason = f"the limit may have changed ({share}); {reason}"
         return Measure(load, reason, checks=True)
 
     def unchecked(self, history: Sequence[Observation], why: str) -> Decision:
-        """The decision without a further trial that looks for a change."""
+        """The decision if no further closing trial is possible.
+
+        Args:
+            history: all trials, oldest first.
+            why: why no further closing trial is possible, as a clause.
+        """
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Done):
-            note = f"not checked for a change of the limit, as {why}"
+            note = f"not checked for a change of the limit, because {why}"
             decision = replace(decision, notes=(*decision.notes, note))
         return decision if isinstance(decision, Measure) else self._ended(decision, split)
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
-        """The trials that count for the present limit and do not look for a change."""
+        """The trials since the last change, without closing trials."""
         return self._searched(history, self._split(history))
 
     def changes(self, history: Sequence[Observation]) -> tuple[Change, ...]:
-        """The changes of the limit so far, oldest first."""
+        """The changes of the limit in these trials, oldest first."""
         return self._split(history).changes
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The searcher's interval, where it states one."""
+        """The searcher's interval of the limit, or None without an interval."""
         return self._searcher.interval(self.searched(history))
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Trials until the end when no change is found."""
+        """Number of remaining trials if the closing trial finds no change."""
         split = self._split(history)
         is_answered = not isinstance(self._decided(history, split), Measure)
         searched = self._searched(history, split)
@@ -339,14 +345,16 @@ class Checking:
         return left + self._trials_wanted(history, split)
 
     def _decided(self, history: Sequence[Observation], split: CheckedHistory) -> Decision:
-        """The searcher's decision, or the known answer until its trials are not all that counts."""
+        """The searcher's decision; the known result while no further trial of the search was
+        added.
+        """
         searched = self._searched(history, split)
         if self._answer is not None and searched == tuple(self._answer[0]):
             return self._answer[1]
         return self._searcher.decide(searched)
 
     def _trials_wanted(self, history: Sequence[Observation], split: CheckedHistory) -> bool:
-        """True where the answer needs a (further) trial that looks for a change."""
+        """True if the result needs a closing trial, or a further one."""
         is_new = _is_answered_anew(history, split)
         if (split.is_checked and not is_new) or len(split.changes) >= CHANGES_MAX:
             return False
@@ -367,7 +375,7 @@ class Checking:
         return split
 
     def _checked(self, history: tuple[Observation, ...], split: CheckedHistory) -> CheckedHistory:
-        """The split after one more trial that looks for a change."""
+        """The split after one more closing trial, the last trial of `history`."""
         positions = [
             position
             for position in range(split.start, len(history))
@@ -400,7 +408,9 @@ class Checking:
         return CheckedHistory(change.since, len(history), (*split.changes, change))
 
     def _is_suspicious(self, trials: Sequence[Observation], found: Change, checks: int) -> bool:
-        """True where a change is probable, or possible and the repeats do not speak against it."""
+        """True if a change is probable, or if it is possible and the repeats do not contradict
+        it.
+        """
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
         if found.probability >= SUSPECT_BESIDE_OVERLOAD and (
@@ -415,10 +425,10 @@ class Checking:
         return was_read and checks == 1
 
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
-        """The probability of a change from which it is one.
+        """The minimum probability at which a change is accepted.
 
-        Where readings near the limit, or at the load that is repeated, do not differ, only trials
-        far from the limit speak for a change, and so may the form of the curve.
+        It is higher if readings near the limit and at the repeated load do not differ. Then only
+        trials far from the limit indicate a change, which an unknown form of the curve also does.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
@@ -432,8 +442,8 @@ class Checking:
         return LIKELY if known else BY_THEMSELVES
 
     def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
-        """The difference between the limits that the repeats and early trials at their load show
-        [ln]; None where readings do not show it.
+        """The distance between the limits according to repeats and to early trials of one load
+        [ln], or None without readings.
         """
         load = trials[-1].load
         shown = [
@@ -443,8 +453,8 @@ class Checking:
         return _difference(shown[:-checks], shown[-checks:])
 
     def _limits_shown(self, trials: Sequence[Observation]) -> list[tuple[float, float] | None]:
-        """The limit that each reading shows [ln], and its distance from the load; None without
-        one.
+        """For each trial, the limit according to its reading [ln] and the utilization over the
+        utilization at the limit [ln]; None for a trial without a reading.
         """
         curve = self._guide.curve_by_overloads(trials)
         return [
@@ -465,7 +475,9 @@ class Checking:
         return tuple(counted)
 
     def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
-        """The load to repeat: that of the checks so far, or the bound that tells most."""
+        """The load of the next closing trial: the load of earlier ones, or the most precise
+        bound.
+        """
         valid = _valid(self._searched(history, split))
         begun = _valid([seen for seen in history[split.plain :] if seen.checks])
         if begun and _confirms_newer_overload([*valid, *begun], len(begun)):
@@ -487,29 +499,28 @@ class Checking:
         self, end: Done | GaveUp, split: CheckedHistory, is_spoiled: bool = False
     ) -> Done | GaveUp:
         if isinstance(end, Done) and is_spoiled:
-            note = "not checked for a change of the limit, as the repeats at the end were INVALID"
+            note = "not checked for a change of the limit, because the closing trials were INVALID"
             end = replace(end, notes=(*end.notes, note))
         if isinstance(end, Done) and split.found and split.is_suspicious:
             share = f"{100 * split.found.probability:.0f} %"
             note = (
-                f"the limit may have changed while it was measured, with a probability of {share}"
+                f"the limit may have changed during the measurement, with a probability of {share}"
             )
             end = replace(end, notes=(*end.notes, note))
         return replace(end, changed=split.changes)
 
 
 def _valid(trials: Iterable[Observation]) -> list[Observation]:
-    """The trials with a verdict whose load was offered anew."""
+    """The trials that are not INVALID, without windows of holds."""
     return [each for each in trials if each.verdict is not Verdict.INVALID and not each.held]
 
 
 def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool:
-    """True where the last trials all repeat an overload that was first seen after the sustained
-    bound below it was last measured.
+    """True if closing trials confirm an overload that is newer than the sustained bound below it.
 
     Args:
         trials: valid trials, oldest first.
-        checks: number of trials at the end that look for a change.
+        checks: number of closing trials at the end of `trials`.
     """
     early, repeats = trials[:-checks], trials[-checks:]
     load = repeats[-1].load
@@ -524,15 +535,13 @@ def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool
 
 
 def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> float | None:
-    """The difference of two means without missing values; None where one has none."""
+    """The difference of two means without missing values; None if one side has no value."""
     left, right = ([x for x in side if x is not None] for side in (one, other))
     return abs(fmean(left) - fmean(right)) if left and right else None
 
 
 def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> bool:
-    """True where the repeats of the first look contradicted the answer, so that the search went on,
-    and no trial has looked for a change since.
-    """
+    """True if the first closing trials led to a new result that is not checked yet."""
     if split.looks != 1:
         return False
     newer = history[split.plain :]
@@ -543,7 +552,7 @@ def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> 
 
 
 def _is_spoiled(history: Sequence[Observation]) -> bool:
-    """True where the trials that look for a change came back INVALID too often in a row."""
+    """True if too many closing trials in a row were INVALID."""
     checks = [seen for seen in history if seen.checks]
     return bool(checks) and invalid_in_a_row(checks) >= INVALID_MAX
 
@@ -557,12 +566,12 @@ def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
 
 
 def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Change:
-    """The evidence of a change in the trials of a point, oldest first."""
+    """The evidence of a change of the limit; `trials` are all trials of a point, oldest first."""
     valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
     curve = guide.curve_by_overloads(valid)
     return suspicion(evidence_of(valid, guide.signals, curve), curve)
 
 
 def guide_of(searcher: Searcher) -> Guide:
-    """The guide by which a searcher reads trials; a new one for other searchers."""
+    """The guide of a `Guided` searcher; a guide without evidence for other searchers."""
     return searcher.guide if isinstance(searcher, Guided) else Guide()

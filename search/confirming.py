@@ -1,27 +1,25 @@
-"""Holding a limit before it is an answer: one window after another, and a new search if it fails.
+"""Holds: a limit is confirmed by a long load, and searched again if the hold fails.
 
-A limit is found by short trials on brokers that rest in between. While a load is held for longer,
-segments roll, retention deletes, pages are written back and old heaps are collected. So
-`Confirming` requests windows at the limit that a search ended with, and judges the hold by all of
-them:
+A search finds a limit with short trials, and brokers rest between trials. During a longer load,
+segments roll, retention deletes records, the kernel writes pages back, and the JVM collects old
+heaps. So `Confirming` requests windows at the limit that a search found, without a rest between
+windows. It judges the hold by all windows:
 
-* A hold *fails* when more than half of its windows are overloaded, or as soon as more than three
-  quarters of a stretch are. A stretch is a quarter of the hold's windows in a row, at least 3 and
-  at most 15 of them. So single overloaded windows, which every load near the limit has, decide
-  nothing, and a lasting change is detected soon.
-* After a failed hold, a new search begins below it. Loads that were sustained before do not count
-  any more, as the brokers have changed. The new search starts from the overloads of the hold,
-  whose readings guide it.
-* A hold that continues or that lasted is not a trial of the search: its windows move no bound.
+* A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
+  quarters of a stretch are overloaded. A stretch is a quarter of the hold's windows in a row, at
+  least 3 and at most 15 windows. Every load near the limit has single overloaded windows, so single
+  windows decide nothing. A lasting change is detected soon.
+* After a failed hold, a new search begins at lower loads. Earlier sustained loads no longer count,
+  because the brokers have changed. The new search starts from the overloads of the hold, and their
+  readings guide it.
+* A hold that has not failed is not a trial of the search, so its windows change no bound.
 
-The decision follows from the history alone, in which held windows are marked, so that a resumed
-run decides the same.
+Windows of holds are marked in the history, and each decision depends on the history alone. So a
+resumed run decides the same.
 
-The steady limit: the load that disks write, below a burst limit that memory may carry.
-
-One load is held at a time, the burst limit first, until the hold proves that disks write it or
-shows how much of it they do. The next load is what they wrote. It decides from the holds alone, so
-that a resumed run decides the same.
+The steady limit is the load that disks write. Memory may carry a higher burst limit. `next_hold`
+chooses one load at a time, beginning with the burst limit. A hold either proves that disks write
+the load, or shows the written share of the load. The next load is the written load.
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ from search.model import (
 )
 
 HOLDS_MAX = 3
-"""Number of failed holds at one point after which the search gives up."""
+"""Number of failed holds at one message size after which the search gives up."""
 
 STRETCH_SHARE = 0.25
 STRETCH_MIN, STRETCH_MAX = 3, 15
 MOST = 0.75
-"""Share of overloaded windows beyond which a stretch is overloaded as a whole [ratio]."""
+"""Share of overloaded windows above which a stretch is overloaded [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Confirmation:
     """The length of a hold.
 
     Attributes:
-        windows: valid windows of a hold; 0 disables holds.
+        windows: number of valid windows of a hold; 0 disables holds.
         window_s: load time of each window, its warm-up included [s].
     """
 
@@ -67,24 +65,24 @@ class Confirmation:
 
     @classmethod
     def lasting(cls, duration_s: float | None, window_s: float) -> Confirmation:
-        """A hold of at least this duration [s]; None disables holds."""
+        """The plan for a hold of at least this duration [s]; None disables holds."""
         return cls(math.ceil(duration_s / window_s - 1e-9) if duration_s else 0, window_s)
 
     @property
     def stretch(self) -> int:
-        """Number of windows in a row that can decide that a hold failed."""
+        """Number of windows in a row that can make a hold fail."""
         quarter = math.ceil(STRETCH_SHARE * self.windows)
         return min(self.windows, max(STRETCH_MIN, min(STRETCH_MAX, quarter)))
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Windows in a row at one load.
+    """Windows at one load without a rest in between.
 
     Attributes:
         load: the load that was held.
-        windows: the windows, oldest first, INVALID ones included.
-        plan: the planned length.
+        windows: all windows, also INVALID ones, oldest first.
+        plan: the planned length of the hold.
     """
 
     load: int
@@ -98,12 +96,12 @@ class Hold:
 
     @property
     def overloads(self) -> list[int]:
-        """The positions of the overloaded windows among the valid ones, from 0."""
+        """The positions of overloaded windows in `valid`, from 0."""
         return [i for i, each in enumerate(self.valid) if each.verdict is Verdict.OVERLOADED]
 
     @property
     def broke_at(self) -> int | None:
-        """The position of the first overloaded window that made the hold fail, from 0, or None."""
+        """The position in `valid`, from 0, of the first window that made the hold fail, or None."""
         overloads, stretch = self.overloads, self.plan.stretch
         for last in overloads:
             within = [i for i in overloads if last - stretch < i <= last]
@@ -113,17 +111,17 @@ class Hold:
 
     @property
     def has_lasted(self) -> bool:
-        """True when the hold reached its end without failing."""
+        """True if the hold reached its planned length and did not fail."""
         return len(self.valid) >= self.plan.windows and self.broke_at is None
 
     @property
     def held_s(self) -> float:
-        """Load time of its valid windows [s]."""
+        """Load time of the valid windows [s]."""
         return len(self.valid) * self.plan.window_s
 
     @property
     def lasted_s(self) -> float:
-        """Load time before the windows that made it fail, or of all windows [s]."""
+        """Load time before the first window that made the hold fail, or of all windows [s]."""
         return self.held_s if self.broke_at is None else self.broke_at * self.plan.window_s
 
 
@@ -132,10 +130,10 @@ class SplitHistory:
     """A history, split into trials of the search and holds.
 
     Attributes:
-        searched: the trials that the search uses.
-        failed: the failed holds of limits that were the answer at that time, oldest first.
-        last: the latest hold since then that continues or lasted, or None.
-        is_under_way: the history ends with a window of `last`.
+        searched: the trials of the present search.
+        failed: the failed holds at limits of this goal, oldest first.
+        last: the latest hold after `failed` that has not failed, or None.
+        is_under_way: True if the history ends with a window of `last`.
     """
 
     searched: tuple[Observation, ...]
@@ -147,7 +145,7 @@ class SplitHistory:
 def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHistory:
     """Split the history of one point into trials of the search and holds.
 
-    A hold above the answer of that time was requested by another goal and is left out.
+    A hold above this goal's limit was requested by another goal and is ignored.
     """
     split = SplitHistory(())
     for (is_held, load), group in groupby(
@@ -162,7 +160,7 @@ def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHi
             split = replace(split, last=hold, is_under_way=True)
         elif load <= Trials(split.searched).bracket.sustained:
             over = [each for each in hold.valid if each.verdict is Verdict.OVERLOADED]
-            # Two votes: the search repeats a single doubtful overload, and a hold is not doubtful.
+            # Two overloads, because a search repeats a single one, and a failed hold is certain.
             split = SplitHistory(tuple((over * 2)[-2:]), (*split.failed, hold))
         else:
             split = replace(split, is_under_way=False)
@@ -170,13 +168,12 @@ def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHi
 
 
 class Confirming:
-    """A searcher whose answer is held before it counts.
+    """A searcher whose limit is confirmed by a hold.
 
     Args:
-        searcher: finds the limit; of held windows, its history contains only the overloads of
-            failed holds.
-        limits: limits of the searcher.
-        plan: length of the hold of each answer.
+        searcher: finds the limit; it sees no windows of holds except overloads of failed holds.
+        limits: bounds, resolution and repeats of the searcher.
+        plan: length of the hold at each limit.
     """
 
     def __init__(self, searcher: Searcher, limits: Limits, plan: Confirmation) -> None:
@@ -186,7 +183,7 @@ class Confirming:
         self._known: tuple[tuple[Observation, ...], Decision] | None = None
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's next step, or a window of the hold after its end."""
+        """The searcher's next step, or a window of a hold after the end of its search."""
         split = split_history(history, self._plan)
         decision = self._decided(split.searched)
         if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:
@@ -201,18 +198,18 @@ class Confirming:
         if len(split.failed) >= HOLDS_MAX:
             failures = "; ".join(map(self._describe, split.failed))
             reason = (
-                f"{failures}; the next limit of {self._limits.words.amount(load)} was not held, as "
-                f"at most {HOLDS_MAX} limits are; find what changes while a load is held"
+                f"{failures}; the next limit of {self._limits.words.amount(load)} was not held, "
+                f"because {HOLDS_MAX} holds failed; find out what changes on brokers during a hold"
             )
             return GaveUp(decision.bracket, reason, decision.interval)
         return self._window(decision, hold if split.is_under_way else None)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The searcher's interval, where it states one."""
+        """The searcher's interval of the limit, or None without an interval."""
         return self._searcher.interval(split_history(history, self._plan).searched)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Trials until the end when the present hold, or the next one, lasts."""
+        """Number of remaining trials if the present or the next hold does not fail."""
         split = split_history(history, self._plan)
         left = self._searcher.trials_left(split.searched)
         last = split.last
@@ -240,7 +237,7 @@ class Confirming:
         return f"{self._limits.words.amount(hold.load)} did not last: {describe_failure(hold)}"
 
     def _decided(self, searched: tuple[Observation, ...]) -> Decision:
-        """The searcher's decision, cached as every window of a hold needs it."""
+        """The searcher's decision, cached because every window of a hold needs it."""
         if self._known is None or self._known[0] != searched:
             self._known = (searched, self._searcher.decide(searched))
         return self._known[1]
@@ -260,23 +257,23 @@ def describe_failure(hold: Hold) -> str:
 REPEATS_MAX = 1
 """Number of repeats of an INVALID hold."""
 MARGIN = 0.97
-"""The next load over what disks wrote [ratio], as a disk that is full cannot catch up."""
+"""Next load over the written load [ratio]; a disk at its limit could not catch up."""
 STEP_DOWN = 0.8
-"""The next load over one that was overloaded although disks wrote it [ratio]."""
+"""Next load over a load that was overloaded although disks wrote it [ratio]."""
 LEAST = 0.05
-"""The next load over the last one at least [ratio]."""
+"""Smallest next load over the last load [ratio]."""
 
 
 @dataclass(frozen=True)
 class SteadyHold:
-    """One hold.
+    """One hold of the search for the steady limit.
 
     Attributes:
-        load: the load that was held.
-        is_valid: False where the trial was INVALID, so that it shows nothing.
-        is_proven: True where disks wrote the load.
-        written_share: share of the load that disks wrote; None where that is not the reason why the
-            load is not steady [ratio].
+        load: the load of the hold.
+        is_valid: False if the hold was INVALID, so that it gives no evidence.
+        is_proven: True if disks wrote the load.
+        written_share: share of the load that disks wrote [ratio]; None if the load is not steady
+            for another reason.
     """
 
     load: int
@@ -286,7 +283,7 @@ class SteadyHold:
 
 
 def next_hold(burst: int, holds: Sequence[SteadyHold]) -> int | None:
-    """The load to hold next, or None at the end of the search.
+    """The load of the next hold, or None at the end of the search for the steady limit.
 
     Args:
         burst: the burst limit.

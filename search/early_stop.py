@@ -1,20 +1,20 @@
-"""The rule for ending a trial early: as soon as its verdict is almost certain.
+"""The rule that ends a trial early, as soon as its verdict is almost certain.
 
-A trial of n slices is judged by the mean of each indicator over all of them. After k
-slices with mean m and standard deviation s, the mean of all n lies around m with variance
-s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may
-stop when this range excludes the threshold at the configured error rate. The rate is divided
-evenly between looks (Bonferroni), since frequent looks find flukes. An indicator that drifts
-is judged by its later half, too. A share of samples, such as those with ISR changes, is
-counted: the trial may stop when the remaining samples cannot change the outcome. A stock, such
-as records that wait, is judged by its end: overloaded once it is beyond the limit and still
-grows, sustained while it stays below half of the limit.
+A trial of n slices is judged by the mean of each indicator over all slices. After k slices with
+mean m and standard deviation s, the mean of all n slices is m with a variance of
+s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may stop if
+this range excludes the threshold at the configured error rate. The error rate is divided evenly
+between all checks (Bonferroni), because many checks find more flukes. The later half of the slices
+is judged, too, because an indicator may drift. A share of samples, such as samples with ISR
+changes, is counted: the trial may stop if the remaining samples cannot change the verdict. A stock,
+such as waiting records, is overloaded if it is above its limit and still grows. It is sustained if
+it stays below half of its limit.
 
-A load far above the limit need not last for its whole warm-up: `is_far_beyond` then lets its window
-begin, which the rule judges as any other.
+If a load is far above the limit, `is_far_beyond` ends its warm-up early. The rule then judges its
+window like any other window.
 
-The error rate is the probability that the early verdict differs from that of the whole trial.
-A test checks it in simulation, with slices correlated by up to 0.5.
+The error rate is the probability that the early verdict differs from the verdict of the whole
+trial. A test checks it in simulation, with a correlation of slices of up to 0.5.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ _DEVIATION_LEAST = 0.01
 _STOCK_LOW = 0.5
 
 LASTING_SHARE = 0.5
-"""Least share of slices that show an overload that lasts [ratio]."""
+"""Minimum share of overloaded slices in a lasting overload [ratio]."""
 FEWEST = 4
-"""Fewest slices that show their scatter."""
+"""Minimum number of slices that determine their scatter."""
 SETTLED_S, SHORTFALL_S = 1.0, 3.0
-"""The start of a load that is not judged, and the time over which it then falls short [s]."""
+"""Time at the start of a load that is not judged, and time over which a load falls short [s]."""
 FAR_BEYOND = 0.8
-"""A load falls far short where less than this share of it is acknowledged [ratio]."""
+"""Acknowledged share of a load below which the load is far above the limit [ratio]."""
 
 
 def is_far_beyond(written: Sequence[tuple[float, int]], offered_per_s: float) -> bool:
-    """Whether brokers have taken so little of a load in its last seconds that it is an overload.
+    """True if brokers acknowledged so little of a load recently that it is far above the limit.
 
     Args:
-        written: (seconds of the full load, records acknowledged since its start), oldest first.
-        offered_per_s: records that all producers together offer [1/s].
+        written: (time since the full load began [s], records acknowledged since then), oldest
+            first.
+        offered_per_s: rate of records that all producers together offer [1/s].
     """
     if not written or written[-1][0] < SETTLED_S + SHORTFALL_S:
         return False
@@ -63,14 +64,14 @@ class Progress:
 
     Attributes:
         planned: number of slices of the whole trial.
-        means: by indicator, its utilization in each slice so far (1 is the threshold);
-            the trial is judged by the mean over all slices.
-        shares: by indicator, whether each slice so far counts against it, and the share
-            of all slices beyond which the trial is overloaded [ratio].
-        stocks: by indicator, the stock at the end of each slice so far, over the stock that may
-            remain after the whole trial (1 is the threshold).
-        known_at_end: True when an indicator is known only at the end, so that the trial cannot
-            be SUSTAINED earlier.
+        means: indicator → its utilization in each slice so far (1 is the threshold). The trial is
+            judged by the mean over all slices.
+        shares: indicator → (whether each slice so far is overloaded, the share of all slices above
+            which the trial is overloaded [ratio]).
+        stocks: indicator → the stock at the end of each slice so far, over the stock that is
+            allowed at the end of the trial (1 is the threshold).
+        known_at_end: True if an indicator is known only after the trial, so that the trial cannot
+            end early as SUSTAINED.
     """
 
     planned: int
@@ -85,11 +86,11 @@ class StopRule:
     """The settings of early stopping.
 
     Attributes:
-        error_rate: probability that the early verdict differs from that of the whole trial.
-        first: slices before the first look; at least `FEWEST`.
-        every: slices between looks.
-        sustained_from: share of the trial before which it cannot end as SUSTAINED,
-            since some indicators react late [ratio].
+        error_rate: probability that the early verdict differs from the verdict of the whole trial.
+        first: number of slices before the first check; at least `FEWEST`.
+        every: number of slices between checks.
+        sustained_from: share of the trial before which it cannot end as SUSTAINED, because some
+            indicators react late [ratio].
     """
 
     error_rate: float = 0.01
@@ -98,12 +99,12 @@ class StopRule:
     sustained_from: float = 0.5
 
     def verdict(self, progress: Progress) -> Verdict | None:
-        """The verdict with which the trial may stop now, or None when it has to continue."""
+        """The verdict with which the trial may stop now, or None if it has to continue."""
         done = _slices(progress)
         if done < self.first or done >= progress.planned or (done - self.first) % self.every:
             return None
         looks = 1 + (progress.planned - 1 - self.first) // self.every
-        # The error can happen on either side of the threshold, at any of the indicators.
+        # An error can happen at any check and at any indicator, so they share the error rate.
         tail = self.error_rate / (looks * max(1, len(progress.means) + len(progress.stocks)))
         sides = _sides(progress, tail)
         if Verdict.OVERLOADED in sides:
@@ -114,9 +115,12 @@ class StopRule:
         return Verdict.SUSTAINED if is_sustained else None
 
     def has_lasted(self, span: Progress) -> bool:
-        """Whether an overload lasted through a span that is over, by the indicators it shows.
+        """True if the finished span shows an overload that lasted.
 
-        An indicator of which a single slice decides has to show it in more than half of them.
+        A share is overloaded only if more than half of its slices are, even if its limit is lower.
+
+        Args:
+            span: the slices of the span, with the indicators that were read.
         """
         seen = replace(
             span,
@@ -133,9 +137,9 @@ class StopRule:
 
 
 def _sides(progress: Progress, tail: float) -> list[Verdict | None]:
-    """The side of its limit on which each indicator will be at the end, or None while open.
+    """For each indicator, the verdict at the end of the trial, or None if it is not certain yet.
 
-    A plan of fewer slices than there are is a span that is over.
+    If there are more slices than planned, the trial is finished.
     """
     planned = progress.planned
     means = (_side_of_mean(each, max(planned, len(each)), tail) for each in progress.means.values())
@@ -154,7 +158,7 @@ def _slices(progress: Progress) -> int:
 
 
 def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict | None:
-    """The side of 1 on which the mean of all slices will be, or None while open."""
+    """The verdict by the mean of all slices at the end, or None if it is not certain yet."""
     done = len(values)
     correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _correlation(values)))
     spread = math.sqrt(
@@ -173,7 +177,7 @@ def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict
 
 
 def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdict | None:
-    """The side of the limit on which the share of all slices will be, or None while open."""
+    """The verdict by the share of all slices at the end, or None if it is not certain yet."""
     counted = sum(against)
     if counted > limit * planned:
         return Verdict.OVERLOADED
@@ -183,7 +187,7 @@ def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdi
 
 
 def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
-    """The side of 1 on which the stock will end, or None while open."""
+    """The verdict by the stock at the end of the trial, or None if it is not certain yet."""
     later = levels[len(levels) // 2 :]
     if max(later) <= _STOCK_LOW:
         return Verdict.SUSTAINED
@@ -205,7 +209,7 @@ def _correlation(values: Sequence[float]) -> float:
 
 
 def _student(tail: float, freedom: int) -> float:
-    """Upper quantile of Student's t, by the Cornish-Fisher expansion."""
+    """Upper quantile of Student's t, according to the Cornish-Fisher expansion."""
     z = NormalDist().inv_cdf(1.0 - tail)
     return (
         z

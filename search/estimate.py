@@ -1,14 +1,14 @@
-"""The probable limit: a small Gaussian estimate from readings and neighbors.
+"""A Gaussian estimate of the limit from readings and neighboring sizes.
 
-Near its limit a cluster's utilization follows a power of the load, so for a trial at
-load L with utilization u (1 at the threshold)
+Near the limit, a cluster's utilization is proportional to a power of the load. So a trial at load L
+with utilization u (1 at the threshold) gives the equation
 
     ln L = ln limit + gain · ln(u / at_limit),
 
-which is linear in the two unknowns, ln limit and gain. Each trial adds one such equation
-with an error that grows with its distance from the limit; the prediction from neighbors on the
-boundary line enters as a prior. The posterior is the usual least-squares one. It only guides the
-search: verdicts decide.
+which is linear in the two unknowns, ln limit and gain. Each trial adds one equation. Its error
+grows with the distance of the trial from the limit. The prediction from neighboring sizes on the
+boundary line is the prior, and least squares give the posterior. The estimate only guides the
+search; the limit follows from verdicts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Prior:
     Attributes:
         load: the expected limit.
         spread: its standard deviation [ratio].
-        source: the source in words, such as "fit of 3 sizes".
+        source: the source in words, such as "costs fitted to 3 sizes".
     """
 
     load: float
@@ -38,14 +38,14 @@ class Prior:
 
 @dataclass(frozen=True)
 class Curve:
-    """The growth of utilization with load on this cluster.
+    """The growth of utilization with load on a cluster.
 
     Attributes:
-        gain: 1/p of utilization ∝ load^p; `gain_spread` is its standard deviation. Real brokers
-            had 0.36, 0.75 and 1.08.
-        at_limit: the smooth utilization at the limit: 1 where a smooth indicator is the limit,
-            less where something else is; `at_limit_spread` is the standard deviation of its
-            logarithm.
+        gain: 1/p, if utilization is proportional to load^p. Real brokers had 0.36, 0.75 and 1.08.
+        gain_spread: standard deviation of `gain`.
+        at_limit: the smooth utilization at the limit: 1 if the limiting resource has a smooth
+            indicator, less if another resource is the limit.
+        at_limit_spread: standard deviation of ln `at_limit`.
     """
 
     gain: float = 0.75
@@ -60,9 +60,9 @@ class Estimate:
 
     Attributes:
         load: the expected limit.
-        spread: standard deviation of its logarithm, approximately a ratio.
-        gain, at_limit: the curve that belongs to it.
-        scatter: scatter of the equations over their stated errors; `spread` includes it.
+        spread: standard deviation of ln `load`, approximately a ratio; `scatter` is included.
+        gain, at_limit: gain and utilization at the limit of the fitted curve.
+        scatter: scatter of the equations relative to their errors, at least 1 [ratio].
     """
 
     load: float
@@ -72,13 +72,13 @@ class Estimate:
     scatter: float = 1.0
 
     def utilization_at(self, load: float) -> float:
-        """The utilization expected at a load."""
+        """The expected utilization at a load, 1 at the threshold [ratio]."""
         return float(self.at_limit * (load / self.load) ** (1.0 / max(self.gain, 0.05)))
 
 
 @dataclass(frozen=True)
 class LoadEquation:
-    """One equation: `log_load` = ln limit + `slope` · gain, with error `spread`."""
+    """The equation `log_load` = ln limit + `slope` · gain, with the error `spread`."""
 
     log_load: float
     slope: float
@@ -86,32 +86,32 @@ class LoadEquation:
 
 
 READABLE_MIN = 0.04
-"""Utilization below which it is that of a cluster at rest and does not depend on the load."""
+"""Utilization below which a reading does not depend on the load, as on idle brokers [ratio]."""
 TRUST = 4.0
-"""Weight of the assumed errors against the observed scatter [equations]."""
+"""Weight of the assumed errors relative to the observed scatter [number of equations]."""
 
-# Allowances of this model, in which every reading is a straight line's: for the curve, per unit
-# of ln u; for the idle fraction (absolute); for what an overloaded cluster still delivers. They
-# are wider than the errors of one reading in `search.posterior`, which has terms of its own for
-# curvature, strays and flukes.
+# Errors of one reading in this model, which assumes a straight line in logarithms: error of the
+# curve, per unit of ln u; error of the idle fraction (absolute); error of the delivered share of an
+# overload. They are larger than the errors in `search.posterior`, because that model has separate
+# terms for curvature, strays and flukes.
 _CURVE_ALLOWANCE = 0.08
 _IDLE_ALLOWANCE = 0.01
 _DELIVERED_ALLOWANCE = 0.10
-# Past the threshold requests grow while they queue, so utilization grows less and less.
+# Above the threshold, requests grow while they queue, so utilization grows more slowly.
 _GROWTH_ALLOWANCE = 0.5
-# Above this share of `at_limit`, a resource other than the curve's own is past its limit.
+# A reading above this multiple of `at_limit` does not fit a curve that another resource limits.
 _READABLE_MAX = 1.12
 
 
 def readable_max(curve: Curve) -> float:
-    """The utilization above which a reading does not show the distance to the limit."""
+    """The utilization above which a reading does not show the distance to the limit [ratio]."""
     return SATURATED_UTILIZATION if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
 
 
 def readings(
     history: Iterable[Observation], signals: Signals, curve: Curve, noise: float
 ) -> list[LoadEquation]:
-    """The equations from smooth utilizations."""
+    """The equations from the smooth utilizations of trials; `noise` is the scatter of the limit."""
     found = []
     for seen in history:
         used = signals.utilization(seen)
@@ -130,7 +130,7 @@ def readings(
 
 
 def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[LoadEquation]:
-    """The equations from the shortfall of overloaded trials."""
+    """The equations from the delivered shares of overloaded trials."""
     found = []
     for seen in history:
         share = signals.delivered(seen)
@@ -141,10 +141,10 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
 
 
 def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) -> Estimate | None:
-    """The posterior of the limit, or None without any evidence."""
+    """The least-squares estimate of the limit, or None without any evidence."""
     if not equations and prior is None:
         return None
-    # Normal equations of (ln limit, gain); the gain always has a prior.
+    # The normal equations of (ln limit, gain). The gain always has a prior.
     a = b = c = d = e = 0.0
     if prior is not None:
         weight = 1.0 / prior.spread**2
@@ -167,10 +167,11 @@ def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) 
 
 
 def below(estimate: Estimate, bound: float) -> Estimate:
-    """The estimate, given that the limit is lower than `bound`: a normal curve cut off there.
+    """The estimate, given that the limit is lower than `bound`.
 
-    Mean and variance are those of the truncated normal distribution (N. L. Johnson, S. Kotz
-    and N. Balakrishnan, Continuous Univariate Distributions 1, 1994, section 13.10).
+    The result is the mean and the variance of the normal distribution truncated at `bound` (N. L.
+    Johnson, S. Kotz and N. Balakrishnan, Continuous Univariate Distributions 1, 1994, section
+    13.10).
     """
     spread = max(estimate.spread, 1e-6)
     away = (math.log(bound) - math.log(estimate.load)) / spread
@@ -186,10 +187,10 @@ def below(estimate: Estimate, bound: float) -> Estimate:
 
 
 def _scatter(equations: Sequence[LoadEquation], log_limit: float, gain: float) -> float:
-    """Birge's ratio, kept near 1 while there are few equations, and at least 1.
+    """Birge's ratio of the equations, at least 1, and close to 1 for few equations.
 
-    R. T. Birge, Phys. Rev. 40, 207 (1932): where measurements scatter more than their
-    stated errors, the errors are too small by the root of the reduced chi-square.
+    R. T. Birge, Phys. Rev. 40, 207 (1932): if measurements scatter more than their errors, the
+    errors are too small by a factor, the root of the reduced chi-square.
     """
     residuals = (
         (log_limit + equation.slope * gain - equation.log_load) / equation.spread

@@ -1,8 +1,8 @@
-"""The forecast of a line's cost, before it begins and while it runs.
+"""The forecast of the cost of a boundary line, before and during its run.
 
-The same line is measured on simulated clusters. Before it begins, their limits are drawn from
-a wide range: an eighth of load_start_max to twice load_start_max. While it runs, the limits are
-drawn around the finished points, so the forecast narrows.
+The forecast measures the same line on simulated clusters. Before the run, the limits of these
+clusters are random numbers from an eighth of load_start_max to twice load_start_max. During the
+run, they are random numbers around the finished points, so the forecast becomes more precise.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from search.model import Done, Observation, Verdict
 from search.simulate import ClusterSpec, LineSpec, SimulatedLine
 
 TYPICAL_TRIALS = 4
-"""Trials of a point that has not begun, rounded up from the benchmark's mean."""
+"""Number of trials of a size that has not begun: the mean of a benchmark, rounded up."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A forecast quantity: one in ten runs needs less than `low`, one in ten more than `high`."""
+    """The 10 %, 50 % and 90 % quantiles of a forecast quantity."""
 
     low: float
     median: float
@@ -38,9 +38,9 @@ class Forecast:
     Attributes:
         trials: number of trials.
         seconds: duration [s].
-        bytes: payload offered, replicas not counted [B].
-        point_bytes: payload of the size with the most payload [B].
-        peak_bytes_per_s: payload of the heaviest trial [B/s].
+        bytes: offered payload, without replicas [B].
+        point_bytes: offered payload of the message size with the most payload [B].
+        peak_bytes_per_s: payload rate of the heaviest trial [B/s].
     """
 
     trials: Spread
@@ -57,18 +57,18 @@ def forecast(
     clusters: int = 40,
     seed: int = 1,
 ) -> Forecast:
-    """Simulate the remaining part of a line.
+    """Simulate the remaining part of a line, and return its cost.
 
     Args:
-        line: the plan; its budget ends the forecast as it ends the run.
+        line: the plan of the line, with its budget.
         trial_s: duration of one trial, all phases [s].
-        finished: points already measured.
+        finished: points that are already measured.
         clusters: number of simulated clusters.
         seed: equal seeds give equal forecasts.
     """
     checks = line.check_for_change
-    line = replace(line, check_for_change=False)  # the look for a change is added to the results
-    if line.limits.interval_max is None:  # then intervals choose no load
+    line = replace(line, check_for_change=False)  # `_closing` adds this cost
+    if line.limits.interval_max is None:  # no load depends on intervals
         line = replace(line, guide=replace(line.guide, states_interval=False))
     before = line.spent(finished)
     runs = []
@@ -91,7 +91,7 @@ def forecast(
 
 
 def _closing(line: Line, points: Sequence[FinishedPoint], trial_s: float) -> Spent:
-    """The cost of the trial that looks for a change, at the size that was measured first."""
+    """The cost of the closing trial, at the size that was measured first."""
     answered = [point for point in points if isinstance(point.result, Done)]
     is_checked = any(point.checked for point in points)
     if is_checked or not answered or line.is_used_up(points):
@@ -102,13 +102,19 @@ def _closing(line: Line, points: Sequence[FinishedPoint], trial_s: float) -> Spe
 
 
 def _peak(line: Line, point: FinishedPoint) -> float:
-    """Payload of the heaviest trial of a point [B/s]."""
+    """Payload rate of the heaviest trial of a point [B/s]."""
     each = line.rate.bytes(point.message_bytes)
     return max((trial.load * each for trial in point.history), default=0.0)
 
 
 def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[Observation]) -> int:
-    """A quick estimate of the remaining trials: the present point's estimate and typical others."""
+    """A quick estimate of the remaining trials of a line, without simulation.
+
+    Args:
+        line: the plan of the line.
+        finished: points that are already measured.
+        begun: the trials of the present point, oldest first.
+    """
     message_bytes = line.next_message_bytes(finished)
     is_unchecked = line.check_for_change and not any(point.checked for point in finished)
     if message_bytes is None:
@@ -123,7 +129,7 @@ def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[O
 
 
 def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: int) -> LineSpec:
-    """A random cluster that matches the finished points of this one."""
+    """A random simulated cluster that is consistent with the finished points."""
     chance = random.Random(seed)
     behavior = ClusterSpec(
         capacity=1.0,

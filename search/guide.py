@@ -1,4 +1,4 @@
-"""The guide of a search: the estimate from a history, and the verdicts that contradict it."""
+"""The guide of a search: it estimates the limit and finds verdicts that contradict the estimate."""
 
 from __future__ import annotations
 
@@ -23,46 +23,47 @@ from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
 from search.signals import SATURATED_UTILIZATION, Signals
 
 DOUBT = 2.5
-"""Distance between reading and verdict above which a verdict is in doubt [standard deviations]."""
+"""Distance between estimate and load above which a verdict is doubtful [standard deviations]."""
 SHORT = -0.8
-"""Highest position of the estimate over one resolution above the answer [units of the noise]."""
+"""Highest acceptable estimate, relative to one resolution above the result [units of the noise]."""
 CEILING_SPREAD = 0.05
-"""Error of a ceiling as the utilization at the limit [σ of its logarithm]."""
+"""Error of the utilization at the limit, if it is read from overloads [σ of its logarithm]."""
 STEP_DOWN = 3.0
-"""Step down from a saturated overload to the next load, without other evidence [ratio].
+"""Saturated overload over the next load, without other evidence [ratio].
 
-Brokers deliver one to eight times their limit, so this is the middle."""
+Saturated brokers deliver one to eight times their limit, so this is about the middle."""
 STEP_SHORT = 2.0
-"""Step down from the delivered load of such an overload, where it delivered less [ratio]."""
+"""Delivered load over the next load, if a saturated overload delivered too little [ratio]."""
 LEAP = 4.0
-"""Step up from a load that the readings hardly show to the next load [ratio]."""
+"""Next load over a load at which brokers are almost idle [ratio]."""
 UNLIKELY = 0.8
-"""Utilization of an overload, over that at the limit, for which one trial is enough [ratio]."""
+"""Utilization of an overload over the utilization at the limit; lower ones are doubtful [ratio]."""
 SOMETHING_ELSE = 0.1
-"""Probability, before the verdicts, that a resource without a smooth reading is the limit."""
+"""Prior probability that the limiting resource has no smooth reading [ratio]."""
 SIMILAR = 1.1
-"""Ratio of two utilizations up to which they count as equal [ratio]."""
+"""Two utilizations up to this ratio count as equal [ratio]."""
 HINT_ERROR = 0.15
-"""Error of a reading from brokers that are hardly warm [σ of the load's logarithm]."""
+"""Error of a reading during the warm-up of brokers [σ of the load's logarithm]."""
 PUSHES = 3
-"""Number of later trials against a bound of one trial, from which the bound is in doubt."""
+"""Minimum number of later trials that contradict a bound before the bound is doubtful.
+
+Applies to a bound from a single trial."""
 
 
 @dataclass(frozen=True)
 class Guide:
-    """The knowledge that guides a search besides the history.
+    """The evidence that guides a search, in addition to its trials.
 
     Attributes:
-        signals: the indicators that can be read as a distance.
-        curve: the growth of utilization with load, as far as known.
-        prior: the prediction from neighbors, or None.
-        noise: scatter of the limit from trial to trial, as assumed for choices [σ, ratio].
+        signals: the indicators that show the distance to the limit.
+        curve: the growth of utilization with load.
+        prior: the limit predicted from neighboring sizes, or None.
+        noise: assumed scatter of the limit from trial to trial [σ, ratio].
         words: the unit of a load in words.
         odds: odds of noise and gain from finished sizes, for the interval; None without any.
-        hint: the reading of a warm-up load; it determines the first load, but no bound.
-        states_interval: False where only loads and trials count, as in a forecast: answers then
-            have no interval, which takes two thirds of the time and does not affect loads unless
-            `Limits.interval_max` is set.
+        hint: the reading of a warm-up load, or None. It determines the first load and is no bound.
+        states_interval: False if results need no interval, for example in a forecast. Intervals
+            take two thirds of the time, and loads depend on them only with `Limits.interval_max`.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -75,7 +76,7 @@ class Guide:
     states_interval: bool = True
 
     def with_hint(self, seen: Observation) -> Guide:
-        """The guide with the reading of a warm-up load, which affects loads, but no bound.
+        """The guide with the reading of a warm-up load, which is evidence but no bound.
 
         Brokers may be colder in a warm-up than in a trial, so the reading has a lower weight.
         """
@@ -91,26 +92,26 @@ class Guide:
 
     @property
     def is_hint_saturated(self) -> bool:
-        """True when the load of the hint left no idle time."""
+        """True if the warm-up load left the brokers no idle time."""
         return (
             self.hint is not None
             and (self.signals.highest(self.hint) or 0.0) >= SATURATED_UTILIZATION
         )
 
     def expectation(self, trials: Trials) -> Estimate | None:
-        """The estimate from smooth readings and neighbors, without verdicts.
+        """The estimate of the limit from smooth readings and neighbors, without verdicts.
 
-        Neighbors that contradict the readings of this point are left out.
+        The prediction from neighbors is ignored if it contradicts the readings.
         """
         curve = self.curve_of(trials.history)
         return self._solved(self._readings(trials, curve), self.prior, curve)
 
     def _readings(self, trials: Trials, curve: Curve) -> list[LoadEquation]:
-        """The equations of the trials whose readings count.
+        """The equations from the readings of credible trials.
 
-        The cause of a fluke (a stall, a cold JVM) affects the reading as well as the verdict. So an
-        outvoted trial is left out where its reading contradicts those of the other trials at its
-        load; where both are close to the threshold, both count.
+        The cause of a fluke (a stall, a cold JVM) affects both the reading and the verdict. So an
+        outvoted trial is ignored if its reading differs from the readings of the other trials at
+        its load. If the readings are similar, the trial counts.
         """
         believed: dict[int, list[float]] = {}
         for seen in trials.history:
@@ -131,9 +132,9 @@ class Guide:
         return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
-        """The curve, with a lower ceiling where an overload's utilization stood still below it.
+        """The curve, with a lower utilization at the limit if a saturated overload shows one.
 
-        A sustained trial above that ceiling shows that the overload was a stall.
+        A sustained trial with a higher utilization shows that this overload was a stall.
         """
         found = [self.signals.ceiling(seen) for seen in history]
         ceiling = min((used for used in found if used is not None), default=1.0)
@@ -144,7 +145,7 @@ class Guide:
         return replace(self.curve, at_limit=ceiling, at_limit_spread=CEILING_SPREAD)
 
     def estimate(self, trials: Trials) -> Estimate | None:
-        """The estimate from readings and verdicts."""
+        """The estimate of the limit from readings and verdicts."""
         curve, prior = self._curve_below(trials), None
         if curve is None:
             curve, prior = self.curve_of(trials.history), self.prior
@@ -154,7 +155,7 @@ class Guide:
     def _solved(
         self, found: Sequence[LoadEquation], prior: Prior | None, curve: Curve
     ) -> Estimate | None:
-        """The solution without the prior where the equations contradict it."""
+        """The solution of the equations; the prior is ignored if the equations contradict it."""
         if prior is not None and found:
             alone = solve(found, None, curve)
             if alone is not None and abs(math.log(alone.load / prior.load)) > DOUBT * math.hypot(
@@ -164,7 +165,7 @@ class Guide:
         return solve(found, prior, curve)
 
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
-        """The probability of each limit, or None where the trials do not show it."""
+        """The probability of each limit, or None if the trials do not determine it."""
         if not self.states_interval:
             return None
         trials = Trials(history)
@@ -173,7 +174,7 @@ class Guide:
         return posterior(history, trials.bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit; it starts at 0 without sustained loads and readings."""
+        """The 90 % interval of the limit; it starts at 0 if no load was sustained or read."""
         if not self.states_interval:
             return None
         found = self.posterior(history)
@@ -185,13 +186,15 @@ class Guide:
         return Interval(0.0, float(bracket.overloaded))
 
     def evidence(self, history: Sequence[Observation]) -> Odds:
-        """The odds of noise and gain by the trials of one point."""
+        """The odds of noise and gain according to the trials of one point."""
         return evidence(history, self.signals, self._curve_believed(Trials(history)))
 
     def curve_by_overloads(self, history: Sequence[Observation]) -> Curve:
-        """The believed curve, with the utilization of the overloads where most left handlers idle.
+        """The believed curve, with a lower utilization at the limit if overloads left handlers
+        idle.
 
-        Another resource is the limit then. A search takes a single such overload for a fluke.
+        At least two overloads are needed, because a single one may be a fluke. Most overloads with
+        idle handlers show that another resource is the limit.
         """
         curve = self._curve_believed(Trials(history))
         overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
@@ -202,19 +205,21 @@ class Guide:
         return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
     def bounded_estimate(self, trials: Trials) -> Estimate | None:
-        """The estimate, cut off below every saturated overload."""
+        """The estimate, given that the limit is below the delivered load of each saturated
+        overload.
+        """
         estimate, bound = self.estimate(trials), self.bound(trials)
         if estimate is None or bound is None:
             return estimate
         return below(estimate, max(bound, trials.bracket.sustained + 0.5))
 
     def leap(self, trials: Trials) -> float | None:
-        """The next load where trials show only the direction of the limit, or None."""
+        """The next load if trials show only whether the limit is higher or lower, or None."""
         low, bound = float(trials.bracket.sustained), self.bound(trials)
         if not trials.history and self.hint is not None:
             return self.hint.load / STEP_DOWN if self.is_hint_saturated else self.hint.load * LEAP
         if bound is None:
-            # The highest sustained load may have left the handlers too idle to be read.
+            # At the highest sustained load, handlers may have been too idle for a reading.
             found = [self.signals.utilization(each) for each in trials.history if each.load == low]
             is_at_rest = all(used is not None and used < READABLE_MIN for used in found)
             return low * LEAP if found and is_at_rest else None
@@ -222,12 +227,12 @@ class Guide:
         return math.sqrt(bound * max(low, bound / step**2))
 
     def bound(self, trials: Trials) -> float | None:
-        """The upper bound of the limit by overloads that left no idle time, or None."""
+        """The upper bound of the limit according to overloads without idle time, or None."""
         found = [self.signals.at_most(seen) for seen in trials.overloads]
         return min((most for most in found if most is not None), default=None)
 
     def find_doubt(self, trials: Trials, bracket: Bracket) -> tuple[int, str] | None:
-        """The bound that is based on one trial and contradicts the evidence, with the reason."""
+        """The bound from a single trial that contradicts the evidence, with the reason, or None."""
         high, low, history = bracket.overloaded, bracket.sustained, trials.history
         expected, verdicts = self.expectation(trials), trials.verdicts
         if high is not None and len(verdicts[high].votes) == 1:
@@ -249,11 +254,11 @@ class Guide:
         return None
 
     def find_low_answer(self, trials: Trials, resolution: float) -> tuple[int, str] | None:
-        """The overload that closes a bracket clearly below the estimate, with the reason.
+        """The overload that closes a bracket clearly below the estimate, with the reason, or None.
 
-        Verdicts scatter, too, and the lowest overload wins, so answers tend to be low. Where the
-        limit is probably more than a resolution above the sustained side, the overload is
-        measured again.
+        Verdicts scatter, and the lowest overload is the bound, so limits tend to be too low. The
+        overload is measured again if the estimate is more than a resolution above the sustained
+        side.
         """
         high, low = trials.bracket.overloaded, trials.bracket.sustained
         estimate = self.estimate(trials)
@@ -265,8 +270,9 @@ class Guide:
         return high, f"overloaded at {amount}, but the fit expects the limit at {estimate.load:.0f}"
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
-        """The evidence for the next step, such as "idle 0.41 at 96 producers, the fit expects 0.20
-        at 131".
+        """The evidence for the next step in words.
+
+        Example: "idle 0.41 at 96 producers, the fit expects 0.20 at 131".
         """
         read = [s for s in history if self.signals.utilization(s) is not None]
         if not read:
@@ -278,10 +284,10 @@ class Guide:
         return f"{reading}, the fit expects {expected} at {estimate.load:.0f}"
 
     def _is_alone(self, trials: Trials, load: int) -> bool:
-        """True when handlers far from their threshold contradict the only trial of an overload.
+        """True if handlers far from their threshold contradict the only trial of an overload.
 
-        A heavier overload with equally idle handlers supports it, as another resource may be the
-        limit.
+        A heavier overload with equally idle handlers supports the overload, because another
+        resource may be the limit.
         """
         found = [self.signals.highest(s) for s in trials.history if s.load == load]
         used = max((each for each in found if each is not None), default=math.inf)
@@ -291,7 +297,7 @@ class Guide:
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
 
     def describe_load(self, history: Sequence[Observation], load: int) -> str:
-        """The reading of the last trial of a load, such as "idle 0.01 at 64 producers"."""
+        """The reading of the latest trial at a load, such as "idle 0.01 at 64 producers"."""
         if not history and self.hint is not None:
             reading = self.signals.describe(self.hint)
             return f"{reading} at {self.words.amount(self.hint.load)} in the warm-up"
@@ -299,19 +305,21 @@ class Guide:
         return f"{self.signals.describe(last)} at {self.words.amount(load)}"
 
     def _distance(self, estimate: Estimate, load: int) -> float:
-        """The distance of the estimate above a load [standard deviations].
+        """The distance from a load up to the estimate [standard deviations].
 
-        The scatter from trial to trial counts more where the readings scatter more.
+        The noise from trial to trial is multiplied by the observed scatter of the readings.
         """
         spread = math.hypot(estimate.spread, self.noise * estimate.scatter)
         return math.log(estimate.load / load) / spread
 
     def _curve_believed(self, trials: Trials) -> Curve:
-        """The curve by all readings and verdicts of one point."""
+        """The curve according to all readings and verdicts of one point."""
         return self._curve_below(trials) or self.curve_of(trials.history)
 
     def _curves(self, trials: Trials) -> dict[Curve, float]:
-        """The probable curves: the believed one, and another if overloads left handlers idle."""
+        """Each probable curve with its probability; a second one exists if overloads left handlers
+        idle.
+        """
         curve = self._curve_believed(trials)
         found = [self.signals.highest(seen) for seen in trials.overloads]
         lowest = min((used for used in found if used is not None), default=1.0)
@@ -321,10 +329,10 @@ class Guide:
         return {curve: 1.0 - SOMETHING_ELSE, other: SOMETHING_ELSE}
 
     def _curve_below(self, trials: Trials) -> Curve | None:
-        """The curve where a believed overload is far below the limit by the readings, or None.
+        """The curve if the lowest overload is far below the limit that readings show, else None.
 
-        A resource without a smooth reading is then the limit, and the utilization of that overload
-        becomes the utilization at the limit.
+        In this case the limiting resource has no smooth reading. The utilization of this overload
+        is then the utilization at the limit.
         """
         expected, high = self.expectation(trials), trials.bracket.overloaded
         if expected is None or high is None or self._distance(expected, high) <= DOUBT:
@@ -346,7 +354,7 @@ class Guide:
 
 
 def _pushed(history: Sequence[Observation], bound: int) -> bool:
-    """True when enough trials followed the bound and all of them contradict it."""
+    """True if enough trials followed the bound and all of them contradict the bound."""
     valid = [seen for seen in history if seen.verdict is not Verdict.INVALID]
     index = max(i for i, seen in enumerate(valid) if seen.load == bound)
     since = valid[index + 1 :]

@@ -1,40 +1,34 @@
-"""Guided bracketing: readings determine the next load, a bracket of verdicts decides.
+"""Guided bracketing: readings suggest the next load, and the bracket of verdicts is the answer.
 
-Each step aims at the load that most probably closes the bracket, given the distance of the
-trials from their thresholds and the prediction from neighbors on the boundary line. Two
-safeguards keep a misleading guide harmless:
+Each step chooses the load that most probably closes the bracket. The choice uses the distance of
+each trial from its thresholds, and the limits of neighboring sizes on the boundary line. Two
+safeguards limit the cost of a misleading guide:
 
-* Worst case. A step is taken only when, whatever its verdict, finishing like plain
-  bisection would leave the search at most `ALLOWANCE` = 2 trials above bisection for
-  every limit still possible; otherwise the aim moves towards bisection's own next load
-  until it fits (`search.guided` has the argument, and ITP is the model). Repeats
-  count against the same allowance, so the bound holds for every monotone sequence of
-  verdicts and any readings. Only trials that contradict each other raise it, and the trials
-  that an outvoted verdict led astray do not count.
-* Flukes. A verdict that the readings contradict is measured again before it counts;
-  a load is judged by the majority of its trials, at most three.
+* Worst case. The search never needs more than `ALLOWANCE` = 2 trials above plain bisection. If a
+  step could exceed this allowance, its load moves towards the next load of bisection until the
+  allowance is kept. Repeats count against the allowance, too. So this bound is valid for any
+  readings and for each sequence of verdicts without a contradiction. A contradiction between trials
+  of one load adds trials, and the trials between a wrong verdict and its correction do not count.
+* Flukes. A verdict that the readings contradict is measured again before it counts. A load is
+  judged by the majority of its trials, at most three.
 
-The load that closes the bracket soonest if the estimate is right.
+The proof of the worst case compares the search with plain bisection. ITP (Oliveira and Takahashi,
+"An Enhancement of the Bisection Method Average Performance Preserving Minmax Optimality", ACM TOMS
+47(1), 2020) interpolates, truncates and then projects its estimate onto the loads that keep the
+worst case of bisection. This module does so for each possible limit separately, and also while
+the maximum may still be raised:
 
-The guarantee of the worst case, by comparison with a copy of plain bisection.
-
-ITP (Oliveira and Takahashi, "An Enhancement of the Bisection Method Average Performance
-Preserving Minmax Optimality", ACM TOMS 47(1), 2020) interpolates, truncates and then
-projects its estimate onto the loads that still allow bisection's worst case. Here, the same
-idea applies to every single limit instead of the worst one, and to a maximum that may still
-have to be raised:
-
-Let B(l) be the loads that plain bisection tries when the limit is l. Trials of bisection outside
-of the present bracket (low, high) are unnecessary, since their verdicts are implied. So a search
-that continues like bisection from here needs only the trials of B(l) inside of the bracket.
-After `used` trials the total is at most
+Let B(l) be the loads that plain bisection tries if the limit is l. The verdicts of all loads
+outside of the present bracket (low, high) are already known. So a search that continues like
+bisection needs only the loads of B(l) inside of the bracket. After `used` trials the total is at
+most
 
     used + inside(l)  =  |B(l)| + used - outside(l),
 
-and `excess` is the largest `used - outside(l)` of all limits that are still possible. A
-step may be taken when, whatever its verdict, the excess stays within the allowance. Such a step
-always exists: the first trial of B inside of the bracket is the same for all remaining limits,
-and after it, it lies outside, so the excess does not grow.
+and `excess` is the largest `used - outside(l)` over all limits that are still possible. A step is
+allowed if the excess stays within the allowance after either verdict. An allowed step always
+exists: the first load of B inside of the bracket is the same for all remaining limits. After a
+trial at this load, the load lies outside of the bracket, so the excess does not grow.
 """
 
 from __future__ import annotations
@@ -62,30 +56,32 @@ from search.model import (
 )
 
 CLIMB_MAX = 4.0
-"""Highest load of a step without neighbors, over the highest sustained load [ratio]."""
+"""Highest next load over the highest sustained load, without limits of neighbors [ratio]."""
 CAUTION = 0.4
-"""Distance of the lower bound below the estimate [standard deviations]."""
+"""Distance below the estimate at which the lower bound is set [standard deviations]."""
 SURE = 0.5
-"""Least distance of a closing load from the estimate, on its own side [standard deviations]."""
+"""Minimum distance between the estimate and a load that closes the bracket [standard
+deviations].
+"""
 
 FAR = 0.2
-"""Distance above the estimate beyond which an overload is hardly a bound [ln]."""
+"""Distance above the estimate beyond which an overload hardly bounds the limit [ln]."""
 LIGHT = 0.06
-"""Least distance below the estimate at which a load is expected to be sustained [ln]."""
+"""Minimum distance below the estimate at which a load is expected to be sustained [ln]."""
 ASSURED = 1.2
 """Distance from the estimate at which a verdict is almost certain [standard deviations]."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A load with its purpose, such as "close from below"."""
+    """A load to try and its purpose, such as "close from below"."""
 
     load: int
     purpose: str
 
 
 def lowest_closing(overloaded: int, resolution: float) -> int:
-    """The lowest load that closes the bracket from below when sustained."""
+    """The lowest load that closes the bracket if it is sustained."""
     load = max(1, min(overloaded - 1, math.floor(overloaded * (1.0 - resolution))))
     while not Bracket(load, overloaded).is_closed(resolution):
         load += 1
@@ -93,7 +89,7 @@ def lowest_closing(overloaded: int, resolution: float) -> int:
 
 
 def highest_closing(sustained: int, resolution: float) -> int:
-    """The highest load that closes the bracket from above when overloaded."""
+    """The highest load that closes the bracket if it is overloaded."""
     load = max(sustained + 1, math.ceil(sustained / (1.0 - resolution)))
     while not Bracket(sustained, load).is_closed(resolution):
         load -= 1
@@ -103,12 +99,12 @@ def highest_closing(sustained: int, resolution: float) -> int:
 def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb_max: float) -> Aim:
     """The best load strictly inside of an open bracket.
 
-    The light side comes first: a lower bound a little below the estimate, then the
-    highest load that closes the bracket from above.
+    A lower bound is set first, a little below the estimate. The next load is the highest one that
+    closes the bracket if it is overloaded.
 
     Args:
         bracket: a bracket that is not closed.
-        estimate: the probable limit; it is cut to the bracket here.
+        estimate: the probable limit; this function moves it into the bracket.
         resolution: relative width that closes the bracket [ratio].
         cap: highest load that may be offered.
         climb_max: highest load over the highest sustained load [ratio].
@@ -126,7 +122,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
     step_back = max(resolution / 2.0, CAUTION * min(estimate.spread, 0.7))
     load = min(round(limit * math.exp(-step_back)), ceiling)
     if is_open_above(bracket, estimate) and low < load <= low * (1.0 + resolution):
-        # Such a short step is better later, once an upper bound exists to close the bracket with.
+        # A short step upward is worth a trial only once an upper bound exists.
         above = math.ceil(max(highest_closing(load, resolution), limit * math.exp(margin)))
         return Aim(min(above, ceiling), "bound it from above")
     if load > low:
@@ -137,14 +133,12 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
 
 
 def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
-    """True without an overload near the estimate."""
+    """True if the lowest overload is far above the estimate, or no load was overloaded."""
     return bracket.upper > estimate.load * math.exp(FAR)
 
 
 def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
-    """The load most likely to close the bracket, and its distance from the estimate on the side
-    that closes it [ln].
-    """
+    """The load most likely to close the bracket, and how far the estimate is beyond it [ln]."""
     found: list[tuple[float, Aim]] = []
     if bracket.overloaded is not None:
         below = lowest_closing(bracket.overloaded, resolution)
@@ -161,30 +155,35 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 
 
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
-    """The aim where one more overload would use up the allowance, with nothing sustained yet."""
+    """A lighter aim, for a step whose overload would use up the allowance before any lower
+    bound.
+    """
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
     load = math.floor(estimate.load * math.exp(-back))
     return Aim(load, "bound it from below") if 0 < load < wish.load else wish
 
 
 class Shadow:
-    """A counter of the trials by which any continuation may exceed plain bisection.
+    """Counts the trials by which a search may exceed plain bisection in the worst case.
 
     Args:
-        bisection: the method to compare with.
-        hint_load: a warm-up load that left no idle time; the limit is assumed to be below it until
-            a trial holds there, which can cost one more trial. None without one.
+        bisection: plain bisection with the same limits.
+        hint_load: a warm-up load that left no idle time; None without one. The limit is assumed to
+            be below this load until the load is sustained in a trial. A wrong assumption can cost
+            one more trial.
     """
 
     def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:
         self._bisection = bisection
         self._hint_load = hint_load
         self._limits = bisection.limits
-        # Bracket → its `_fewest`, which several of the loads that a search considers need.
+        # Bracket → result of `_fewest`, cached because several candidate loads need it.
         self._known: dict[Bracket, int] = {}
 
     def next_load(self, bracket: Bracket) -> int:
-        """The next load of bisection, which knows only its own trials."""
+        """The next load of bisection inside of the bracket, if bisection sees only its own
+        trials.
+        """
         low, high = bracket.sustained, bracket.upper
         shadow = Bracket(0, None)
         while True:
@@ -194,11 +193,11 @@ class Shadow:
             shadow = _after(shadow, load, load <= low)
 
     def excess(self, used: int, bracket: Bracket) -> int:
-        """Trials above plain bisection, in the worst case, of a search that continues like it.
+        """Largest number of trials above plain bisection, if the search continues like bisection.
 
         Args:
-            used: valid trials so far.
-            bracket: the bracket that they support.
+            used: number of valid trials so far.
+            bracket: the bracket of these trials.
         """
         hint = self._hint_load
         if hint is not None and bracket.overloaded is None and bracket.sustained < hint:
@@ -209,16 +208,16 @@ class Shadow:
         return used - self._known[bracket]
 
     def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
-        """The excess after one more trial at `load`, whatever its verdict."""
+        """The larger excess of both verdicts that a trial at `load` can have."""
         return max(
             self.excess(used + 1, Bracket(load, bracket.overloaded)),
             self.excess(used + 1, Bracket(bracket.sustained, load)),
         )
 
     def _fewest(self, shadow: Bracket, bracket: Bracket, count_inside: bool) -> int:
-        """The lowest number of bisection's trials over the limits in `bracket`.
+        """The smallest number of trials that bisection needs for any limit in `bracket`.
 
-        It counts all of them, or only those outside of the bracket, whose verdicts are implied.
+        With `count_inside`, all trials count, otherwise only trials outside of the bracket.
         """
         low, high = bracket.sustained, bracket.upper
         if not count_inside and shadow.sustained >= low and shadow.upper <= high:
@@ -244,7 +243,7 @@ def _after(shadow: Bracket, load: int, sustained: bool) -> Bracket:
 ALLOWANCE = 2
 """Highest number of trials above plain bisection that misleading guidance may cost."""
 EXTRA_MAX = 4
-"""Highest number of trials after the bracket to narrow an interval to `search.interval_max`."""
+"""Highest number of trials that narrow an interval to `search.interval_max`."""
 _STEPS_TO_BISECTION = 8
 
 
@@ -253,9 +252,9 @@ class Guided:
 
     Args:
         limits: bounds, resolution and repeats.
-        guide: the evidence from readings and neighbors; without either, the search bisects.
-        allowance: trials above plain bisection that a misleading guide may cost. A search
-            that also receives the trials of other goals needs more, as these count, too.
+        guide: the evidence from readings and neighbors. Without any evidence, the search bisects.
+        allowance: highest number of trials above plain bisection. It is larger in a search of
+            several goals, because trials that other goals request count, too.
     """
 
     def __init__(
@@ -268,14 +267,14 @@ class Guided:
         self._shadow = Shadow(Bisection(limits), saturated.load if saturated else None)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The next step, from the trials of this point alone (oldest first)."""
+        """The next step after `history`, which has all trials of this point, oldest first."""
         decision = self._by_bracket(history)
         if isinstance(decision, GaveUp):
             return replace(decision, interval=self.interval(history))
         return self._with_interval(decision, history) if isinstance(decision, Done) else decision
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit by these trials, or None where they do not show it."""
+        """The 90 % interval of the limit, or None if the trials do not determine an interval."""
         return self.guide.interval(history)
 
     def _extra(self, history: Sequence[Observation]) -> int:
@@ -286,7 +285,9 @@ class Guided:
         return 0
 
     def _by_bracket(self, history: Sequence[Observation]) -> Decision:
-        """The next step by the bracket alone; an end has no confidence and no interval."""
+        """The next step according to the bracket; a result has no confidence and no interval
+        yet.
+        """
         trials = Trials(history)
         bracket = trials.bracket
         unmeasured = self.limits.settle_unmeasured(history, bracket)
@@ -308,12 +309,12 @@ class Guided:
         return settled or self.limits.begin(self._probe(trials, used), history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Trials until the end if all verdicts are as the guide expects."""
+        """Number of remaining trials if all verdicts are as the guide expects."""
         unmeasured = self.limits.settle_unmeasured(history, Trials(history).bracket)
         if isinstance(unmeasured, Measure):
             return 1 + self.trials_left(_without_invalid(history))
         imagined, count = list(history), 0
-        # Without `interval_max`, intervals do not affect the loads.
+        # Without `interval_max`, the next load does not depend on intervals.
         decide = self._by_bracket if self.limits.interval_max is None else self.decide
         while count < 30:
             decision = decide(imagined)
@@ -324,7 +325,7 @@ class Guided:
         return count
 
     def _with_interval(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
-        """The answer with its confidence and interval, or one more trial to narrow the interval."""
+        """The result with its confidence and interval, or one more trial to narrow the interval."""
         if not self.guide.states_interval:
             return done
         found = self.guide.posterior(history)
@@ -360,7 +361,7 @@ class Guided:
         return Measure(load, f"{evidence}; probing {load}, nearer to bisection, to limit the cost")
 
     def _leap(self, trials: Trials, used: int, fallback: int) -> Measure:
-        """The next load while no trial shows the distance to the limit."""
+        """The next load before any trial shows the distance to the limit."""
         history, bracket, leap = trials.history, trials.bracket, self.guide.leap(trials)
         if leap is None:
             amount = self.limits.words.amount(fallback)
@@ -373,12 +374,12 @@ class Guided:
         return Measure(load, f"{reading} shows only that the limit is {way}; probing {load}")
 
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
-        """The wish, or a safer one where an unexpected verdict would use up the allowance."""
+        """The wish, or a safer load if an unexpected verdict would use up the allowance."""
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
             if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
-                # One more sustained trial would use up the allowance. An overload is then worth
-                # more than a narrow bracket, so the load is one that probably is one.
+                # One more sustained trial would use up the allowance. An upper bound is now worth
+                # more than a narrow bracket, so choose a load that is probably overloaded.
                 safe = math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1)))
                 load = min(self.limits.top(bracket), safe)
                 return wish if load <= wish.load else Aim(load, "bound it from above")
@@ -410,7 +411,7 @@ class Guided:
 
 
 def _inside(bracket: Bracket, load: float) -> int:
-    """The integer nearest to `load` within the bracket, ends included."""
+    """The integer nearest to `load` from the sustained to the overloaded side of the bracket."""
     low = max(1, bracket.sustained)
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 
@@ -418,9 +419,8 @@ def _inside(bracket: Bracket, load: float) -> int:
 def _trials_counted(trials: Trials) -> int:
     """The number of trials that count against the allowance.
 
-    Contradictory trials are caused by the cluster, not by the guide: those of one load count once.
-    The trials between an outvoted trial and the one that outvoted it, which it led astray, do not
-    count.
+    The cluster causes contradictory trials, not the guide. So all trials of a contradictory load
+    count as one trial. Trials between a wrong verdict and its correction do not count.
     """
     valid, verdicts = _without_invalid(trials.history), trials.verdicts
     astray: set[int] = set()

@@ -1,16 +1,14 @@
-"""The limits that all searchers share: bounds, resolution and repeats.
+"""The bounds, resolution and repeats that all searchers share, and loads that cannot be measured.
 
-Loads that could not be measured, as their trials came back INVALID, and the load below them.
+An INVALID trial gives no evidence, so its load never bounds the limit. The search continues at a
+lower load, because the cause may depend on the load:
 
-An INVALID trial is no answer, so such a load is never a bound of the limit. The search goes on
-below it, as what spoils a trial may depend on the load:
-
-* A generator that was too small ends the search upward after one trial, unless a trial with as
-  much load was valid. The load that it offered is tried next, and further below it while that is
-  too much as well, down to one unit of load, until a trial is valid. A trial that it almost offered
-  may have had a busy moment, so it is repeated once.
-* Any other cause has to come back in each repeat of the load. A load between it and the highest
-  sustained load is tried next.
+* The generator was too slow: one such trial is enough, unless a trial with as much load was valid.
+  The next load is the load that the generator offered. If the generator cannot offer this load
+  either, lower loads follow, down to one unit of load, until a trial is valid. A trial with almost
+  all of its load offered is repeated once, because the generator may have been busy for a moment.
+* Another cause: the load is repeated first. If all repeats are INVALID, the next load is between
+  this load and the highest sustained load.
 """
 
 from __future__ import annotations
@@ -35,17 +33,19 @@ from search.model import (
 )
 
 OFFERED_MAX = 0.9
-"""A trial of which the generator offered a higher share is repeated once [ratio]."""
+"""Offered share of a load from which an INVALID trial is repeated once [ratio]."""
 OFFERED_STEPS = (0.9, 0.75, 0.5)
-"""Highest next load over a load that the generator could not offer: below the first such load in a
-row, the second and any further one [ratio]."""
+"""Highest next load over a load that the generator could not offer [ratio].
+
+The values are for the first, the second and each further such load in a row."""
 IN_A_ROW_MAX, IN_A_ROW_FIRST_MAX = 4, 2
-"""Number of loads in a row without a valid trial after which the search ends, and the same before
-any valid trial where the generator is not the limit."""
+"""Number of loads in a row without a valid trial after which the search ends.
+
+The second value applies before any valid trial, if the generator is not the cause."""
 STEP_DOWN = 4
-"""Step down from such a load before any valid trial [ratio]."""
+"""Load that cannot be measured over the next load, before any valid trial [ratio]."""
 REPEATS_LATER = 1
-"""Highest number of repeats of an INVALID trial once a load could not be measured."""
+"""Highest number of repeats of an INVALID trial after a load could not be measured."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Ceiling:
     """The lowest load that could not be measured.
 
     Attributes:
-        load: that load.
-        cause: what made its trials INVALID, in words.
-        offered_share: share of the load that the generator offered, where the generator was the
-            limit; None where something else was the cause [ratio].
-        in_a_row: number of such loads since the last valid trial.
+        load: the load.
+        cause: the cause of its INVALID trials, in words.
+        offered_share: share of the load that the generator offered [ratio]; None if the generator
+            was not the cause.
+        in_a_row: number of loads since the last valid trial that could not be measured.
     """
 
     load: int
@@ -66,7 +66,7 @@ class Ceiling:
     in_a_row: int
 
     def next_load(self, sustained: int) -> int:
-        """The next load below it, which is at most `sustained` where none is left."""
+        """The next lower load; at most `sustained` if no load is left to try."""
         if self.offered_share is None and not sustained:
             return max(self.load // STEP_DOWN, min(1, self.load - 1))
         if self.offered_share is None:
@@ -77,7 +77,9 @@ class Ceiling:
         return min(below, self.load - 1)
 
     def is_final(self, sustained: int, resolution: float) -> bool:
-        """True where no further load between the highest sustained one and this one is tried."""
+        """True if the search tries no further load between the highest sustained load and this
+        one.
+        """
         if self.next_load(sustained) <= sustained:
             return True
         if self.offered_share is not None:
@@ -89,7 +91,7 @@ class Ceiling:
 def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | None:
     """The lowest load that could not be measured, or None.
 
-    A valid trial at a load, or at a higher one, shows that the load can be measured.
+    A valid trial at this load or at a higher load shows that the load can be measured.
 
     Args:
         history: the trials of a point, oldest first.
@@ -122,16 +124,16 @@ class Limits:
     """Bounds, resolution and repeats of a search along one axis on which load grows.
 
     Attributes:
-        load_start_max: the first guess of a load above the limit; doubled while sustained.
-        load_cap: the highest load that is offered.
+        load_start_max: first guess of a load above the limit; doubled while it is sustained.
+        load_cap: highest load that may be offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: highest number of repeats of an INVALID trial in a row.
         words: the unit of a load in words: producers, partitions, consumer groups.
-        cap_by: what allows no more than `load_cap`, in words.
-        other_way: what else can be raised when even `load_cap` is sustained, as a noun phrase.
-        interval_max: relative width of the 90 % interval above which a point is measured
-            further; None for any width [ratio].
-        first_max: highest load before the first valid trial, which the generator has shown it can
+        cap_by: name of the option or guard that sets `load_cap`.
+        other_way: another option that can be raised if `load_cap` is sustained, as a noun phrase.
+        interval_max: relative width of the 90 % interval above which further trials are made
+            [ratio]; None accepts any width.
+        first_max: highest load before the first valid trial, which the generator is known to
             offer; None for no bound.
     """
 
@@ -146,10 +148,11 @@ class Limits:
     first_max: int | None = None
 
     def capped(self, load: int, by: str) -> Limits:
-        """The limits with a highest load, if that is lower.
+        """These limits with a lower `load_cap`; unchanged if `load` is not lower.
 
         Args:
-            by: what allows no more, in words.
+            load: highest load that may be offered.
+            by: name of the option or guard that sets this load.
         """
         if load >= self.load_cap:
             return self
@@ -162,8 +165,9 @@ class Limits:
         return self.load_cap if over is None else min(self.load_cap, over - 1)
 
     def settle_invalid(self, history: Sequence[Observation]) -> Measure | GaveUp | None:
-        """The decision after an INVALID trial; None when the last trial was valid, or had a load
-        that a bound does not allow any more.
+        """The decision after an INVALID trial: a repeat or the end.
+
+        None if the last trial was valid, or if its load is now above `load_cap`.
         """
         invalid = invalid_in_a_row(history)
         if not invalid or history[-1].load > self.load_cap:
@@ -184,12 +188,13 @@ class Limits:
     def settle_unmeasured(
         self, history: Sequence[Observation], bracket: Bracket
     ) -> Measure | GaveUp | None:
-        """The decision after INVALID trials: a repeat, or a load below one that cannot be measured.
+        """The decision after INVALID trials: a repeat, a lower load, or the end of the search.
 
-        None where no load below the upper bound is such a load and the last trial was valid.
+        None if the last trial was valid and every load inside of the bracket can be measured.
 
         Args:
-            bracket: the bracket that the valid trials support.
+            history: all trials, oldest first.
+            bracket: the bracket of the valid trials.
         """
         ceiling = ceiling_of(history, self.invalid_repeats_max)
         if (
@@ -209,32 +214,32 @@ class Limits:
         return Measure(load, f"{cause}, at {amount}; trying {load}{below}")
 
     def begin(self, step: Measure, history: Sequence[Observation]) -> Measure:
-        """The step, which exceeds `first_max` after a valid trial only."""
+        """The step with a load of at most `first_max` before the first valid trial."""
         most = self.first_max
         if most is None or step.load <= most or Trials(history).verdicts:
             return step
-        reason = f"{step.reason}; beginning with {most}, as the generator showed no higher load"
+        reason = f"{step.reason}; starting at {most}, the highest load offered in the warm-up"
         return replace(step, load=most, reason=reason)
 
     def _end_below(self, ceiling: Ceiling, bracket: Bracket) -> GaveUp:
-        """The end of a search that no load below the ceiling can continue."""
+        """The end of a search that has no load left to try below the ceiling."""
         cause = ceiling.cause or "its trials were INVALID"
         if ceiling.offered_share is not None:
             return GaveUp(bracket, f"{cause}; use more executors or cores")
         where = f"above {ceiling.load:,}"
         if not bracket.sustained:
-            where = f"from {self.words.amount(ceiling.load)} on"
+            where = f"of {self.words.amount(ceiling.load)} or more"
         elif bracket.overloaded is not None:
             where = f"between {bracket.sustained:,} and the overload at {bracket.overloaded:,}"
         return GaveUp(
             bracket,
-            f"{where} nothing could be measured: {cause}; remove the cause (the reasons of the "
+            f"no load {where} could be measured: {cause}; remove the cause (the reasons of the "
             "invalid trials are in the trials table) and run again; search.invalid_repeats_max "
             f"allows {self.invalid_repeats_max} repeats",
         )
 
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
-        """The end of the search when the bracket settles it, or None."""
+        """The end of the search if the bracket is closed or reaches `load_cap`, else None."""
         if bracket.is_closed(self.resolution):
             return Done(bracket)
         if bracket.sustained >= self.load_cap:
@@ -246,6 +251,6 @@ class Limits:
         return None
 
     def settle(self, history: Sequence[Observation]) -> Decision | None:
-        """The decision when it does not need a new load, or None."""
+        """The decision if it needs no new load, else None."""
         bracket = bracket_of(history)
         return self.settle_unmeasured(history, bracket) or self.settle_bracket(bracket)

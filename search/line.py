@@ -1,23 +1,22 @@
-"""The boundary line: the order of message sizes, and the evidence that each gives to the next.
+"""The boundary line: the order of message sizes, and the prediction of each limit from finished
+sizes.
 
-Each finished size refines two models for the next one: the costs per batch and per byte
-(`search.line`), which predict its limit, and the curve of utilization over load,
-by which its trials are read. The first two sizes are the extremes, where the two costs differ
-most; then follows the size farthest from the finished ones. All of it is recomputed from the
-finished points, so that a resumed run decides the same.
+Each finished size refines two models. The costs per batch and per byte predict the limit of the
+next size, and the curve of utilization over load converts readings to distances. The smallest and
+the largest size are measured first, because the two costs differ most there. The next size is
+always the size farthest from all finished sizes. All models are computed again from the finished
+points, so a resumed run decides the same.
 
-The costs of a batch and a byte for a broker, and the limit that they predict at a message size.
+Brokers handle batches, not records. Each batch takes a request, an append and perhaps a flush. If
+brokers spend the time `per_batch` on a batch and `per_byte` on each byte, the limit is
 
-Brokers handle batches, not records: each takes a request, an append and perhaps a flush. Brokers
-that spend `per_batch` of their time on a batch and `per_byte` on each byte sustain
+    producers = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer.
 
-    producers = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer,
-
-a line that bends where both costs are equal, at per_batch / per_byte bytes per batch. The number
-of batches that a producer sends per second at a message size follows from its rate, `linger.ms`
-and `batch.size`. The bend is on a grid from 10 B to 1 MB, with equal steps and equal prior weights
-in its logarithm, and weighted by the fit of the points. So one point already predicts the others,
-with the spread that remains.
+The line bends at per_batch / per_byte bytes per batch, where both costs are equal. A producer's
+number of batches per second at a message size follows from its rate, `linger.ms` and `batch.size`.
+The model has a grid of bends from 10 B to 1 MB, with equal steps and equal prior weights in the
+logarithm. Each bend is weighted by its fit to the points. So one point already predicts the limits
+of all other sizes, with a spread.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class ProducerRate:
     """The fixed rate of one producer, in exactly one unit [records/s] or [B/s].
 
     Attributes:
-        linger_s: time that an unfilled batch waits for more records; 0 where every record is a
-            batch of its own [s].
+        linger_s: time that an unfilled batch waits for more records; 0 if each batch has one
+            record [s].
         batch_bytes: size of a full batch [B].
     """
 
@@ -64,17 +63,17 @@ class ProducerRate:
             )
 
     def records(self, message_bytes: int) -> float:
-        """Records of `message_bytes` bytes that one producer sends [1/s]."""
+        """Rate of records of one producer at a message size [1/s]."""
         if self.records_per_s is not None:
             return self.records_per_s
         return (self.bytes_per_s or 0.0) / message_bytes
 
     def bytes(self, message_bytes: int) -> float:
-        """Payload that one producer sends in records of `message_bytes` bytes [B/s]."""
+        """Payload rate of one producer at a message size [B/s]."""
         return self.records(message_bytes) * message_bytes
 
     def batches(self, message_bytes: int) -> float:
-        """Batches that one producer sends while the brokers keep up [1/s]."""
+        """Rate of batches of one producer while the brokers keep up [1/s]."""
         records = self.records(message_bytes)
         return records / max(
             1.0, min(int(records * self.linger_s) + 1, self.batch_bytes / message_bytes)
@@ -83,7 +82,7 @@ class ProducerRate:
 
 @dataclass(frozen=True)
 class Point:
-    """A measured limit: `limit` producers at `bpm` bytes, known to `spread` [ratio]."""
+    """A measured limit [producers] at a message size [B], with its standard deviation [ratio]."""
 
     message_bytes: int
     limit: float
@@ -92,14 +91,14 @@ class Point:
 
 @dataclass(frozen=True)
 class BoundaryModel:
-    """The posterior of the bend, with the cost that belongs to each value.
+    """The posterior of the bend, with the cost per byte for each bend.
 
     Attributes:
         rate: rate of one producer.
         brokers: number of brokers that share the load evenly.
         bends: (weight, bend [B per batch], broker-seconds per byte) of each bend on the grid;
             weights sum to 1.
-        misfit: scatter of real points around such a line [σ, ratio].
+        misfit: scatter of real points around the line [σ, ratio].
     """
 
     rate: ProducerRate
@@ -114,11 +113,11 @@ class BoundaryModel:
 
     @property
     def per_batch_s(self) -> float:
-        """Expected cost of a batch without its bytes [s of one broker]."""
+        """Expected cost of a batch, without the cost of its bytes [s of one broker]."""
         return sum(weight * per_byte * bend for weight, bend, per_byte in self.bends)
 
     def predict(self, message_bytes: int) -> tuple[float, float]:
-        """The expected limit [producers] at a message size, and its spread [ratio]."""
+        """The expected limit at a message size [producers], and its standard deviation [ratio]."""
         mean = square = 0.0
         for weight, bend, per_byte in self.bends:
             log_producers = math.log(
@@ -129,7 +128,7 @@ class BoundaryModel:
         return math.exp(mean), math.sqrt(max(0.0, square - mean * mean) + self.misfit**2)
 
     def prior(self, message_bytes: int, points: int) -> Prior:
-        """The prediction as a prior; `points` is the number of sizes that it is based on."""
+        """The predicted limit as a prior; `points` is the number of finished sizes."""
         limit, spread = self.predict(message_bytes)
         sizes = "1 size" if points == 1 else f"{points} sizes"
         return Prior(max(1.0, limit), spread, f"costs fitted to {sizes}")
@@ -138,10 +137,10 @@ class BoundaryModel:
 def fit(
     points: Sequence[Point], rate: ProducerRate, brokers: int, misfit: float = 0.05
 ) -> BoundaryModel | None:
-    """Fit the two costs to measured limits, or None without any.
+    """Fit the two costs to measured limits; None without a measured limit.
 
     Args:
-        points: at least one; limits above zero.
+        points: measured limits above zero.
         rate: rate of one producer.
         brokers: number of brokers that share the load evenly.
         misfit: expected scatter of real points around the line [σ, ratio].
@@ -151,7 +150,7 @@ def fit(
     scored = []
     for bend in _BENDS:
         weights = [1.0 / (point.spread**2 + misfit**2) for point in points]
-        # ln per_byte that fits each point, given the bend.
+        # For this bend, ln of the cost per byte that fits each point.
         fitted = [
             math.log(brokers / (point.limit * _load_of_one(rate, point.message_bytes, bend)))
             for point in points
@@ -167,27 +166,27 @@ def fit(
 
 
 def _load_of_one(rate: ProducerRate, message_bytes: int, bend: float) -> float:
-    """Broker time that one producer takes, in units of the cost of a byte [B/s]."""
+    """Broker time that one producer needs, in units of the cost of a byte [B/s]."""
     return rate.batches(message_bytes) * bend + rate.bytes(message_bytes)
 
 
 Method = Literal["guided", "bisection"]
 
 BEND_MIN = 0.1
-"""Change of slope, of ln bytes/s over ln message bytes, from which a bend is worth a point."""
+"""Minimum change of the line's slope, ln bytes/s over ln message bytes, that adds a point."""
 VAGUE = 0.5
-"""Spread above which a prediction helps less than the first reading of a light trial [ratio]."""
+"""Spread above which a prediction is not used [ratio]; the first reading is more precise."""
 
 
 @dataclass(frozen=True)
 class FinishedPoint:
-    """One message size with its answer and its trials.
+    """A message size whose search has ended.
 
     Attributes:
         message_bytes: the size [B].
-        result: the answer.
+        result: the result of the search.
         history: all trials, oldest first.
-        checked: True once the answer was checked for a change of the limit.
+        checked: True if a closing trial has checked the result for a change of the limit.
     """
 
     message_bytes: int
@@ -197,31 +196,30 @@ class FinishedPoint:
 
     @property
     def counted(self) -> tuple[Observation, ...]:
-        """The trials that count for the present limit: those since its last change."""
+        """The trials since the last change of the limit."""
         changed = self.result.changed
         return self.history[changed[-1].since :] if changed else self.history
 
 
 @dataclass(frozen=True)
 class Line:
-    """The plan of a boundary line; it decides, and `search.lines` carries out.
+    """The plan of a boundary line; `search.lines` carries out its decisions.
 
     Attributes:
         sizes: message sizes to measure [B].
         rate: rate of one producer.
-        limits: limits of the search at every size.
+        limits: bounds, resolution and repeats of the search at every size.
         brokers: number of brokers that share the load evenly.
         budget: highest cost of the whole line.
-        refine_max: highest number of sizes that are added where the line bends.
+        refine_max: highest number of sizes that are added near bends of the line.
         guide: the evidence before the first trial.
-        method: `guided`, or `bisection` for comparison, whose loads do not depend on readings
-            and neighbors.
-        confirmation: length of the hold of each limit before it is an answer.
+        method: `guided`, or `bisection` for a comparison without readings and neighbors.
+        confirmation: length of the hold that confirms each limit.
         before: cost of the run before this line.
         hint: reading of a warm-up load at the size that is measured first; None without one.
-        bound: message size [B] → highest load that the run's guards allow now, and what allows no
-            more, in words; None without such guards.
-        check_for_change: whether a trial at the end looks for a change of the limits, see
+        bound: returns, for a message size [B], the highest load that the run's guards allow now,
+            and the name of the guard; None without guards.
+        check_for_change: True if a closing trial checks the limits for a change, see
             `search.checking`.
     """
 
@@ -241,11 +239,11 @@ class Line:
 
     @property
     def checks_at_once(self) -> bool:
-        """True where the only size is checked as soon as it has an answer."""
+        """True if the line has one size, which is then checked as soon as its limit is found."""
         return self.check_for_change and len(set(self.sizes)) == 1
 
     def next_message_bytes(self, finished: Sequence[FinishedPoint]) -> int | None:
-        """The size to measure next [B], or None when the line is complete."""
+        """The size to measure next [B], or None if the line is complete."""
         done = {point.message_bytes for point in finished}
         left = sorted(set(self.sizes) - done)
         if not left:
@@ -264,11 +262,13 @@ class Line:
         allowance: int = ALLOWANCE,
         is_first: bool = True,
     ) -> Searcher:
-        """The searcher of one size, guided by the finished ones, within the budget.
+        """The searcher of one size, guided by the finished sizes, within the budget.
 
         Args:
-            allowance: see `search.guided.Guided`; more where other goals request trials, too.
-            is_first: False for a goal that leaves the look for a change to another one.
+            message_bytes: the size [B].
+            finished: all finished points.
+            allowance: highest number of trials above plain bisection, see `search.guided.Guided`.
+            is_first: False if another goal requests the first closing trial.
         """
         guide = self.guide_for(message_bytes, finished)
         limits = self._limits_at(message_bytes)
@@ -288,12 +288,12 @@ class Line:
         allowance: int = ALLOWANCE,
         is_first: bool = True,
     ) -> Searcher:
-        """The searcher that looks for a change of a finished size, and measures on after one.
+        """The searcher that checks a finished size for a change, and searches again after a change.
 
-        Its guide has the sizes that were checked before, as others may have changed.
+        Its guide uses only checked sizes, because the limits of other sizes may have changed.
 
         Args:
-            point: the point, as it was found.
+            point: the finished point.
             finished: all finished points, `point` included.
             allowance, is_first: as in `searcher`.
         """
@@ -305,10 +305,10 @@ class Line:
         return self._budgeted(checking, point.message_bytes, self.spent(others))
 
     def is_suspicious(self, point: FinishedPoint, finished: Sequence[FinishedPoint]) -> bool:
-        """True where the trials of a point themselves make a change of its limit probable.
+        """True if the trials of a point show a probable change of its limit without a repeat.
 
-        They are read with the curve that all finished sizes show, as a single size may not tell
-        the utilization at the limit from a change.
+        The curve comes from all finished sizes, because trials of one size may not distinguish a
+        change from a lower utilization at the limit.
         """
         if isinstance(point.result, GaveUp):
             return False
@@ -331,18 +331,18 @@ class Line:
         return searcher
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
-        """The cost of the finished sizes and of everything before this line."""
+        """The cost of the run before this line, and of the finished sizes."""
         spent = self.before
         for point in finished:
             spent = spent.plus(point.history, self.rate.bytes(point.message_bytes))
         return spent
 
     def is_used_up(self, finished: Sequence[FinishedPoint]) -> bool:
-        """True when the budget allows no further trial."""
+        """True if the budget allows no further trial."""
         return self.budget.exhausted(self.spent(finished)) is not None
 
     def guide_for(self, message_bytes: int, finished: Sequence[FinishedPoint]) -> Guide:
-        """The guide for one size, from the finished sizes."""
+        """The guide of one size, with the evidence from the finished sizes."""
         points = self.points(finished)
         model = fit(points, self.rate, self.brokers)
         guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
@@ -353,7 +353,7 @@ class Line:
         return replace(guide, prior=prior)
 
     def points(self, finished: Sequence[FinishedPoint]) -> list[Point]:
-        """The finished limits, each with its spread."""
+        """The limits of the finished sizes, each with its standard deviation."""
         found = []
         for point in finished:
             estimate = self._estimate(point)
@@ -362,15 +362,17 @@ class Line:
         return found
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
-        """The trials of a point that found its limit, without those that held it."""
+        """The trials of a point that searched for its limit, without the windows of holds."""
         return split_history(history, self.confirmation).searched
 
     def model(self, finished: Sequence[FinishedPoint]) -> BoundaryModel | None:
-        """The costs per batch and per byte, as far as known."""
+        """The costs per batch and per byte, or None without a finished limit."""
         return fit(self.points(finished), self.rate, self.brokers)
 
     def _estimate(self, point: FinishedPoint) -> Estimate | None:
-        """The middle of a closed bracket, refined by the readings inside of it."""
+        """The estimate of a limit: by readings inside of the bracket, else the middle of the
+        bracket.
+        """
         bracket = point.result.bracket
         if not isinstance(point.result, Done) or bracket.sustained < 1:
             return None
@@ -383,7 +385,7 @@ class Line:
         return replace(guess, load=inside, spread=max(0.015, min(guess.spread, 0.03)))
 
     def _curve(self, finished: Sequence[FinishedPoint]) -> Curve:
-        """Gain and utilization at the limit, from all readings of finished points."""
+        """The gain, and the utilization at the limit, from all readings of finished points."""
         start = self.guide.curve
         weight, total = 1.0 / start.gain_spread**2, start.gain / start.gain_spread**2
         ceilings = []
@@ -408,7 +410,7 @@ class Line:
         return Curve(gain, spread, at_limit, 0.1 if differ else 0.03 if at_limit < 1.0 else 0.0)
 
     def _odds(self, finished: Sequence[FinishedPoint]) -> Odds | None:
-        """The odds of noise and gain by finished points, given the utilization at their limit."""
+        """The odds of noise and gain according to finished points."""
         if not finished or not self.guide.states_interval:
             return None
         guide = replace(self.guide, curve=self._curve(finished))
@@ -418,7 +420,7 @@ class Line:
 
 
 def bend_of(points: Sequence[Point], rate: ProducerRate) -> int | None:
-    """The size to add where the line bends most, or None when no bend is large enough.
+    """The size [B] to add near the largest bend of the line, or None if no bend is large enough.
 
     Args:
         points: measured limits.
@@ -443,5 +445,7 @@ def bend_of(points: Sequence[Point], rate: ProducerRate) -> int | None:
 
 
 def _gap(message_bytes: int, done: set[int]) -> float:
-    """Distance to the nearest finished size [ln]; a tie goes to the larger size."""
+    """Distance to the nearest finished size [ln]. Rounded, so that equal distances compare
+    equal.
+    """
     return round(min((abs(math.log(message_bytes / other)) for other in done), default=0.0), 6)

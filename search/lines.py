@@ -1,9 +1,7 @@
-"""The measurement of boundary lines: size by size, for one goal or for several at once.
+"""The measurement of boundary lines, size by size, for one or several goals.
 
-The loop of a search: the searchers decide, and a measurer carries out their decisions.
-
-Several goals search with one set of trials: each trial is judged by all goals and counts for all.
-A search of one goal is the same loop with one searcher.
+In each step, the searchers decide and a measurer carries out the decision. Several goals share all
+trials: every goal judges each trial. A search for one goal is the same loop with one searcher.
 """
 
 from __future__ import annotations
@@ -32,24 +30,26 @@ Histories = Mapping[str, Sequence[Observation]]
 
 
 class GoalsMeasurer(Protocol):
-    """Carries out one trial and judges it by every goal."""
+    """A measurer that makes one trial per call and judges it by every goal."""
 
     def measure(self, load: int) -> Mapping[str, Observation]:
         """Offer `load` and return the observation of each goal, by the goal's name."""
         ...
 
     def hold(self, load: int) -> Mapping[str, Observation]:
-        """Hold the load for one window without a rest; return the observation of each goal."""
+        """Hold the load for one window and return the observation of each goal, by the goal's
+        name.
+        """
         ...
 
 
 def next_trial(
     searchers: Mapping[str, Searcher], histories: Histories
 ) -> tuple[Measure | None, dict[str, Decision]]:
-    """The next trial, or None when every goal has its answer; and all decisions.
+    """The next trial, or None if all searches have ended; and the decision of each goal.
 
-    A hold that is under way continues. Otherwise the lightest load that a goal requests comes
-    first, a load to be held comes after all other loads, and a look for a change comes last.
+    A hold that has begun continues first. Then the lightest requested load comes first, holds come
+    after other loads, and closing trials come last.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -73,17 +73,17 @@ def next_trial(
 
 @dataclass(frozen=True)
 class SearchEnd:
-    """The end of one goal's search and its trials, oldest first."""
+    """The result of one goal's search, and the trials, oldest first."""
 
     result: Done | GaveUp
     history: tuple[Observation, ...]
 
 
 OnStep = Callable[[Decision, Histories], None]
-"""Called before every trial and at every goal's end, with the decision and all trials so far."""
+"""Called before every trial, and at the end of every goal: (decision, all trials so far)."""
 
 OnOwnStep = Callable[[Decision, Sequence[Observation]], None]
-"""The same where there is one goal, with its trials."""
+"""`OnStep` for a single goal: (decision, its trials so far)."""
 _GOAL = "goal"
 
 
@@ -93,17 +93,16 @@ def run_goals(
     on_step: OnStep | None = None,
     histories: Histories | None = None,
 ) -> dict[str, SearchEnd]:
-    """Search until every goal is done or gave up, with all trials counting for all goals.
+    """Search until the search of every goal has ended; each trial counts for all goals.
 
-    A goal that has its answer decides again when trials for other goals contradict it.
+    A search that has ended decides again if a trial for another goal contradicts its result.
 
     Args:
-        searchers: one per goal, by the goal's name; guided ones have an allowance for the
-            trials that other goals request.
-        measurer: carries out and judges one trial; its `recover()`, if it has one, is called
-            after an overload by any goal, before the next trial.
+        searchers: the searcher of each goal, by the goal's name.
+        measurer: makes the trials and judges them. If it has a method `recover()`, this method is
+            called before the trial after an overload.
         on_step: called with every decision before it is carried out.
-        histories: trials already finished, the same loads for every goal.
+        histories: finished trials of each goal, with the same loads for every goal.
     """
     trials = {name: list((histories or {}).get(name, ())) for name in searchers}
     notify: OnStep = on_step or (lambda _decision, _trials: None)
@@ -131,29 +130,29 @@ def run_goals(
 
 
 def last_overloaded(histories: Histories) -> bool:
-    """True when the last trial was an overload by any goal."""
+    """True if at least one goal judged the last trial OVERLOADED."""
     last = [seen[-1].verdict for seen in histories.values() if seen]
     return Verdict.OVERLOADED in last
 
 
 class SingleGoalMeasurer:
-    """A measurer of the only goal, adapted to `GoalsMeasurer`."""
+    """A `GoalsMeasurer` for a search with a single goal."""
 
     def __init__(self, measurer: Measurer) -> None:
         self._measurer = measurer
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """Offer the load and return the observation of the goal."""
+        """Offer the load and return its observation, under the name of the only goal."""
         return {_GOAL: self._measurer.measure(load)}
 
     def hold(self, load: int) -> dict[str, Observation]:
-        """Hold the load for one window; a measurer that cannot hold makes an ordinary trial."""
+        """Hold the load for one window, or make an ordinary trial if the measurer cannot hold."""
         if isinstance(self._measurer, HoldingMeasurer):
             return {_GOAL: self._measurer.hold(load)}
         return self.measure(load)
 
     def recover(self) -> None:
-        """Wait for the recovery of the cluster, if the measurer can."""
+        """Wait until the cluster has recovered, if the measurer can."""
         if isinstance(self._measurer, RecoveringMeasurer):
             self._measurer.recover()
 
@@ -165,11 +164,14 @@ def run_search(
     history: Sequence[Observation] = (),
     check_for_change: bool = True,
 ) -> Done | GaveUp:
-    """Run `run_goals` for a single goal, as simulations need it.
+    """Run `run_goals` for a single goal, as in a simulation.
 
     Args:
-        history: trials already finished, oldest first, when a search is resumed.
-        check_for_change: whether a trial at the end looks for a change of the limit.
+        searcher: the searcher of the goal.
+        measurer: makes the trials.
+        on_step: called with every decision before it is carried out.
+        history: finished trials of a resumed search, oldest first.
+        check_for_change: True if a closing trial checks the limit for a change.
     """
     if check_for_change:
         searcher = Checking(searcher, guide_of(searcher))
@@ -179,21 +181,21 @@ def run_search(
 
 
 def _of_goal(on_step: OnOwnStep | None) -> OnStep | None:
-    """A function for the steps of the only goal, as one for those of several."""
+    """An `OnStep` that passes the trials of the only goal to `on_step`."""
     if on_step is None:
         return None
     return lambda decision, histories: on_step(decision, tuple(histories[_GOAL]))
 
 
 SHARED_ALLOWANCE = 8
-"""Highest number of trials above plain bisection at one size where several goals request them."""
+"""Highest number of trials above plain bisection at one size in a search of several goals."""
 
 Finished = Mapping[str, Sequence[FinishedPoint]]
-"""The finished points of each goal; all goals have finished the same sizes."""
+"""Goal → its finished points; all goals have finished the same sizes."""
 
 
 def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
-    """The size to measure next [B], by the first goal's line; None when it is complete."""
+    """The size to measure next [B] according to the first goal's line; None if it is complete."""
     name, line = next(iter(lines.items()))
     return line.next_message_bytes(finished[name])
 
@@ -201,7 +203,7 @@ def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
 def searchers_of(
     lines: Mapping[str, Line], message_bytes: int, finished: Finished
 ) -> dict[str, Searcher]:
-    """The searchers of one size, by the goal's name."""
+    """The searcher of each goal at one size, by the goal's name."""
     allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
     return {
         name: line.searcher(message_bytes, finished[name], allowance, number == 0)
@@ -210,10 +212,10 @@ def searchers_of(
 
 
 def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
-    """The finished size to check next for a change [B]; None when no further one needs it.
+    """The finished size to check next for a change [B], or None if no further size needs a check.
 
-    The size that was measured first comes first, as its trials are the oldest. Where its limit
-    changed, all others may have changed; otherwise only those whose own trials raise suspicion are
+    The size that was measured first is checked first, because its trials are the oldest. If its
+    limit changed, all other sizes are checked. Otherwise, only sizes with suspicious trials are
     checked.
     """
     name, line = next(iter(lines.items()))
@@ -242,7 +244,7 @@ def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
 def checkers_of(
     lines: Mapping[str, Line], message_bytes: int, finished: Finished
 ) -> dict[str, Searcher]:
-    """The searchers that check a finished size for a change, by the goal's name."""
+    """The searcher of each goal that checks a finished size for a change, by the goal's name."""
     allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
     first, found = _answered(finished, message_bytes)[0], {}
     for name, line in lines.items():
@@ -252,19 +254,19 @@ def checkers_of(
 
 
 def histories_at(finished: Finished, message_bytes: int) -> dict[str, tuple[Observation, ...]]:
-    """The trials of a finished size, by the goal's name."""
+    """The trials of each goal at a finished size, by the goal's name."""
     return {name: _point(points, message_bytes).history for name, points in finished.items()}
 
 
 def with_checked(points: Sequence[FinishedPoint], checked: FinishedPoint) -> list[FinishedPoint]:
-    """The finished points with a new one, or with one in the place of that of its size."""
+    """The finished points with `checked`, which replaces the point of its size or is added."""
     if all(each.message_bytes != checked.message_bytes for each in points):
         return [*points, checked]
     return [checked if each.message_bytes == checked.message_bytes else each for each in points]
 
 
 def _answered(finished: Finished, message_bytes: int) -> list[str]:
-    """The goals that have an answer at a size."""
+    """The names of the goals whose search at a size ended with a boundary point."""
     return [
         name
         for name, points in finished.items()
@@ -285,18 +287,18 @@ def run_lines(
     begun: Histories | None = None,
     on_point: Callable[[str, FinishedPoint], None] | None = None,
 ) -> dict[str, list[FinishedPoint]]:
-    """Measure a line for each goal from one set of trials.
+    """Measure the line of each goal; all goals share the trials.
 
-    The remaining sizes give up when the budget is used up.
+    If the budget is used up, the searches of the remaining sizes end without a limit.
 
     Args:
-        lines: the plan of each goal, by its name; the first one orders the sizes.
+        lines: the plan of each goal, by the goal's name. The first plan orders the sizes.
         measurer_for: returns the measurer of a message size [B].
-        on_step: as in `search.lines.run_goals`.
-        finished: points already measured, in their order, when a run is resumed.
-        begun: trials already made at the next size; all of its trials where it is checked.
-        on_point: called with every point of every goal once all goals have finished its size, and
-            again once the size was checked for a change.
+        on_step: as in `run_goals`.
+        finished: finished points of each goal, in their order, if a run is resumed.
+        begun: trials already made at the next size, or at the size that is being checked.
+        on_point: called with a goal's name and its point when all goals have finished a size, and
+            again after the size was checked for a change.
     """
     points = {name: list((finished or {}).get(name, ())) for name in lines}
     while True:
@@ -332,7 +334,7 @@ def run_line(
     finished: Sequence[FinishedPoint] = (),
     begun: Sequence[Observation] = (),
 ) -> list[FinishedPoint]:
-    """Run `run_lines` for a single goal, as simulations need it."""
+    """Run `run_lines` for a single goal, as in a simulation."""
     points = run_lines(
         {_GOAL: line},
         lambda message_bytes: SingleGoalMeasurer(measurer_for(message_bytes)),

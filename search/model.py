@@ -1,14 +1,8 @@
 """The vocabulary of the search: loads, verdicts, brackets and decisions.
 
-A load is a whole number on the axis being searched; for the boundary line it is
-the number of identical producers. The words follow MLRsearch (FD.io CSIT): a selector
-that only decides, and an injected measurer that does.
-
-The interval of a limit, which contains the true limit in 90 % of all points.
-
-The bracket that a history of trials supports.
-
-The verdict of a load by the majority of its trials, so that one fluke is not a bound.
+A load is a whole number on the axis that is searched. On the boundary line it is the number of
+identical producers. The structure follows MLRsearch (FD.io CSIT): a selector only decides, and a
+measurer that it receives makes the trials.
 """
 
 from __future__ import annotations
@@ -19,15 +13,16 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 LEVEL = 0.90
-"""Share of points whose interval contains the true limit."""
+"""Share of points whose interval contains the true limit [ratio]."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The limit's interval at `LEVEL` [producers, or the load of the axis that is searched].
+    """The interval that contains the limit with a probability of `LEVEL`.
 
-    `median` is the best estimate of the limit, above and below which it lies with the same
-    probability; None where the trials show only the interval.
+    Attributes:
+        low, high: its ends [producers, or loads of the axis that is searched].
+        median: the best estimate of the limit; None if the trials show only the interval.
     """
 
     low: float
@@ -42,13 +37,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class LoadWords:
-    """The unit of a load in words: `many` is the plural, `one` the singular if it differs."""
+    """The unit of a load in words: `many` is the plural, `one` the singular if different."""
 
     many: str
     one: str = ""
 
     def amount(self, load: int) -> str:
-        """A load in words: `95 producers`, `1 producer`."""
+        """A load in words, such as `95 producers` or `1 producer`."""
         return f"{load:,} {self.one if load == 1 and self.one else self.many}"
 
 
@@ -57,7 +52,7 @@ PRODUCERS = LoadWords("producers", "producer")
 
 
 class Verdict(str, Enum):
-    """The verdict of a trial about its load. INVALID is not an answer and never an overload."""
+    """The verdict of a trial about its load. INVALID gives no evidence and is never an overload."""
 
     SUSTAINED = "SUSTAINED"
     OVERLOADED = "OVERLOADED"
@@ -66,18 +61,18 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Observation:
-    """One finished trial, reduced to what the search needs.
+    """One finished trial, reduced to the facts that the search needs.
 
     Attributes:
         load: the load that was offered, at least 1.
         verdict: the verdict of the trial.
-        indicators: name of an indicator → its utilization of the threshold: 0 is idle, 1 is
-            exactly at the threshold, above 1 is beyond it (handler idle 0.41 against a
-            threshold of 0.20 gives (1-0.41)/(1-0.20)). Empty where a source has none.
+        indicators: name of an indicator → utilization of its threshold: 0 is idle, 1 is at the
+            threshold, above 1 is beyond the threshold. For example, handler idle 0.41 with a
+            threshold of 0.20 gives (1-0.41)/(1-0.20). Empty if the source has no indicator.
         duration_s: duration of the trial, all phases [s].
-        held: True for a window of a load that is held, see `search.confirming`.
-        checks: True for a trial that looks for a change of the limit, see `search.checking`.
-        cause: what made an INVALID trial so, in words for people; empty for other trials.
+        held: True for a window of a hold, see `search.confirming`.
+        checks: True for a closing trial, see `search.checking`.
+        cause: the cause of an INVALID trial, in words; empty for other trials.
         offered_share: share of the load that the generator offered in a trial that is INVALID
             because the generator was the limit; None for other trials [ratio].
     """
@@ -96,8 +91,9 @@ class Observation:
 class Bracket:
     """The highest sustained load and the lowest overloaded load above it.
 
-    `sustained` is 0 where no load was sustained; `overloaded` is None where no load above
-    `sustained` was overloaded so far.
+    Attributes:
+        sustained: the highest sustained load; 0 if no load was sustained.
+        overloaded: the lowest overloaded load above `sustained`; None if there is none yet.
     """
 
     sustained: int
@@ -114,16 +110,22 @@ class Bracket:
         return self.upper if self.overloaded is None else 1.0 - self.sustained / self.overloaded
 
     def is_closed(self, resolution: float) -> bool:
-        """True when the bracket is no wider than the resolution or contains no other whole load."""
+        """True if the bracket is at most as wide as the resolution, or has no load between its
+        sides.
+        """
         return self.upper - self.sustained <= 1 or self.relative_width <= resolution
 
 
 @dataclass(frozen=True)
 class Measure:
-    """The decision to measure a load next; `reason` is one sentence for people.
+    """The decision to measure a load next.
 
-    `holds` requests a window of a load that is held: it is not ended early and follows the window
-    before it soon. `checks` requests a trial that looks for a change of the limit.
+    Attributes:
+        load: the load.
+        reason: why this load is next, in one sentence.
+        holds: True for a window of a hold, which follows the previous window without a rest and
+            does not end early.
+        checks: True for a closing trial.
     """
 
     load: int
@@ -133,22 +135,20 @@ class Measure:
 
 
 VERY_PROBABLE, PROBABLE = 0.9, 2.0 / 3.0
-"""Probabilities from which something is said as a fact, and as probable [ratio]."""
+"""Minimum probabilities of a change to report it as certain, and as probable [ratio]."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the limit while it was measured.
-
-    Positions are those of trials in the history of the point, from 0.
+    """A change of the limit during the measurement.
 
     Attributes:
-        last_before: the last trial that was very probably before the change.
-        since: the first trial that was very probably after it; earlier ones do not count for the
-            present limit.
-        probability: probability that the limit changed, by the trials that decided [ratio].
-        before, after: the limit on either side, as known when the change was found; None where
-            the trials do not show it.
+        last_before: position in the history, from 0, of the last trial that was very probably
+            before the change.
+        since: position of the first trial that was very probably after the change; only trials
+            from this one on count for the present limit.
+        probability: probability of the change when it was found [ratio].
+        before, after: the limit before and after the change; None if the trials do not show it.
     """
 
     last_before: int
@@ -159,7 +159,7 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """What is said of the limit, by the scale of words of docs/search.md."""
+        """The verb for this probability, such as "probably changed"; docs/search.md lists them."""
         if self.probability >= VERY_PROBABLE:
             return "changed"
         return "probably changed" if self.probability >= PROBABLE else "may have changed"
@@ -170,15 +170,15 @@ class Done:
     """The end of a search with a boundary point.
 
     Attributes:
-        bracket: the answer; its value is the sustained side.
-        confidence: the probability that the limit lies inside the bracket, or None when
-            the searcher does not estimate it [ratio].
-        interval: the 90 % interval of the limit, or None when the searcher does not state it.
-        notes: notes for the reader of the answer, one sentence each; above all, every
-            outvoted overload at or below the answer.
-        confirmed_s: the time for which the answer was held, or None when it was not held [s].
-        changed: the changes of the limit while it was measured, oldest first; the answer is the
-            limit after the last one.
+        bracket: the final bracket; its sustained side is the limit.
+        confidence: probability that the limit is inside of the bracket, or None if the searcher
+            does not estimate it [ratio].
+        interval: the 90 % interval of the limit, or None if the searcher does not estimate it.
+        notes: notes for the reader, one sentence each, for example about outvoted overloads at or
+            below the limit.
+        confirmed_s: duration of the hold at the limit, or None without a hold [s].
+        changed: the changes of the limit during the measurement, oldest first. The limit is the
+            one after the last change.
     """
 
     bracket: Bracket
@@ -191,10 +191,13 @@ class Done:
 
 @dataclass(frozen=True)
 class GaveUp:
-    """The end of a search without a boundary point, for `reason`; `bracket` is the best so far.
+    """The end of a search without a boundary point.
 
-    `interval` is the 90 % interval of the limit, or None where the trials do not show it;
-    `changed` has the changes of the limit, as in `Done`.
+    Attributes:
+        bracket: the narrowest bracket that was reached.
+        reason: why the search ended.
+        interval: the 90 % interval of the limit, or None if the trials do not show it.
+        changed: the changes of the limit, as in `Done`.
     """
 
     bracket: Bracket
@@ -207,53 +210,53 @@ Decision = Measure | Done | GaveUp
 
 
 class Searcher(Protocol):
-    """A selector that decides from the history alone, so that a resumed run decides the same."""
+    """A selector. It decides from the history alone, so a resumed run decides the same."""
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The next step after `history` (all trials of this point, oldest first)."""
+        """The next step after `history`, which has all trials of this point, oldest first."""
         ...
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """An estimate of the trials still needed, for progress and plans."""
+        """An estimate of the number of remaining trials, for progress and plans."""
         ...
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit by these trials, or None where they do not show it."""
+        """The 90 % interval of the limit, or None if the trials do not determine an interval."""
         ...
 
 
 @runtime_checkable
 class RecoveringMeasurer(Protocol):
-    """A measurer that can bring the cluster back to rest after an overload."""
+    """A measurer that can wait until the cluster has recovered from an overload."""
 
     def recover(self) -> None:
-        """Wait until the cluster is as it was before the overload."""
+        """Wait until the cluster has recovered from the last overload."""
         ...
 
 
 @runtime_checkable
 class HoldingMeasurer(Protocol):
-    """A measurer that can continue a load without a rest for the cluster."""
+    """A measurer that can continue a load without a rest between windows."""
 
     def hold(self, load: int) -> Observation:
-        """Hold the load for one window and return what was observed."""
+        """Hold the load for one window and return its observation."""
         ...
 
 
 class Measurer(Protocol):
-    """A measurer that makes one trial per call. Only the load varies between calls."""
+    """A measurer that makes one trial per call. Trials differ only in the load."""
 
     def measure(self, load: int) -> Observation:
-        """Offer `load`, judge it, keep the evidence, and return what was observed."""
+        """Offer `load`, judge the trial, store its evidence, and return the observation."""
         ...
 
 
 def bracket_of(history: Iterable[Observation]) -> Bracket:
-    """The bracket that the valid trials support, whatever their order.
+    """The bracket of the valid trials; their order does not matter.
 
-    Results that contradict each other are normal. The upper bound is the lowest
-    overload, and the lower bound is the highest sustained load strictly below it, so a
-    sustained trial above an overload never raises the answer.
+    Results that contradict each other are normal. The upper bound is the lowest overload, and the
+    lower bound is the highest sustained load strictly below the upper bound. So a sustained trial
+    above an overload never raises the limit.
     """
     history = list(history)
     return _bracket(
@@ -269,7 +272,7 @@ def _bracket(sustained: Iterable[int], overloaded: Iterable[int]) -> Bracket:
 
 
 def invalid_in_a_row(history: Sequence[Observation]) -> int:
-    """The number of INVALID trials of one load that end the history."""
+    """The number of INVALID trials of one load in a row at the end of the history."""
     count = 0
     for seen in reversed(history):
         if seen.verdict is not Verdict.INVALID or seen.load != history[-1].load:
@@ -280,10 +283,10 @@ def invalid_in_a_row(history: Sequence[Observation]) -> int:
 
 @dataclass(frozen=True)
 class LoadVerdict:
-    """The votes of the trials of one load.
+    """The verdicts of all trials of one load, as votes.
 
-    A load is measured again only when its verdict is in doubt. So the evidence supports a repeat
-    that contradicts the first trial: in a tie the last one wins.
+    A load is measured again only if its verdict is doubtful. So the evidence already contradicts
+    the first trial, and in a tie the last trial wins.
     """
 
     load: int
@@ -300,17 +303,17 @@ class LoadVerdict:
 
     @property
     def is_contradictory(self) -> bool:
-        """True when the trials of this load disagree."""
+        """True if the trials of this load have different verdicts."""
         return len(set(self.votes)) > 1
 
 
 class Trials:
-    """The trials of a point, oldest first, and what they show together.
+    """The trials of a point, with the verdict of each load and the bracket.
 
     Attributes:
-        history: the trials.
-        verdicts: the verdict of every load with a valid trial.
-        bracket: the bracket as by `bracket_of`, with one vote per load.
+        history: the trials, oldest first.
+        verdicts: load → votes, for every load with a valid trial.
+        bracket: the bracket of the loads' verdicts, by the rule of `bracket_of`.
     """
 
     def __init__(self, history: Sequence[Observation]) -> None:
@@ -329,7 +332,7 @@ class Trials:
 
     @property
     def overloads(self) -> list[Observation]:
-        """The overloaded trials of loads that the majority of their trials overloaded."""
+        """The overloaded trials of all loads whose verdict is OVERLOADED."""
         return [
             seen
             for seen in self.history
@@ -339,20 +342,20 @@ class Trials:
 
 
 def notes_of(trials: Trials, words: LoadWords = PRODUCERS) -> tuple[str, ...]:
-    """Notes for the reader about trials that contradict the answer."""
+    """One note for each load whose trials contradict the limit."""
     notes, bracket = [], trials.bracket
     for load, one in sorted(trials.verdicts.items()):
         over = one.votes.count(Verdict.OVERLOADED)
         if load <= bracket.sustained and over:
             notes.append(
                 f"{words.amount(load)}: overloaded in {over} of {len(one.votes)} trials, but "
-                f"counts as sustained, at or below the answer of {bracket.sustained}"
+                f"counts as sustained; the limit is {bracket.sustained}"
             )
         elif bracket.overloaded is not None and load >= bracket.overloaded:
             fine = len(one.votes) - over
             if fine:
                 notes.append(
-                    f"{words.amount(load)}: sustained in {fine} of {len(one.votes)} trials, above "
-                    f"the overload at {bracket.overloaded}"
+                    f"{words.amount(load)}: sustained in {fine} of {len(one.votes)} trials, but "
+                    f"not below the overload at {bracket.overloaded}"
                 )
     return tuple(notes)

@@ -1,19 +1,19 @@
-"""The probability of each limit, from all trials of a point: its interval and the confidence.
+"""The probability of each limit according to all trials of a point, for interval and confidence.
 
-Each trial has a limit of its own: the true limit times a random scatter, the noise, whose size is
-unknown. The reading of a trial is an equation for its own limit (as in `search.estimate`). Its
-verdict shows whether that limit is above or below the load. A saturated overload shows only that
-the limit is below the load, by at least the distance at which the curve saturates. A reading may
-also be a stray and a verdict a fluke, each with a small probability. For each noise and each gain
-of a grid, the readings are solved by least squares, once as they are and once with each single
-reading as a stray; verdicts and neighbors are then applied on a grid of limits. The posterior of
-the limit is the sum over all noises and gains, weighted by their probability given the scatter of
-these trials and of those at finished sizes.
+Each trial has its own limit: the true limit times a random scatter of unknown size, the noise. The
+reading of a trial is an equation for the trial's limit, as in `search.estimate`. The verdict of a
+trial shows whether the trial's limit is above or below the load. A saturated overload shows only
+that its limit is below the load, by at least the distance at which the curve saturates. With a
+small probability, a reading is a stray or a verdict is a fluke.
 
-A limit is a real number here, even where loads are whole: the load above which a trial
-without noise would be overloaded. 11 producers sustained and 12 not is a limit from 11 to 12.
+For each noise and each gain of a grid, least squares solve the readings: once with all readings,
+and once for each reading as a stray. Verdicts and the prediction from neighbors are then applied on
+a grid of limits. The posterior of the limit is the sum over all noises and gains. The weight of a
+noise and a gain is their probability, given the scatter of these trials and of finished sizes.
 
-The evidence of one trial about its own limit, for the posterior and the test for a change.
+A limit is a real number here, although a load is a whole number: it is the load above which a trial
+without noise would be overloaded. If 11 producers are sustained and 12 are overloaded, the limit is
+between 11 and 12.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from search.model import LEVEL, Bracket, Interval, Observation, Verdict
 from search.signals import SATURATED_UTILIZATION, Signals
 
 STRAY, STRAY_SPREAD = 0.04, 0.25
-"""Share of readings that do not show limit and noise, and their scatter [σ]."""
+"""Share of readings that are strays [ratio], and the scatter of strays [σ of ln limit]."""
 FLUKE = 0.04
-"""Share of verdicts that do not depend on the load."""
+"""Share of verdicts that are flukes, so that they do not depend on the load [ratio]."""
 
-# Errors of one reading, without the noise: of the idle fraction (absolute); of the curve, per
-# unit of ln u and of its square; of the curve past the threshold, where requests grow; of the
-# delivered share, per unit of the share that is missing.
+# Errors of one reading, without the noise: error of the idle fraction (absolute); errors of the
+# curve per unit of ln u and of its square; error of the curve above the threshold, where requests
+# grow; error of the delivered share, per unit of the missing share.
 _IDLE_ERROR = 0.005
 _CURVE_ERROR = 0.02
 _CURVATURE = 0.12
@@ -44,16 +44,16 @@ _SHORT_ERROR = 0.01
 
 @dataclass(frozen=True)
 class TrialEvidence:
-    """The evidence of one trial, in logarithms.
+    """The evidence of one trial about its own limit, in logarithms.
 
     Attributes:
         load: ln of the load.
-        held: True when the load was sustained.
-        met: ln of the trial's own limit plus `slope` · gain; None where the trial shows only the
-            side of that limit, relative to the load lowered by `slope` · gain.
-        slope: ln of the utilization over that at the limit.
+        held: True if the load was sustained.
+        met: ln of the trial's limit plus `slope` · gain. None if the trial shows only the side of
+            the limit: above or below `load` minus `slope` · gain.
+        slope: ln of the ratio of the utilization to the utilization at the limit.
         error: error of the equation, without the noise.
-        by_curve: True when the equation uses the utilization.
+        by_curve: True if the equation uses the utilization.
     """
 
     load: float
@@ -67,7 +67,7 @@ class TrialEvidence:
 def evidence_of(
     history: Iterable[Observation], signals: Signals, curve: Curve
 ) -> list[TrialEvidence]:
-    """The evidence of each valid trial, in their order."""
+    """The evidence of each valid trial, in the order of `history`."""
     valid = (seen for seen in history if seen.verdict is not Verdict.INVALID)
     return [_evidence(seen, signals, curve) for seen in valid]
 
@@ -101,17 +101,17 @@ def _evidence(seen: Observation, signals: Signals, curve: Curve) -> TrialEvidenc
 
 
 NOISES = tuple(0.005 * 1.6**step for step in range(8))
-"""The grid of the noise: scatter of the limit from trial to trial, 0.5 to 13.4 % [σ, ratio]."""
+"""The grid of the noise, the scatter of the limit between trials: 0.5 to 13.4 % [σ, ratio]."""
 GAINS = tuple(0.2 * 1.2**step for step in range(14))
 """The grid of the curve's gain, 0.2 to 2.2; see `search.estimate.Curve`."""
 NOISE_MEDIAN, NOISE_SPREAD = 0.025, 1.2
-"""The noise before any trial: its median [ratio], and the σ of its logarithm."""
-# Error of the utilization at the limit where another resource is the limit. All overloads share
-# it, so that more of them do not reduce it.
+"""Prior of the noise: its median [ratio], and the σ of its logarithm."""
+# Error of the utilization at the limit if another resource is the limit. All overloads have the
+# same error, so further overloads do not reduce it.
 _END_ERROR = 0.05
-# Neighbors can mislead, so their prior has the tails of Student's t.
+# The prediction from neighbors can be wrong, so its prior has the tails of Student's t.
 _PRIOR_FREEDOM = 3.0
-# Sizes have similar gains: this share of each probability goes to each neighboring gain.
+# Sizes have similar gains, so this share of each probability moves to each neighboring gain.
 _BLUR = 0.15
 _CELLS = 48
 _REACH = 0.5
@@ -127,7 +127,7 @@ class Posterior:
     """The probability of each limit on a grid that is even in its logarithm.
 
     Attributes:
-        start, step: the lower edge of the first cell, and the width of each [ln].
+        start, step: the lower edge of the first cell, and the width of a cell [ln].
         weights: probabilities of the cells; they sum to 1.
     """
 
@@ -143,13 +143,13 @@ class Posterior:
         return min(1.0, sum(self.weights[:whole]) + part)
 
     def inside(self, bracket: Bracket) -> float:
-        """The probability that the limit is in [sustained, overloaded) [ratio]."""
+        """The probability that the limit is inside of the bracket [ratio]."""
         if bracket.overloaded is None:
             return 0.0
         return self.below(bracket.overloaded) - self.below(bracket.sustained)
 
     def quantile(self, share: float) -> float:
-        """The load below which the limit lies with this probability [ratio]."""
+        """The load below which the limit is with a probability of `share` [ratio]."""
         total = 0.0
         for number, weight in enumerate(self.weights):
             if weight > 0.0 and total + weight >= share:
@@ -158,7 +158,7 @@ class Posterior:
         return math.exp(self.start + self.step * len(self.weights))
 
     def interval(self, level: float = LEVEL) -> Interval:
-        """The interval with as much probability below it as above it, and its median."""
+        """The interval with equal probabilities below and above it, and the median."""
         tail = (1.0 - level) / 2.0
         return Interval(self.quantile(tail), self.quantile(1.0 - tail), self.quantile(0.5))
 
@@ -168,13 +168,13 @@ class Odds:
     """The odds of each noise and gain, up to a common factor.
 
     Attributes:
-        logs: ln of the odds: a row for each of `NOISES` with a column for each of `GAINS`.
+        logs: ln of the odds, with a row for each of `NOISES` and a column for each of `GAINS`.
     """
 
     logs: tuple[tuple[float, ...], ...]
 
     def after(self, points: Iterable[Odds]) -> Odds:
-        """The odds after the trials of finished points, at least one, each as by `evidence`."""
+        """The odds after one or more finished points; `points` are results of `evidence`."""
         noises = zip(*(point.logs for point in points), strict=True)
         total = [[sum(logs) for logs in zip(*rows, strict=True)] for rows in noises]
         best = max(map(max, total))
@@ -188,7 +188,7 @@ class Odds:
 
 
 def initial_odds(curve: Curve) -> Odds:
-    """The odds before any trial: noise and gain are normal in their logarithms."""
+    """The odds before any trial: ln noise and ln gain have normal distributions."""
     spread = curve.gain_spread / curve.gain
     by_gain = [_bell(math.log(gain / curve.gain) / spread) for gain in GAINS]
     by_noise = [_bell(math.log(noise / NOISE_MEDIAN) / NOISE_SPREAD) for noise in NOISES]
@@ -217,13 +217,13 @@ def posterior(
     odds: Odds,
     prior: Prior | None = None,
 ) -> Posterior | None:
-    """The posterior of the limit, or None where neither a reading nor a bracket determines it.
+    """The posterior of the limit, or None if neither a reading nor a bracket determines it.
 
     Args:
         history: the trials of the point.
-        bracket: the bracket that they support; the grid is placed around it.
-        signals: the indicators that can be read as a distance.
-        curves: probable curves → probability; they differ in the utilization at the limit, and
+        bracket: the bracket of these trials; the grid is placed around the bracket.
+        signals: the indicators that show the distance to the limit.
+        curves: probable curve → probability. The curves differ in the utilization at the limit, and
             their gains only scale an error.
         odds: odds of noise and gain without these trials.
         prior: the prediction from neighbors, or None.
@@ -253,20 +253,20 @@ def posterior(
 # --- The evidence of trials -------------------------------------------------------
 
 Side = tuple[float, float]
-"""A verdict as (slope, offset): its probability is the normal one of slope · ln limit + offset."""
+"""A verdict as (slope, offset); its probability is Φ(slope · ln limit + offset)."""
 
 
 def _split(trials: Sequence[TrialEvidence]) -> tuple[list[TrialEvidence], list[TrialEvidence]]:
-    """The trials with a reading, and those with only a verdict."""
+    """The trials with a reading, and the trials with only a verdict."""
     read = [one for one in trials if one.met is not None]
     return read, [one for one in trials if one.met is None]
 
 
 def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
-    """The evidence of a verdict.
+    """The evidence of a verdict: whether the trial's limit is above or below the load.
 
-    The trial's own limit scatters around the true limit by `noise` and around its reading by
-    `error`; the verdict shows on which side of the load it is.
+    The trial's limit scatters around the true limit by `noise`, and around its reading by
+    `trial.error`.
     """
     sign, total = (1.0 if trial.held else -1.0), math.hypot(noise, trial.error)
     if trial.met is None:
@@ -277,14 +277,14 @@ def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
 
 
 _Normal = tuple[float, float, float]
-"""A normal distribution of ln limit: ln of the probability of its evidence, mean and variance.
+"""A normal distribution of ln limit: (ln of the probability of the evidence, mean, variance).
 
-A search makes thousands of them, and a class would double the time for each.
+A search creates thousands of distributions, and a class would double the time for each.
 """
 
 
 def _joined(one: _Normal, other: _Normal) -> _Normal:
-    """The product of both distributions."""
+    """The product of two distributions."""
     (odds, mean, variance), (more, elsewhere, others) = one, other
     total, away = variance + others, mean - elsewhere
     odds = odds + more + _bell(away / math.sqrt(total)) - 0.5 * math.log(total)
@@ -293,7 +293,7 @@ def _joined(one: _Normal, other: _Normal) -> _Normal:
 
 
 def _log_share(normal: _Normal, side: Side) -> float:
-    """The probability of a verdict, averaged over the distribution [ln]."""
+    """Log probability of a verdict, averaged over the distribution."""
     _, mean, variance = normal
     slope, offset = side
     away = (slope * mean + offset) / math.sqrt(1.0 + slope * slope * variance)
@@ -301,17 +301,17 @@ def _log_share(normal: _Normal, side: Side) -> float:
 
 
 def _evidence_of(normal: _Normal, sides: Sequence[Side]) -> float:
-    """The probability of the evidence of a distribution, verdicts included [ln]."""
+    """Log probability of all evidence, verdicts included."""
     return normal[0] + sum([_log_share(normal, side) for side in sides])
 
 
 class _Sums:
-    """Sums over readings from which least squares follow at any gain.
+    """Sums over readings, from which least squares are computed for any gain.
 
     Args:
         read: the readings, at least one.
         variances: the variance of each reading.
-        by_curve: True when they use the curve, and so share the error of its end.
+        by_curve: True if the readings use the curve, so that they share the error of its end.
     """
 
     def __init__(
@@ -332,9 +332,13 @@ class _Sums:
         self._logs += math.log(self._weight)
 
     def over_gains(self, end: float, row: Sequence[float]) -> list[_Normal]:
-        """The distribution at each of `GAINS`; all readings share an error of `end` per gain.
+        """The distribution for each of `GAINS`.
 
-        This is the innermost loop of the search, so it has no calls that can be avoided.
+        This is the innermost loop of the search, so it avoids function calls.
+
+        Args:
+            end: error of the utilization at the limit, which all readings share.
+            row: ln of the odds of each gain.
         """
         weight, met, slope, logs = self._weight, self._met, self._slope, self._logs
         mets, twice_both, slopes = self._mets, 2.0 * self._both, self._slopes
@@ -349,7 +353,7 @@ class _Sums:
 
 
 class _Readings:
-    """All readings of a point for one noise, with one given reading as a stray, or none."""
+    """All readings of a point for one noise. `stray` is the position of a stray, or None."""
 
     def __init__(self, read: Sequence[TrialEvidence], noise: float, stray: int | None) -> None:
         variances = [noise**2 + one.error**2 for one in read]
@@ -357,7 +361,7 @@ class _Readings:
             variances[stray] += STRAY_SPREAD**2
         self._odds = len(read) * math.log(1.0 - STRAY)
         self._odds += 0.0 if stray is None else math.log(STRAY / (1.0 - STRAY))
-        # The utilization scatters, not the load; the first reading does not show the gain.
+        # The scatter is in the utilization, not the load. One reading alone does not show the gain.
         self._freedom = max(0, sum(one.by_curve for one in read) - 1)
         self._groups = []
         for by_curve in (True, False):
@@ -367,7 +371,9 @@ class _Readings:
                 self._groups.append(_Sums([read[number] for number in some], own, by_curve))
 
     def over_gains(self, curve: Curve, row: Sequence[float]) -> list[_Normal]:
-        """The distribution by all readings at each of `GAINS`, whose odds are `row` [ln]."""
+        """The distribution by all readings for each of `GAINS`; `row` has ln of the odds of each
+        gain.
+        """
         odds = [
             one + (self._odds + self._freedom * log)
             for one, log in zip(row, _LOG_GAINS, strict=True)
@@ -386,7 +392,7 @@ class _Readings:
 def _normals(
     read: Sequence[TrialEvidence], noise: float, row: Sequence[float], curve: Curve
 ) -> Iterator[tuple[_Normal, ...]]:
-    """For each of `GAINS`, the distributions without a stray and with each reading as one."""
+    """For each of `GAINS`, the distributions without a stray and with each reading as a stray."""
     strays = range(len(read)) if len(read) > 1 else ()
     groups = [_Readings(read, noise, stray) for stray in (None, *strays)]
     return zip(*(one.over_gains(curve, row) for one in groups), strict=True)
@@ -395,23 +401,25 @@ def _normals(
 # --- The grid ---------------------------------------------------------------------
 
 Curves = list[tuple[float, float, float]]
-"""Normal curves, each with its height, mean and spread."""
+"""Normal curves as (height, mean, standard deviation)."""
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """The evidence for one noise: distributions by readings, and verdicts."""
+    """The evidence for one noise: the distributions according to readings, and the verdicts."""
 
     normals: list[_Normal]
     sides: list[Side]
 
     @property
     def best(self) -> float:
-        """The probability of the likeliest distribution, verdicts included [ln]."""
+        """Log probability of the likeliest distribution, verdicts included."""
         return _evidence_of(max(self.normals), self.sides)
 
     def curves(self, best: float) -> Curves:
-        """The normal curves that are not negligible compared with the best of all layers."""
+        """The normal curves whose probability is not negligible against `best`, the best
+        layer's.
+        """
         room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals)[0]
         kept = ((odds, mean, math.sqrt(var)) for odds, mean, var in self.normals if odds >= room)
         return [(math.exp(odds - best) / spread, mean, spread) for odds, mean, spread in kept]
@@ -432,7 +440,7 @@ def _layer(
 def _on_grid(
     low: float, high: float, layers: Sequence[tuple[_Layer, Curves]], prior: Prior | None
 ) -> Posterior | None:
-    """The posterior from `low` to `high` [ln], or None where it is 0 everywhere."""
+    """The posterior from `low` to `high` [ln], or None if it is 0 everywhere."""
     step = (high - low) / _CELLS
     cells = [low + step * (number + 0.5) for number in range(_CELLS)]
     weights = [0.0] * _CELLS
@@ -449,7 +457,7 @@ def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: li
     exp, step = math.exp, cells[1] - cells[0]
     found = [0.0] * len(cells)
     for height, mean, exact in curves:
-        # A curve narrower than a cell is widened to its neighbors, so that it is not lost.
+        # A curve narrower than a cell could be lost between two cells, so it is widened.
         spread = max(exact, 0.5 * step)
         first = max(0, math.ceil((mean - 5.0 * spread - cells[0]) / step))
         stop = max(first, math.floor((mean + 5.0 * spread - cells[0]) / step) + 1)
@@ -476,14 +484,18 @@ def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float
 
 
 def _core(found: Posterior) -> tuple[float, float]:
-    """The range of the cells with nearly all of the probability, and one more on either side."""
+    """The range [ln] with nearly all of the probability, and one further cell on each side."""
     least = max(found.weights) * 1e-4
     inside = [number for number, weight in enumerate(found.weights) if weight >= least]
     return found.start + found.step * (inside[0] - 1), found.start + found.step * (inside[-1] + 2)
 
 
 def _verdict(away: float) -> float:
-    """The probability of a verdict, flukes included, `away` standard deviations on its side."""
+    """The probability of a verdict, flukes included.
+
+    `away` is the distance of the limit from the load, on the side of the verdict [standard
+    deviations].
+    """
     return _EITHER_WAY + _SHOWN * math.erfc(-away / _ROOT_2)
 
 

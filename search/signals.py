@@ -1,4 +1,4 @@
-"""The indicators of one trial, read as a distance to the limit."""
+"""The conversion of a trial's indicators to a distance from the limit."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from dataclasses import dataclass
 from search.model import Observation, Verdict
 
 FAR_SHORT = 0.97
-"""Achieved share below which a smooth utilization no longer grows with the load [ratio]."""
+"""Acknowledged share of a load below which utilization no longer grows with the load [ratio]."""
 
 VERY_SHORT = 0.8
-"""Achieved share below which an overload counts as saturation and not as a short stall [ratio]."""
+"""Acknowledged share of an overload below which it is saturation and not a short stall [ratio]."""
 
 SATURATED_IDLE = 0.05
-"""Idle fraction up to which a reading shows only that the limit is lower [ratio]."""
+"""Idle fraction at or below which a reading shows only that the limit is lower [ratio]."""
 
 SATURATED_UTILIZATION = 1.1875
-"""The same as a utilization of the default threshold, an idle fraction of 0.20: 0.95 / 0.80."""
+"""`SATURATED_IDLE` as a utilization of the default threshold of 0.20: 0.95 / 0.80 [ratio]."""
 
 HANDLER_IDLE = "request_handler_idle"
-"""The indicator of the request handlers' idle time."""
+"""Name of the indicator of the request handlers' idle time."""
 AT_REST = "at_rest"
-"""The indicator with the utilization of the handlers without its load, by others."""
+"""Name of the indicator with the handlers' utilization by other clients, before the load."""
 
 
 def own_utilization(used: float, at_rest: float) -> float:
-    """The share of the utilization up to the threshold that a load takes of what others leave.
+    """The utilization by the load, as a share of the utilization that other clients leave [ratio].
 
-    Beside others the utilization begins at theirs, so only what is above it grows with the load.
+    If other clients use the cluster, only the utilization above their share grows with the load.
 
     Args:
-        used: the utilization, 1 at the threshold [ratio].
-        at_rest: the utilization without the load [ratio].
+        used: utilization with the load, 1 at the threshold [ratio].
+        at_rest: utilization without the load, 1 at the threshold [ratio].
     """
     return used if at_rest >= 1.0 or used >= 1.0 else max(0.0, used - at_rest) / (1.0 - at_rest)
 
 
 @dataclass(frozen=True)
 class Signals:
-    """The indicators that can be read as a distance.
+    """The names and thresholds of indicators that show the distance from the limit.
 
     Attributes:
-        smooth: indicators that grow smoothly with load, of which the highest counts. An
-            indicator that jumps, such as the share of samples with ISR changes, is
-            evidence for a verdict but does not show the distance.
-        achieved: the indicator whose utilization is (1 - achieved) / (1 - achieved_min).
-        achieved_min: its threshold [ratio].
-        idle, idle_min: the idle indicator and its threshold, to show the idle fraction in
-            messages: its utilization is (1 - idle) / (1 - idle_min).
+        smooth: indicators that grow smoothly with load; the highest one counts. An indicator that
+            jumps, such as the share of samples with ISR changes, shows a verdict but no distance.
+        achieved: the indicator of the acknowledged share, whose utilization is (1 - achieved) /
+            (1 - achieved_min).
+        achieved_min: threshold of the acknowledged share [ratio].
+        idle: the indicator of the idle fraction, whose utilization is (1 - idle) / (1 - idle_min).
+        idle_min: threshold of the idle fraction [ratio].
     """
 
     smooth: tuple[str, ...] = (HANDLER_IDLE, "network_idle")
@@ -57,30 +57,30 @@ class Signals:
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a valid trial, or None when it shows no distance.
+        """The highest smooth utilization of a valid trial, or None if it shows no distance.
 
-        Well past the limit, the first resource that is used up stops the growth of the utilization,
-        so a trial that fell far short is read by its shortfall alone.
+        Far above the limit, the limiting resource stops the growth of the utilization. So the
+        utilization of a trial with a low acknowledged share shows no distance.
         """
         if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None
         return self.highest(seen)
 
     def ceiling(self, seen: Observation) -> float | None:
-        """The utilization at which an overload that fell very short stood still, or None.
+        """The utilization of a saturated overload, or None for other trials.
 
-        It is below 1 where a resource without a smooth reading is the limit.
+        It is below 1 if a resource without a smooth reading is the limit.
         """
         if seen.verdict is not Verdict.OVERLOADED or self._achieved(seen) >= VERY_SHORT:
             return None
         return self.highest(seen)
 
     def delivered(self, seen: Observation) -> float | None:
-        """The achieved share of an overload that shows where the limit is [ratio], or None.
+        """The acknowledged share of an overload, if it shows the limit [ratio]; otherwise None.
 
-        Load times this share is approximately the limit where a resource without a smooth reading
-        is the limit. Where a smooth reading is past its threshold, it is only an upper bound:
-        requests grow while they queue, and several times the limit gets through.
+        Load times this share is about the limit if the limiting resource has no smooth reading. If
+        a smooth reading is above its threshold, the product is only an upper bound: requests grow
+        while they queue, and brokers acknowledge several times the limit.
         """
         share, used = self._achieved(seen), self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:
@@ -90,7 +90,9 @@ class Signals:
         return share if share > 0.05 else None
 
     def at_most(self, seen: Observation) -> float | None:
-        """The upper bound that a saturated overload sets, as a load, or None."""
+        """The delivered load of a saturated overload, an upper bound of the limit; otherwise
+        None.
+        """
         used = self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED_UTILIZATION:
             return None
@@ -100,9 +102,10 @@ class Signals:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
 
     def highest(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of any trial, or None.
+        """The highest smooth utilization of a trial, or None without a smooth indicator.
 
-        Beside others, that of the handlers is what the load takes of the time that they leave.
+        The utilization of request handlers is `own_utilization`, without the share of other
+        clients.
         """
         at_rest = seen.indicators.get(AT_REST, 0.0)
         found = [
@@ -123,7 +126,7 @@ class Signals:
         return f"{name} at {100 * used:.0f} % of its threshold"
 
     def describe_limit(self, at_limit: float) -> str:
-        """The expected reading at the limit, in words."""
+        """The expected reading at the limit in words, such as "0.20" or "100 %"."""
         if self.smooth and self.smooth[0] == self.idle:
             return f"{1.0 - at_limit * (1.0 - self.idle_min):.2f}"
         return f"{100 * at_limit:.0f} %"

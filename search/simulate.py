@@ -1,21 +1,20 @@
 """Seeded simulated clusters for tests, forecasts and planning.
 
-A simulated cluster has a true capacity, the most producers that it sustains, and everything
-that makes measuring it hard: noise, false alarms, drift, slow recovery, bands of load
-that fail below the capacity, and invalid trials. It implements `search.model.Measurer`.
+A simulated cluster has a true capacity: the highest number of producers that it sustains. It also
+has the properties that make a measurement difficult: noise, false alarms, drift, slow recovery,
+overloaded bands of load below the capacity, and invalid trials. It implements
+`search.model.Measurer`. A `SimulatedLine` has a cluster for every message size.
 
-Real brokers deliver more than their limit, the load at which the handlers' idle fraction
-crosses its threshold, because requests grow while they queue. Let handlers spend a share
-`a` of a request's time on its bytes and the rest on the request itself. Let D be the time
-that the load keeps them busy with requests as small as at rest, and let requests be
-1 + `growth`/idle times larger. Then idle solves
+At the limit, the idle fraction of the request handlers crosses its threshold. Real brokers deliver
+more than this limit, because requests grow while they queue. Let handlers spend the share `a` of a
+request's time on its bytes and the rest on the request itself. Let D be the share of time for which
+the load would keep the handlers busy if requests did not grow. If requests are 1 + `growth`/idle
+times larger, idle solves the quadratic equation
 
-    1 - idle = D · ((1 - a)·idle / (idle + growth) + a),
+    1 - idle = D · ((1 - a)·idle / (idle + growth) + a).
 
-a quadratic equation. D follows from the limit, where idle is at the threshold, and `a` from
-`delivers` times the limit, where idle is 0 and no more load gets through.
-
-A simulated cluster with a boundary line: a capacity for every message size.
+D follows from the limit, where idle is at the threshold. `a` follows from `delivers` times the
+limit, where idle is 0 and the brokers accept no more load.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from search.lines import OnOwnStep, run_line, run_search
 from search.model import Done, GaveUp, Observation, Searcher, Verdict
 
 IDLE_MIN = 0.20
-"""Handler idle fraction below which a simulated trial is overloaded."""
+"""Idle fraction of request handlers below which a simulated trial is overloaded [ratio]."""
 ACHIEVED_MIN = 0.99
-"""Achieved share below which a simulated trial is overloaded."""
+"""Acknowledged share of the load below which a simulated trial is overloaded [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +39,35 @@ class ClusterSpec:
 
     Attributes:
         capacity: the true limit at time 0 [producers].
-        curve_power: p in utilization = rest + (1 - rest)·(load/capacity)^p. 1 is the
-            straight line of a pool of handlers, 2 a cluster whose utilization rises late.
+        curve_power: p in utilization = rest + (1 - rest)·(load/capacity)^p. With 1, utilization
+            rises in a straight line, as in a pool of handlers; with 2, it rises late.
         utilization_at_rest: utilization of the idle threshold without load.
-        utilization_at_limit: utilization of the idle threshold at the capacity. Below 1,
-            a resource other than the handlers is the limit, and only the shortfall shows it.
-        delivers: load that gets through at an overload where the handlers are the limit [ratio].
-        growth: growth of requests as idle time gets short; 0 for none, 0.0015 to 0.012 as
-            measured on real brokers.
-        idle_min: the idle fraction that remains at an overload.
+        utilization_at_limit: utilization of the idle threshold at the capacity. Below 1, a resource
+            other than the handlers is the limit, and only the acknowledged share shows the limit.
+        delivers: highest load that brokers acknowledge if the handlers are the limit [ratio].
+        growth: growth of requests at low idle fractions; 0 for no growth. Real brokers had 0.0015
+            to 0.012.
+        idle_min: lowest idle fraction, at any overload.
         noise: scatter of the capacity from trial to trial [σ, ratio].
         reading_noise: scatter of a reading of the idle fraction [σ, absolute].
-        false_alarm: probability that a trial below the limit is judged OVERLOADED although
-            the handlers do not show it (a single ISR flap or stall).
-        disguised: share of the false alarms that the handlers show.
+        false_alarm: probability that a trial below the limit is judged OVERLOADED, by a single ISR
+            change or stall that the handlers do not show.
+        disguised: share of the false alarms that the handlers show, too.
         false_calm: probability that the capacity is 30 % higher in a trial.
-        stall: probability that the capacity is 20 % lower in a trial, which its readings show,
-            and perhaps its verdict.
+        stall: probability that the capacity is 20 % lower in a trial. Its readings show the lower
+            capacity, and perhaps its verdict.
         invalid: probability that a trial is INVALID.
         drift: amplitude of a slow wave in the capacity [ratio].
-        drift_period_s: period of that wave [s].
-        steps: changes that last, as (trial, factor): from that trial on, counted from 1 over all
-            sizes of the cluster, the capacity is multiplied by the factor.
-        trend: change of ln capacity in an hour, which goes on [1/h].
-        burst: factor on the capacity until `burst_volume` was delivered.
-        burst_volume: volume that the burst lasts for [producers · s].
+        drift_period_s: period of the wave [s].
+        steps: lasting changes as (trial, factor): from this trial on, the capacity is multiplied by
+            the factor. Trials are counted from 1 over all message sizes.
+        trend: steady change of ln capacity per hour [1/h].
+        burst: factor of the capacity until `burst_volume` is offered.
+        burst_volume: offered volume at which the burst ends [producers · s].
         recovery_s: time constant of the recovery from an overload [s].
-        scar: share of the capacity that is missing in a trial right after an overload.
-        bands: loads, as (from, to) shares of the capacity, that fail although higher
-            ones are sustained.
+        scar: missing share of the capacity in a trial right after an overload.
+        bands: ranges of overloaded loads, as (from, to) shares of the capacity; higher loads are
+            sustained.
         trial_s: duration of one trial, all phases [s].
     """
 
@@ -100,13 +99,13 @@ class ClusterSpec:
 
 @dataclass
 class Clock:
-    """Simulated time, shared by all sizes of a line so that drift continues between them.
+    """Simulated time. All sizes of a line share one clock, so drift continues between sizes.
 
     Attributes:
-        now_s: the time [s].
-        overloaded_at_s: the end of the last overload [s].
+        now_s: time since the start of the simulation [s].
+        overloaded_at_s: time of the end of the last overload [s].
         trials: number of finished trials.
-        volume: load times duration of all trials [producers · s].
+        volume: sum of load times duration over all trials [producers · s].
     """
 
     now_s: float = 0.0
@@ -116,13 +115,13 @@ class Clock:
 
 
 class SimulatedCluster:
-    """One cluster at one message size; equal seeds give equal trials.
+    """A simulated cluster at one message size. Equal seeds give equal trials.
 
     Args:
         spec: behavior of the cluster.
         seed: seed of its random numbers.
-        clock: the shared clock when several sizes share the cluster.
-        phase: phase of the drift's wave at time 0 [radians].
+        clock: the clock that all sizes of the cluster share; None for a new clock.
+        phase: phase of the drift at time 0 [radians].
     """
 
     def __init__(
@@ -137,34 +136,36 @@ class SimulatedCluster:
 
     @property
     def true_limit(self) -> float:
-        """The capacity without noise, averaged over the trials made so far [producers]."""
+        """The mean capacity without noise over all trials so far [producers]."""
         if not self.capacities:
             return self.spec.capacity
         return sum(self.capacities) / len(self.capacities)
 
     @property
     def elapsed_s(self) -> float:
-        """Simulated time on the cluster's clock [s]."""
+        """Time since the start of the simulation [s]."""
         return self._clock.now_s
 
     @property
     def present_limit(self) -> float:
-        """The capacity without noise in the last trial, or in the first one before it."""
+        """The capacity without noise in the last trial; of the spec before any trial
+        [producers].
+        """
         return self.capacities[-1] if self.capacities else self.spec.capacity
 
     @property
     def limit_now(self) -> float:
-        """The capacity without noise after the trials so far, of all sizes [producers]."""
+        """The capacity without noise after all trials so far, of all sizes [producers]."""
         return self.spec.capacity * self._change(max(1, self._clock.trials))
 
     def measure(self, load: int) -> Observation:
-        """Make one simulated trial, which moves the clock by `trial_s`."""
+        """Make one simulated trial; the clock advances by `trial_s`."""
         spec, chance = self.spec, self._random
         now_s = self._clock.now_s
         capacity = spec.capacity * self._change(self._clock.trials + 1)
         self.capacities.append(capacity)
-        # Every trial draws the same number of random numbers, so that a change of one
-        # feature does not change the others.
+        # Every trial draws the same number of random numbers, so that a change of one property of
+        # the cluster does not change the random numbers of other properties.
         gauss, reading = chance.gauss(0.0, 1.0), chance.gauss(0.0, 1.0)
         alarm, disguise, calm, invalid = (chance.random() for _ in range(4))
         flap, which = chance.random(), chance.random()
@@ -201,13 +202,15 @@ class SimulatedCluster:
         return seen
 
     def recover(self) -> None:
-        """Wait until only a hundredth of the effect of an overload remains."""
+        """Advance the clock until one percent of the effect of an overload remains."""
         if self.spec.recovery_s > 0.0:
             healed_s = self._clock.overloaded_at_s + self.spec.recovery_s * math.log(100.0)
             self._clock.now_s = max(self._clock.now_s, healed_s)
 
     def _change(self, number: int) -> float:
-        """The capacity in a trial, counted from 1, over that of `spec`, without noise."""
+        """The capacity without noise over `spec.capacity`, in the trial with this number, from
+        1.
+        """
         spec, clock, now_s = self.spec, self._clock, self._clock.now_s
         wave = math.sin(2 * math.pi * now_s / spec.drift_period_s + self._phase)
         change = (1.0 + spec.drift * wave) * math.exp(spec.trend * now_s / 3600.0)
@@ -221,11 +224,11 @@ class SimulatedCluster:
         if at_limit >= 1.0:
             handlers = (1.0 - _idle(spec, ratio)) / (1.0 - IDLE_MIN)
         else:
-            # The resource that is used up first limits the utilization of the handlers.
+            # The limiting resource also limits the load of the handlers.
             handlers = rest + (at_limit - rest) * ratio**spec.curve_power
             handlers = min(handlers, at_limit * 1.05)
         handlers += spec.reading_noise * reading / (1.0 - IDLE_MIN)
-        # Handlers with little idle time still deliver more; any other limit shows as a shortfall.
+        # Handlers with little idle time accept more load. Other resources accept no more.
         delivered = min(1.0, (spec.delivers if at_limit >= 1.0 else ACHIEVED_MIN) / ratio)
         return {
             "request_handler_idle": min(max(0.0, handlers), 1.0 / (1.0 - IDLE_MIN)),
@@ -235,17 +238,18 @@ class SimulatedCluster:
 
 
 def _idle(spec: ClusterSpec, ratio: float) -> float:
-    """The handlers' idle fraction at a load, where they are the limit.
+    """The handlers' idle fraction at a load, if the handlers are the limit.
 
     Args:
-        ratio: the load over the capacity.
+        spec: behavior of the cluster.
+        ratio: load divided by capacity.
     """
     growth, rest = spec.growth, spec.utilization_at_rest
 
     def demand(of: float) -> float:
         return float(rest + (1.0 - rest) * of**spec.curve_power)
 
-    # Where little more than the limit gets through, requests hardly grow, so all time is for bytes.
+    # If brokers deliver little more than the limit, requests hardly grow: all time is for bytes.
     room = (1.0 - IDLE_MIN) * (IDLE_MIN + growth) * demand(spec.delivers) - growth
     of_bytes = 1.0 if room <= IDLE_MIN else IDLE_MIN / room
     at_limit = (1.0 - IDLE_MIN) * (IDLE_MIN + growth) / (IDLE_MIN + of_bytes * growth)
@@ -263,8 +267,8 @@ class SimulatedEnd:
         result: the result of the search.
         trials: number of trials.
         duration_s: simulated time of the trials, recovery included [s].
-        true_limit: the cluster's capacity, averaged over these trials [producers].
-        present_limit: its capacity in the last trial [producers]; 0 where it is not known.
+        true_limit: mean capacity of the cluster over these trials [producers].
+        present_limit: capacity of the cluster in the last trial; 0 if not known [producers].
     """
 
     result: Done | GaveUp
@@ -280,7 +284,7 @@ def run_on(
     on_step: OnOwnStep | None = None,
     check_for_change: bool = True,
 ) -> SimulatedEnd:
-    """Run any searcher on a simulated cluster; `check_for_change` as in `run_search`."""
+    """Run a searcher on a simulated cluster; for `check_for_change` see `run_search`."""
     before_trials, before_s = len(cluster.trials), cluster.elapsed_s
     result = run_search(searcher, cluster, on_step, check_for_change=check_for_change)
     return SimulatedEnd(
@@ -294,15 +298,15 @@ def run_on(
 
 @dataclass(frozen=True)
 class LineSpec:
-    """A cluster whose brokers spend time on batches and on bytes.
+    """A simulated cluster with a cost per batch and a cost per byte.
 
     Attributes:
         brokers: number of brokers that share the load evenly.
         rate: rate of one producer.
         per_batch_s: cost of a batch [s of one broker].
         per_byte_s: cost of a byte [s of one broker].
-        misfit: scatter of the sizes around the line of these costs [σ, ratio].
-        behavior: noise and the other properties; its capacity is replaced.
+        misfit: scatter of the limits around the line of these costs [σ, ratio].
+        behavior: noise and the other properties; its capacity is replaced for each size.
     """
 
     brokers: int
@@ -313,7 +317,7 @@ class LineSpec:
     behavior: ClusterSpec
 
     def capacity(self, message_bytes: int) -> float:
-        """The limit at a message size without misfit [producers]."""
+        """The limit at a message size, without the misfit [producers]."""
         rate = self.rate
         cost_s = self.per_batch_s * rate.batches(message_bytes) + self.per_byte_s * rate.bytes(
             message_bytes
@@ -322,11 +326,11 @@ class LineSpec:
 
 
 class SimulatedLine:
-    """One simulated cluster at any message size, on one clock.
+    """A simulated cluster for every message size, all on one clock.
 
     Args:
         spec: behavior of the cluster.
-        seed: seed of all random numbers; each size always has the same cluster.
+        seed: seed of all random numbers. Equal seeds give equal clusters at each size.
     """
 
     def __init__(self, spec: LineSpec, seed: int) -> None:
@@ -337,7 +341,7 @@ class SimulatedLine:
         self._clusters: dict[int, SimulatedCluster] = {}
 
     def cluster(self, message_bytes: int) -> SimulatedCluster:
-        """The cluster at a message size [B]."""
+        """The simulated cluster of a message size [B]."""
         if message_bytes not in self._clusters:
             own = random.Random(self.seed * 1_000_003 + message_bytes)
             away = math.exp(self.spec.misfit * own.gauss(0.0, 1.0))
@@ -351,7 +355,7 @@ class SimulatedLine:
 
 
 def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoint, SimulatedEnd]]:
-    """Measure a line on a simulated cluster."""
+    """Measure a line on a simulated cluster; return each finished point with its end."""
     spent_s: dict[int, float] = {}
     begun: list[tuple[int, float]] = []
 

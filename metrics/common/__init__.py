@@ -1,1 +1,1 @@
-"""Errors, bounds of options and quantities with units, for every package above `search`."""
+"""Errors, bounds of options, and extensions, for all packages except `search`."""

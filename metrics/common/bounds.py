@@ -1,10 +1,10 @@
-"""The values that an option accepts, for checks, messages and the documentation.
+"""The accepted values of options, for checks, messages and the documentation.
 
-Options are plain dataclasses; `Annotated` states for each the expected values, and for Kafka's own
-options the property of Kafka. pydantic reads these annotations where a file is checked
-(`jobs.config.base`); this module does not import it.
+Options are plain dataclasses. The `Annotated` hint of an option has the expected values, and
+Kafka's name of the option. pydantic reads these annotations when a file is checked
+(`jobs.config.base`); this module does not import pydantic.
 
-Sizes, times and counts as people write them: `64 MiB`, `30s`, `10k`.
+Sizes, times and counts can have units, such as `64 MiB`, `30s` and `10k`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIXES = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _COUNTS = {prefix: Decimal(1000**power) for prefix, power in _PREFIXES.items()} | {
     f"{prefix}i": Decimal(1024**power) for prefix, power in _PREFIXES.items() if prefix
 }
-"""k is 1000, Ki is 1024."""
+"""Prefix of a unit → its factor; k is 1000, Ki is 1024."""
 
 _SECONDS = {
     "ms": Decimal("0.001"),
@@ -55,12 +55,12 @@ EXAMPLES = {
 
 
 def amount(text: str, unit: str) -> float | int | None:
-    """The value of a text with a unit, as a number of `unit`; None for another text.
+    """The number in a text with a unit, converted to `unit`; None for another text.
 
     Args:
         text: a number with a unit.
-        unit: unit of the result, a plural noun such as `seconds`; a noun that is not a unit of
-            time or size, such as `records`, accepts k, M, Ki and so on.
+        unit: unit of the result, a plural noun such as `seconds`. For other nouns than units of
+            time and size, such as `records`, the text has a prefix such as k, M or Ki.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -77,20 +77,20 @@ class OfferedRate:
     """A rate of all producers together.
 
     Attributes:
-        per_s: the payload [B/s] or the messages [1/s].
-        is_payload: True for a payload.
+        per_s: the payload rate [B/s] or the message rate [1/s].
+        is_payload: True for a payload rate.
     """
 
     per_s: float
     is_payload: bool
 
     def __str__(self) -> str:
-        """The rate in words: `200 MB/s`, `50,000 messages/s`."""
+        """The rate in words, such as `200 MB/s` or `50,000 messages/s`."""
         return f"{self.per_s / 1e6:g} MB/s" if self.is_payload else f"{self.per_s:,g} messages/s"
 
 
 def offered_rate(text: str) -> OfferedRate | None:
-    """The rate of a text such as `200MB/s` or `50k msg/s`; None for another text, or for 0."""
+    """Parse a rate such as `200MB/s` or `50k msg/s`; None for another text and for 0."""
     compact = "".join(text.split())
     is_payload = compact.endswith("B/s")
     unit = "bytes per second" if is_payload else "records per second"
@@ -99,7 +99,7 @@ def offered_rate(text: str) -> OfferedRate | None:
 
 
 class UnexpectedError(ValueError):
-    """A value that its field does not accept; `expected` is a noun phrase."""
+    """An error for a value that a field does not accept. `expected` is a noun phrase."""
 
     def __init__(self, expected: str) -> None:
         super().__init__(f"expected {expected}")
@@ -107,7 +107,7 @@ class UnexpectedError(ValueError):
 
 
 class Checked(ABC):
-    """An annotation that checks a value before pydantic does, and describes the expected values."""
+    """An annotation that describes the expected values, and checks a value before pydantic does."""
 
     @abstractmethod
     def expected(self) -> str:
@@ -115,7 +115,7 @@ class Checked(ABC):
 
     @abstractmethod
     def accepts(self, value: Any) -> bool:
-        """True when the value passes this check; pydantic's own checks follow."""
+        """True if the value passes this check. pydantic's own checks follow."""
 
     def _check(self, value: Any) -> Any:
         if not self.accepts(value):
@@ -123,34 +123,38 @@ class Checked(ABC):
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
-        """The pydantic schema with this check before pydantic's own."""
+        """The pydantic schema, with this check before pydantic's own checks."""
         check = {"type": "no-info", "function": self._check}
         return {"type": "function-before", "function": check, "schema": handler(source)}
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        """The JSON Schema of the value for editors."""
+        """The JSON Schema of the value, for editors."""
         return {**handler(core), **self.for_editors()}
 
     def for_editors(self) -> dict[str, Any]:
-        """The entries of a JSON Schema that complete or replace the type."""
+        """The entries that extend or replace pydantic's JSON Schema of the value."""
         return {"description": self.expected()}
 
 
 def _numeric(kind: str, unit: str, bounds: Mapping[str, float]) -> dict[str, Any]:
-    """The JSON Schema of a number, a text with a unit, or an environment variable."""
+    """The JSON Schema of a number, of a text with a unit, or of a reference `${…}`."""
     texts = [r"^\$\{", *([r"^[0-9.]+ *[A-Za-z/]+$"] if unit else [])]
     return {"anyOf": [{"type": kind, **bounds}, {"type": "string", "pattern": "|".join(texts)}]}
 
 
 def _in_unit(value: Any, unit: str) -> Any:
-    """A text with a unit, such as `30s`, as a number of `unit`; other values as they are."""
+    """Convert a text with a unit, such as `30s`, to a number of `unit`. Do not change other
+    values.
+    """
     number = amount(value, unit) if isinstance(value, str) else None
     return value if number is None else number
 
 
 @dataclass(frozen=True)
 class Whole(Checked):
-    """A whole number from `low` to `high`, or `also`; `unit` is a plural noun, or empty."""
+    """A whole number from `low` to `high`, or the value `also`. `unit` is a plural noun or
+    empty.
+    """
 
     low: int
     high: int
@@ -167,20 +171,20 @@ class Whole(Checked):
         return super()._check(_in_unit(value, self.unit))
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema of a whole number in the bounds, or a text with a unit."""
+        """The JSON Schema of a whole number within the bounds, or of a text with a unit."""
         low = self.low if self.also is None else min(self.low, self.also)
         whole = _numeric("integer", self.unit, {"minimum": low, "maximum": self.high})
         return {**super().for_editors(), "type": ["integer", "string"], **whole}
 
     def accepts(self, value: Any) -> bool:
-        """True for an int, but not a bool, inside the bounds."""
+        """True for an int within the bounds, but not for a bool."""
         is_int = isinstance(value, int) and not isinstance(value, bool)
         return is_int and (self.low <= value <= self.high or value == self.also)
 
 
 @dataclass(frozen=True)
 class Number(Checked):
-    """A finite number from `low` (or above it, when `above`) to `high` (or below it)."""
+    """A finite number from `low` to `high`; with `above` and `below`, the bounds are excluded."""
 
     low: float
     high: float
@@ -200,14 +204,14 @@ class Number(Checked):
         return super()._check(_in_unit(value, self.unit))
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema of a number in the bounds, or a text with a unit."""
+        """The JSON Schema of a number within the bounds, or of a text with a unit."""
         low = "exclusiveMinimum" if self.above else "minimum"
         high = "exclusiveMaximum" if self.below else "maximum"
         number = _numeric("number", self.unit, {low: self.low, high: self.high})
         return {**super().for_editors(), "type": ["number", "string"], **number}
 
     def accepts(self, value: Any) -> bool:
-        """True for an int or float, but not NaN or a bool, inside the bounds."""
+        """True for an int or float within the bounds, but not for NaN or a bool."""
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             return False
         over = value > self.low if self.above else value >= self.low
@@ -217,7 +221,7 @@ class Number(Checked):
 
 @dataclass(frozen=True)
 class Text(Checked):
-    """A text that matches `pattern` as a whole; `what` is a noun phrase."""
+    """A text that matches the whole `pattern`. `what` describes it as a noun phrase."""
 
     pattern: str
     what: str
@@ -227,11 +231,11 @@ class Text(Checked):
         return self.what
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema of a text with the pattern."""
+        """The JSON Schema of a text that matches the pattern."""
         return {**super().for_editors(), "pattern": rf"^(?:{self.pattern})$"}
 
     def accepts(self, value: Any) -> bool:
-        """True for a str that matches."""
+        """True for a str that matches the pattern."""
         return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
 
 
@@ -253,14 +257,14 @@ class Choice(Checked):
 
 @dataclass(frozen=True)
 class KafkaProperties(Checked):
-    """A map of Kafka's property names; numbers and booleans of the YAML become text."""
+    """A map of Kafka's property names to values. Numbers and booleans of YAML become text."""
 
     def expected(self) -> str:
         """The expected values as a noun phrase, for messages and docs."""
         return "a map of Kafka property names to values, such as {retention.bytes: 1000}"
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema of a map with texts, numbers and booleans."""
+        """The JSON Schema of a map to texts, numbers and booleans."""
         each = {"type": ["string", "number", "boolean"]}
         return {**super().for_editors(), "additionalProperties": each}
 
@@ -277,11 +281,11 @@ class KafkaProperties(Checked):
 
 
 _PROPERTY_UNITS = {"bytes": "bytes", "ms": "milliseconds"}
-"""Last part of a property's name, as in `retention.bytes` → the unit of the property."""
+"""Last part of a property's name, such as `bytes` in `retention.bytes` → unit of the property."""
 
 
 def _as_property(name: str, value: Any) -> Any:
-    """The value of a Kafka property as text, from YAML's numbers and booleans."""
+    """The value of a Kafka property as text, converted from a number or boolean of YAML."""
     unit = _PROPERTY_UNITS.get(name.rpartition(".")[2])
     value = value if unit is None else _in_unit(value, unit)
     if isinstance(value, bool):
@@ -298,20 +302,20 @@ Properties = Annotated[Mapping[str, str], KafkaProperties()]
 
 @dataclass(frozen=True)
 class Kafka:
-    """The property of Kafka for an option, where its name does not follow from the option's."""
+    """Kafka's name of an option, if it cannot be derived from the option's name."""
 
     name: str
 
 
 OURS = "no property of Kafka"
-"""Marks an option that Kafka does not have."""
+"""A mark for an option that is not a property of Kafka."""
 
 
 def kafka_properties(kind: type[Any]) -> dict[str, str]:
-    """Option → property of Kafka, for all options that are one.
+    """Name of an option → Kafka's property name, for all options that are properties of Kafka.
 
-    The name is the option's with dots, as in `linger.ms` for `linger_ms`, unless `Kafka` states
-    another.
+    Kafka's name is the option's name with dots, as in `linger.ms` for `linger_ms`, unless a `Kafka`
+    mark has another name.
     """
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():

@@ -1,16 +1,16 @@
-"""The root of all exceptions, and the exit code of each kind of error.
+"""All exceptions for users, with the exit code of each kind of error.
 
-The module is in the lowest package so that every layer can raise its errors. `jobs.runs.lifecycle`
-catches the errors that end a run, and `jobs.entry` those that end a command.
+The module is in a low package, so that every layer can raise these errors. `jobs.runs.lifecycle`
+catches errors that end a run, and `jobs.entry` catches errors that end a command.
 """
 
 from __future__ import annotations
 
 
 class RedlineError(Exception):
-    """Root of all errors that are shown to the user as one sentence.
+    """Base class of all errors that are shown to the user as one sentence.
 
-    The message states the given value, the expected value and the remedy.
+    The message contains the given value, the expected value and the remedy.
     """
 
     exit_code = 1
@@ -29,13 +29,13 @@ class NoConclusionError(RedlineError):
 
 
 class RegressionError(RedlineError):
-    """A night with worse results than those before it."""
+    """A night with worse results than earlier nights."""
 
     exit_code = 4
 
 
 class HeadroomError(RedlineError):
-    """A cluster with less headroom than the caller demands."""
+    """A cluster with less headroom than the user requires."""
 
     exit_code = 4
 
@@ -47,15 +47,15 @@ class GuardStopError(RedlineError):
 
 
 class TerminatedError(KeyboardInterrupt):
-    """The end of the process by SIGTERM, as a scheduler sends it, or by SIGHUP.
+    """The end of the process by SIGTERM, for example from a scheduler, or by SIGHUP.
 
-    Cleanup handles it like an interrupt by Ctrl-C; it has an exit code of its own.
+    Cleanup handles this error like Ctrl-C, but the exit code is different.
     """
 
     exit_code = 143
 
 
 class TryLaterError(RedlineError):
-    """A request that may succeed later: the cluster is in use or unavailable now."""
+    """A command that may succeed later, because the cluster is in use or unavailable now."""
 
     exit_code = 75

@@ -1,8 +1,8 @@
-"""Extensions: what installed packages of others add, found by Python's entry points.
+"""Extensions from installed packages of other authors, found through Python's entry points.
 
-A package is imported only where a configuration names what it adds. One that is broken, or that
-was written for another version of a protocol, ends in a sentence. docs/extending.md describes the
-groups and their protocols.
+A package is imported only if a configuration names its extension. A broken package, and a package
+for another version of a protocol, cause an error for the user. docs/extending.md describes the
+groups of entry points and their protocols.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Extension:
-    """What a package adds under a name.
+    """An extension of an installed package.
 
     Attributes:
-        found: the object to which its entry point leads.
-        package: the package and its version, for messages.
-        distribution: the name of the package, as pip knows it; empty if it is not known.
-        module: the module with the object.
+        found: the object of the entry point.
+        package: name and version of the package, for messages.
+        distribution: pip's name of the package; empty if not known.
+        module: name of the module with the object.
     """
 
     found: Any
@@ -42,30 +42,32 @@ class Extension:
 
 
 def installed_names(group: str) -> tuple[str, ...]:
-    """The names that installed packages add to a group, sorted; no package is imported."""
+    """The sorted names that installed packages add to a group. No package is imported."""
     return tuple(sorted({each.name for each in entry_points(group=group)}))
 
 
 def version_of(group: str, name: str) -> tuple[str, str] | None:
-    """The package that adds a name to a group, and its version; None if none is installed."""
+    """(package, version) of the package that adds a name to a group; None without such a
+    package.
+    """
     found = [each.dist for each in entry_points(group=group, name=name) if each.dist is not None]
     return (found[0].name, found[0].version) if found else None
 
 
 def load_extension(group: str, name: str) -> Extension:
-    """Import what an installed package adds under a name.
+    """Import the extension that an installed package adds to a group under a name.
 
     Raises:
-        ConfigError: no package, or several, add the name; the package cannot be imported, or was
-            written for another version of the protocol.
+        ConfigError: no package or several packages add the name, the package cannot be imported, or
+            it supports another version of the protocol.
     """
     points = sorted(entry_points(group=group, name=name), key=lambda each: each.value)
     packages = [_package_of(each) for each in points]
     if not points:
         others = ", ".join(installed_names(group)) or "no package adds any"
         raise ConfigError(
-            f"no installed package adds {name} to {group}; expected a name that one adds "
-            f"({others}); correct the name, or install its package beside kafka-redline"
+            f"no installed package adds {name} to {group}; expected a name that an installed "
+            f"package adds ({others}); correct the name, or install its package with kafka-redline"
         )
     if len({each.value for each in points}) > 1:
         raise ConfigError(
@@ -79,12 +81,12 @@ def load_extension(group: str, name: str) -> Extension:
         raise explain_failure(f"{package}, which adds {name} to {group},", error) from error
     given, api = getattr(found, "api", None), APIS[group]
     if given != api:
-        # 0 is the default value of a class that states nothing.
+        # 0 is the default of a class without its own value.
         stated = f"api {given!r}" if given not in (None, 0) else "no api"
         raise ConfigError(
             f"{package} adds {name} to {group} with {stated}; expected api {api}, the "
-            "version of the protocol that this release supports; install a release of the package "
-            "for it, see docs/extending.md"
+            "version of the protocol that this release supports; install another release of the "
+            "package, see docs/extending.md"
         )
     distribution = "" if point.dist is None else point.dist.name
     return Extension(found, package, distribution, point.module)
@@ -97,7 +99,7 @@ def _package_of(point: EntryPoint) -> str:
 
 
 def explain_failure(what: str, error: BaseException) -> ConfigError:
-    """The error for code of others that failed; the log of the run has its traceback."""
+    """The error for a failure in code of an extension. The traceback is logged."""
     _log.warning("%s failed", what, exc_info=error)
     text = " ".join(f"{error}".split())[:300]
     return ConfigError(
@@ -119,7 +121,7 @@ class ExtensibleName(Checked):
         return f"{', '.join(self.known)} or {others}" if self.known else others
 
     def accepts(self, value: Any) -> bool:
-        """True for one of the names; a name of a package is looked up without importing it."""
+        """True for a known name, and for a name of an installed package, which is not imported."""
         return value in self.known or value in installed_names(self.group)
 
     def _check(self, value: Any) -> Any:

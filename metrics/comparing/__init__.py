@@ -1,1 +1,1 @@
-"""Comparisons: the difference between two sides or between nights, its certainty and its cause."""
+"""Comparisons of two sides or of nights: the difference, its certainty and its cause."""

@@ -1,16 +1,12 @@
-"""The likely cause of a difference between two sides.
+"""The likely cause of a difference between two sides of a comparison.
 
-It is a property that differs and governs the limiting resource of the slower side. This is
-evidence and not a proof: to prove it, change this one property and compare again.
+The likely cause is a property that differs and that affects the limiting resource of the slower
+side. This is evidence and not a proof. For a proof, change only this property and compare again.
 
-The properties and facts of a broker, and the resources that they govern.
-
-The properties are those of https://kafka.apache.org/documentation/#brokerconfigs and
-#topicconfigs. The resources follow from the broker's design: network threads read requests, send
-responses and encrypt; request handlers append, decompress and flush; replica fetchers copy from
-other leaders.
-
-The release of a cluster and the place of its metadata, from the facts of an environment.
+`GOVERNORS` lists properties of brokers and topics with the resources that they affect
+(https://kafka.apache.org/documentation/#brokerconfigs and #topicconfigs). The resources follow from
+the broker's design: network threads read requests, send responses and encrypt; request handlers
+append, decompress and flush; replica fetchers copy from other leaders.
 """
 
 from __future__ import annotations
@@ -31,13 +27,14 @@ _H, _N, _C, _D = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.
 
 @dataclass(frozen=True)
 class Governor:
-    """A property or fact, and the resources that it governs.
+    """A property or fact of brokers, and the resources that it affects.
 
     Attributes:
-        pattern: regular expression of names without `broker.`, a node's number and `config.`.
-        resources: the resources that it governs.
-        more_is: 1 if a larger value provides more of them, -1 if it consumes more, 0 if it depends.
-        what: its meaning, as a predicate that follows "it".
+        pattern: regular expression of the name, without `broker.`, node number and `config.`.
+        resources: the affected resources.
+        more_is: 1 if a larger value provides more of the resources, -1 if it uses more of them, 0
+            if the effect is not known.
+        what: meaning of the property, as a predicate that follows "it".
     """
 
     pattern: str
@@ -58,7 +55,7 @@ GOVERNORS = (
     Governor(
         r"socket\.(send|receive)\.buffer\.bytes",
         (_N, Resource.NETWORK, Resource.CONNECTION),
-        0,  # -1 leaves the size to the system, which usually allows the most
+        0,  # with -1, the system chooses the size, usually the largest one
         "limits the data that a connection can have in flight",
     ),
     Governor(
@@ -152,23 +149,23 @@ VERSIONS = re.compile(
     r"^(broker(\.\d+)?\.(version|config\.(process\.roles|zookeeper\.connect))"
     r"|cluster\.[a-z.]*version)$"
 )
-"""Names of facts that state the release of Kafka, or the place of its metadata."""
+"""Names of facts about the release of Kafka, or about the place of its metadata."""
 
 
 def short_name(name: str) -> str:
-    """A fact's name as Kafka's users know it, such as `num.io.threads`."""
+    """Kafka's name of a property, such as `num.io.threads`, or the short name of another fact."""
     return _PREFIX.sub("", name)
 
 
 def governor_of(name: str) -> Governor | None:
-    """The governor of a fact's name, or None if it is not known."""
+    """The governor that matches the name of a fact, or None."""
     short = short_name(name)
     found = (each for each in GOVERNORS if re.fullmatch(each.pattern, short))
     return next(found, None)
 
 
 def can_slow(governor: Governor, changed: Difference) -> bool:
-    """True if the change from `before` to `after` can have reduced a resource."""
+    """True if the change from `before` to `after` may have reduced the governor's resources."""
     if not governor.more_is or ABSENT in (changed.before, changed.after):
         return True
     try:
@@ -187,7 +184,7 @@ _VERSION = re.compile(rf"{_OF_BROKERS}version")
 _ROLES = re.compile(rf"{_OF_BROKERS}config\.process\.roles")
 _ZOOKEEPER = re.compile(rf"{_OF_BROKERS}config\.zookeeper\.connect")
 _KRAFT_FEATURE = "cluster.metadata.version"
-"""A feature that only clusters with KRaft have."""
+"""Fact about a feature that only clusters with KRaft have."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +192,8 @@ class Release:
     """The release of a cluster's brokers.
 
     Attributes:
-        versions: all versions of its brokers, oldest first; empty where they are unknown.
-        metadata: the place of its metadata in words; empty where it is unknown.
+        versions: all versions of the brokers, oldest first; empty if not known.
+        metadata: the place of the cluster's metadata in words; empty if not known.
     """
 
     versions: tuple[str, ...]
@@ -204,22 +201,22 @@ class Release:
 
     @property
     def text(self) -> str:
-        """The release in words, such as `Kafka 3.6.2 with ZooKeeper`; empty if unknown."""
+        """The release in words, such as `Kafka 3.6.2 with ZooKeeper`; empty if not known."""
         place = f"with {self.metadata}" if self.metadata else ""
         known = [" and ".join(self.versions), place]
         return " ".join(["Kafka", *filter(None, known)]) if any(known) else ""
 
 
 def release_of(environment: Mapping[str, str]) -> Release:
-    """The release that an environment states."""
+    """The release according to the facts of an environment."""
     versions = {value for name, value in environment.items() if _VERSION.fullmatch(name)}
     return Release(tuple(sorted(versions, key=_numbers)), " and ".join(_places(environment)))
 
 
 def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
-    """The words of two releases that differ; None where nothing that both state differs.
+    """Two different releases in words, or None if no known fact about them differs.
 
-    The place of the metadata is left out where it is the same, or unknown on either side.
+    The place of the metadata is omitted if it is equal, or if one side does not know it.
     """
     if not (before.metadata and after.metadata) or before.metadata == after.metadata:
         before, after = replace(before, metadata=""), replace(after, metadata="")
@@ -229,7 +226,7 @@ def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
 
 
 def _places(environment: Mapping[str, str]) -> list[str]:
-    """The places of the metadata; two during a migration."""
+    """The places of the cluster's metadata: usually one, or two during a migration."""
     roles = [value for name, value in environment.items() if _ROLES.fullmatch(name)]
     found = [ZOOKEEPER] if any(map(_ZOOKEEPER.fullmatch, environment)) else []
     if any("controller" in each for each in roles):
@@ -244,14 +241,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 MAY_BIND_UTILIZATION = 0.80
-"""Use at saturation from which a resource is a suspect beside the named one [ratio]."""
+"""Minimum use of a resource at saturation that makes it a suspect [ratio]."""
 GROWTH_MIN = 1.10
-"""Ratio of the use at the same load from which a side uses more of a resource [ratio]."""
+"""Minimum ratio of two uses at one load at which a side uses more of a resource [ratio]."""
 NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.", "series.")
 """Prefixes of facts that do not describe brokers."""
 
 SETTINGS = ("workload.", "goal.")
-"""Prefixes of keys that define the traffic and its judgment, as `--set` names them."""
+"""Prefixes of keys that define the traffic and the rules of a verdict, as in `--set`."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +257,8 @@ class SideEvidence:
 
     Attributes:
         label: name of the side for people, such as `B`.
-        saturated, steady: trials of the side; both sides have the same load in the steady ones.
+        saturated: trials of the side with saturated brokers.
+        steady: trials of the side at a load that both sides sustain.
         environment: environment as in the table `runs`, with the keys of workload and goal.
     """
 
@@ -276,12 +274,12 @@ class SideEvidence:
 
     @property
     def limiting_resource(self) -> Resource:
-        """The limiting resource at saturation, by the majority of the trials that name one."""
+        """The limiting resource at saturation, according to most trials with a known resource."""
         return Resource.UNKNOWN if self._attribution is None else self._attribution.resource
 
     @property
     def attribution(self) -> str:
-        """The evidence of the last trial of this majority, and the size of the majority."""
+        """The evidence of the last such trial, and the number of trials that agree with it."""
         return "" if self._attribution is None else self._attribution.text
 
 
@@ -291,11 +289,11 @@ class Cause:
 
     Attributes:
         slower: label of the slower side.
-        resource: the resource that limits this side.
-        names: Kafka's names of the properties that differ and govern this resource; empty if
-            no difference explains the result.
-        text: the answer in a sentence.
-        evidence: the evidence, a sentence each.
+        resource: the resource that limits the slower side.
+        names: Kafka's names of the different properties that affect this resource; empty if no
+            difference explains the result.
+        text: the answer, in one sentence.
+        evidence: the evidence, one sentence each.
     """
 
     slower: str
@@ -306,7 +304,7 @@ class Cause:
 
 
 def resource_use(trials: Sequence[Trial]) -> dict[Resource, float]:
-    """Each resource's use on the broker that used it most, as the median of the trials [ratio]."""
+    """Resource → its use on the broker with the highest use, median of the trials [ratio]."""
     uses: dict[Resource, list[float]] = {}
     for trial in trials:
         if trial.judgement.verdict is Verdict.INVALID:
@@ -321,7 +319,7 @@ def resource_use(trials: Sequence[Trial]) -> dict[Resource, float]:
 
 
 def _interface_use(trial: Trial) -> list[float]:
-    """The use of each interface of the brokers' hosts whose speed is known [ratio]."""
+    """The use of each interface of the brokers' hosts, if its speed is known [ratio]."""
     hosts = [host for host in trial.evidence.hosts if host.brokers]
     shares = [each.used_share for host in hosts for each in host.interfaces]
     return [share for share in shares if share is not None]
@@ -337,13 +335,13 @@ def broker_differences(
 
 
 def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
-    """Find the most likely reason for the slower side, or report that there is none."""
+    """Find the most likely cause, or report that no cause was found."""
     return _Explanation(slower, faster).cause()
 
 
 @dataclass(frozen=True)
 class _Explanation:
-    """The search for the reason why one side is slower than the other."""
+    """The search for the cause of a slower side."""
 
     slower: SideEvidence
     faster: SideEvidence
@@ -355,8 +353,9 @@ class _Explanation:
         if differences and all(each.name.startswith(SETTINGS) for each in differences):
             return self._only_change(differences, first)
         versions = [each for each in differences if VERSIONS.match(each.name)]
-        # A property that only one of two releases reports, or that only KRaft or ZooKeeper has, is
-        # a consequence of the upgrade.
+        # If the release or the place of metadata differs, a property that exists on only one side
+        # is
+        # a consequence of this difference.
         candidates = [
             each for each in differences if not versions or ABSENT not in (each.before, each.after)
         ]
@@ -367,11 +366,12 @@ class _Explanation:
         return self._version(versions[0], first) if versions else self._none(differences)
 
     def _suspects(self) -> tuple[Resource, ...]:
-        """Resources that may limit the slower side, the most likely first.
+        """The resources that may limit the slower side, most likely first.
 
-        First comes the named one, then those that are nearly used up, then those that the side
-        uses more at the same load. Among those that are nearly used up the request handlers come
-        first, as in `Resource`: more handlers could wait in parallel, for example for the disk.
+        The order is: the limiting resource of the trials, resources with a high use at saturation,
+        and resources that the slower side uses more at one load. Of the resources with a high use,
+        request handlers come first, as in `Resource`, because more handlers could wait in parallel,
+        for example for the disk.
         """
         limiting = self.slower.limiting_resource
         full = resource_use(self.slower.saturated)
@@ -380,7 +380,7 @@ class _Explanation:
         return tuple(dict.fromkeys([*named, *near, *(name for name, _ in self._grown())]))
 
     def _grown(self) -> list[tuple[Resource, float]]:
-        """Resources that the slower side uses more at the same load, with the ratio; most first."""
+        """Resources that the slower side uses more at one load, with the ratio, highest first."""
         mine, theirs = resource_use(self.slower.steady), resource_use(self.faster.steady)
         times = {name: used / theirs[name] for name, used in mine.items() if theirs.get(name)}
         grown = [(name, ratio) for name, ratio in times.items() if ratio >= GROWTH_MIN]
@@ -407,19 +407,19 @@ class _Explanation:
         return self._made(
             resource,
             ("version", *(["metadata"] if len(places) > 1 else [])),
-            f"likely cause of the slower {label}: {own} in place of {theirs}, as no "
-            f"property differs that governs the limiting resource ({resource.value}); {cost}",
+            f"likely cause of the slower {label}: {own} in place of {theirs}, because no different "
+            f"property affects the limiting resource ({resource.value}); {cost}",
         )
 
     def _only_change(self, changed: Sequence[Difference], resource: Resource) -> Cause:
-        """The cause where only settings differ that the comparison changed itself."""
+        """The cause if only settings of the workload or the goal differ."""
         label, limiting = self.slower.label, self.slower.limiting_resource
-        bound = "" if limiting is Resource.UNKNOWN else f"; {label} is bound by {limiting.value}"
+        bound = "" if limiting is Resource.UNKNOWN else f"; {limiting.value} limits {label}"
         return self._made(
             resource,
             [short_name(each.name) for each in changed],
-            f"cause of the slower {label}: {'; '.join(map(self._change, changed))}, and nothing "
-            f"else that was compared differs{bound}",
+            f"cause of the slower {label}: {'; '.join(map(self._change, changed))}, and all other "
+            f"compared facts are equal{bound}",
         )
 
     def _none(self, differences: Sequence[Difference]) -> Cause:
@@ -432,13 +432,15 @@ class _Explanation:
             )
         else:
             count = len(self.slower.environment.keys() & self.faster.environment.keys())
-            why = f"the sides agree in all {count} properties and facts that were compared"
+            why = f"all {count} compared properties and facts are equal on both sides"
         return self._made(limiting, (), f"no cause found for the slower {label}: {why}")
 
     def _made(
         self, resource: Resource, names: Sequence[str], text: str, used: str | None = None
     ) -> Cause:
-        """The cause, with the limits of both sides and the use of the resource as evidence."""
+        """The cause, with the limiting resources of both sides and the use of `resource` as
+        evidence.
+        """
         limits = (
             f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
             for side in (self.slower, self.faster)
@@ -456,7 +458,7 @@ class _Explanation:
         )
 
     def _used(self, resource: Resource) -> str:
-        """The use of a resource on both sides; empty where it is not known."""
+        """The use of a resource on both sides, in words; empty if not known."""
         slower, faster, parts = self.slower, self.faster, []
         for when, mine, theirs in (
             ("saturated", slower.saturated, faster.saturated),
@@ -472,6 +474,6 @@ class _Explanation:
 
 
 def _explains(changed: Difference, resource: Resource) -> bool:
-    """Whether a property governs a resource, and its change can slow a side."""
+    """True if a property affects a resource, and its change may have made the side slower."""
     governor = governor_of(changed.name)
     return governor is not None and resource in governor.resources and can_slow(governor, changed)

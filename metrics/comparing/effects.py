@@ -1,11 +1,7 @@
 """The statistics of comparisons: the size of a change, and its certainty.
 
-All measures are positive (throughput, latency, cost). An effect is therefore a ratio, and its
-logarithm is estimated: there, halving and doubling have the same size.
-
-Student's t and the chi-squared distribution, with the special functions of mpmath.
-
-The comparison of two sides that were measured in pairs.
+All measures are positive (throughput, latency, cost), so an effect is a ratio. The logarithm of the
+ratio is estimated, because halving and doubling have equal sizes in logarithms.
 """
 
 from __future__ import annotations
@@ -24,9 +20,9 @@ import mpmath
 from metrics.trial.trial import Trial
 
 _STEPS = 100
-"""Maximum number of steps, sufficient for all degrees of freedom from 0.5 on."""
+"""Maximum number of steps of Newton's method, sufficient for degrees of freedom of 0.5 or more."""
 _CLOSE = 1e-9
-"""Relative size of the last step; Newton's method leaves an error of its square."""
+"""Relative size of the last step. The error of Newton's method is the square of this size."""
 
 
 def student_tail(x: float, freedom: float) -> float:
@@ -37,8 +33,7 @@ def student_tail(x: float, freedom: float) -> float:
 
     Args:
         x: the value, 0 or more.
-        freedom: degrees of freedom, a real number above 0; infinity stands for the normal
-            distribution.
+        freedom: degrees of freedom, a real number above 0; infinity means the normal distribution.
     """
     if math.isinf(x):
         return 0.0
@@ -52,8 +47,8 @@ def student_tail(x: float, freedom: float) -> float:
 def student_quantile(probability: float, freedom: float) -> float:
     """The quantile of Student's t.
 
-    Newton's method starts at the quantile of the normal distribution, which is lower. From 0 on
-    the tail is convex, so that no step overshoots.
+    Newton's method starts at the quantile of the normal distribution, which is lower. For positive
+    values the tail is convex, so no step goes too far.
 
     Args:
         probability: from 0.5 to below 1.
@@ -83,19 +78,19 @@ def chi2_tail(x: float, freedom: float) -> float:
 
 CONFIDENCE = 0.95
 POWER = 0.8
-"""Probability with which the smallest detectable effect is detected."""
+"""Probability that the smallest detectable effect is detected."""
 ALIKE_P = 0.01
-"""P-value below which the effects of one change in several places count as different."""
+"""P-value below which the effects of one change at several settings count as different."""
 PAIRS_MIN = 3
-"""Minimum number of pairs from which the scatter of the pairs is estimated."""
+"""Minimum number of pairs for an estimate of their scatter."""
 BETWEEN_STARTS_SD = 0.08
-"""Standard deviation between measurements of equal cases, beyond their own intervals, of the
-logarithm. 17 ready experiments with 38 cases, measured on two days on one disk, gave 0.06 (0.04 to
+"""Standard deviation of the logarithm between measurements of equal cases, in addition to their own
+intervals. 17 ready experiments with 38 cases, measured on two days on one disk, gave 0.06 (0.04 to
 0.10, 21 degrees of freedom) within an experiment. The constant is larger, so that intervals are
-still correct on a less quiet day."""
+also correct on a machine with other load."""
 BETWEEN_NIGHTS_SD = 0.05
-"""Assumed standard deviation between measurements on different days, divided by the mean, without
-another statement [ratio]."""
+"""Default of the standard deviation between measurements on different days, divided by the mean
+[ratio]."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +99,9 @@ class Effect:
 
     Attributes:
         ratio: the estimate.
-        low, high: the confidence interval or, for a night, the prediction interval [ratio].
+        low, high: the confidence interval, or the prediction interval of a night [ratio].
         p_value: two-sided p-value of the hypothesis that there is no change.
-        smallest_visible: the smallest detectable loss: it is found with a probability of 80 %
-            [share].
+        smallest_visible: the smallest loss that is detected with a probability of 80 % [share].
         count: number of pairs or earlier nights.
     """
 
@@ -120,16 +114,16 @@ class Effect:
 
     @property
     def change(self) -> float:
-        """The estimate as a share: -0.1 is a loss of 10 %."""
+        """The estimated change as a share; -0.1 is a loss of 10 %."""
         return self.ratio - 1.0
 
 
 def are_alike(effects: Sequence[Effect]) -> bool:
-    """True if the effects of the same change in several places can be one common effect.
+    """True if the effects of one change at several settings can be one common effect.
 
     Cochran's Q compares the scatter of the logarithms around their weighted mean with the scatter
-    that the intervals predict. The effects differ if chance causes such a scatter less often
-    than once in a hundred times.
+    that the intervals predict. The effects differ if the p-value of this scatter is below
+    `ALIKE_P`.
     """
     spreads = [math.log(each.high / each.low) for each in effects]
     if len(effects) < 2 or not all(0 < each < math.inf for each in spreads):
@@ -145,15 +139,17 @@ def are_alike(effects: Sequence[Effect]) -> bool:
 def paired_effect(
     pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE
 ) -> Effect | None:
-    """Estimate the effect of B against A from pairs that were measured one after the other.
+    """Estimate the effect of B against A from pairs of successive measurements.
 
     The interval is Student's t interval of the mean of ln(b/a). An influence on both values of a
-    pair, such as a slow hour of the machine, cancels out. Returns None with fewer than
-    `PAIRS_MIN` pairs.
+    pair, such as a slow hour of the machine, cancels out.
 
     Args:
-        pairs: (a, b), both above zero.
+        pairs: the pairs (a, b), all values above zero.
         confidence: confidence level of the interval [share].
+
+    Returns:
+        The effect, or None with fewer than `PAIRS_MIN` pairs.
     """
     if len(pairs) < PAIRS_MIN:
         return None
@@ -163,11 +159,11 @@ def paired_effect(
 
 
 NORMAL_90 = 1.6449
-"""Number of standard deviations to either side that contain 90 % of a normal distribution."""
+"""Half the width of the central 90 % of a normal distribution [standard deviations]."""
 
 
 def spread_of(low: float, high: float) -> float:
-    """The standard deviation of a figure's logarithm, from its interval at 90 %."""
+    """The standard deviation of a figure's logarithm, computed from the figure's 90 % interval."""
     return math.log(high / low) / (2.0 * NORMAL_90)
 
 
@@ -178,13 +174,13 @@ def interval_effect(
 ) -> Effect:
     """Estimate the effect of B against A from few pairs of figures with known intervals.
 
-    The interval is the normal interval of the mean of ln(b/a). The variance is that of the figures
-    and, between measurements, an assumed one.
+    The interval is the normal interval of the mean of ln(b/a). The variance is the sum of the
+    figures' variances and of an assumed variance between measurements.
 
     Args:
-        pairs: ((a, its spread), (b, its spread)); a figure is above zero, and its spread is the
-            standard deviation of its logarithm.
-        between_sd: standard deviation between measurements of equal cases, of the logarithm.
+        pairs: pairs ((a, spread), (b, spread)); a figure is above zero, and the spread is the
+            standard deviation of the figure's logarithm.
+        between_sd: standard deviation of the logarithm between measurements of equal cases.
         confidence: confidence level of the interval [share].
     """
     logs = [math.log(b / a) for (a, _), (b, _) in pairs]
@@ -194,26 +190,27 @@ def interval_effect(
 
 
 NIGHT_ALPHA = 1 / 30
-"""Probability of an alarm in a night without a change, in either direction and over all cases. Half
-of them are regressions. `make bench-decisions` measures the rate with the cumulative sum."""
+"""Probability of a false alarm in a night without a change, in both directions and over all cases.
+Half of the false alarms are regressions. `make bench-decisions` measures the rate together with the
+cumulative sum."""
 REFERENCE_NIGHTS = 20
-"""Number of the first nights that a slow loss is compared with."""
+"""Number of first nights that are the reference for a slow loss."""
 _NIGHT_FREEDOM = 0.6
-"""Degrees of freedom for each difference of neighboring nights; their winsorized squares vary as
-much as 0.6 independent squares."""
+"""Degrees of freedom for each difference of neighboring nights. The winsorized square of a
+difference varies as much as 0.6 independent squares."""
 _WINSOR = 2.0
-"""Number of standard deviations to which a larger difference is cut."""
+"""Larger differences are reduced to this value [standard deviations]."""
 _WINSOR_MEAN = 0.9205
 """Mean of min(z², 4) for a standard normal z."""
 _SPREAD_CLOSE = 1e-4
-"""Relative size of the last step of the variance."""
+"""Relative change of the variance at which the iteration ends."""
 _SLOW_NIGHTS = 120
-"""Mean number of nights to a false alarm of the cumulative sum, over all cases, with an exact
-reference and spread. `make bench-decisions` measures the number with both estimated."""
+"""Mean number of nights until a false alarm of the cumulative sum, over all cases, if reference and
+spread are exact. `make bench-decisions` measures the number with estimates of both."""
 _REFERENCE_ERRORS = 1.5
-"""Number of standard errors of the reference that are no loss."""
+"""Differences from the reference up to this value are no loss [standard errors]."""
 _NEWEST_NIGHTS = 5
-"""Maximum number of newest nights whose mean is the size of a slow loss."""
+"""Maximum number of newest nights for the mean that is the size of a slow loss."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +219,7 @@ class Spread:
 
     Attributes:
         sd: standard deviation of the logarithm.
-        freedom: degrees of freedom of its estimate.
+        freedom: degrees of freedom of the estimated standard deviation.
     """
 
     sd: float
@@ -230,19 +227,21 @@ class Spread:
 
 
 def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) -> Spread:
-    """Estimate the spread from night to night, from a statement and the nights.
+    """Estimate the spread from night to night, from a stated value and from the nights.
 
-    The variance is the weighted mean of the stated one and the nights' own (scaled inverse
-    chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). Thus two nights that
-    agree by chance cause no false alarm, and a long history outweighs the statement. The nights'
-    own variance is half the mean square of the differences of neighboring nights: a lasting loss is
-    in one difference, and a slow one in none. Large squares are winsorized at the estimate
-    (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
+    The variance is the weighted mean of the stated variance and the variance of the nights (scaled
+    inverse chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). So two nights
+    that agree by chance cause no false alarm, and a long history outweighs the stated value. The
+    variance of the nights is half the mean square of the differences between neighboring nights. A
+    lasting loss changes only one of these differences, and a slow loss changes none of them. Large
+    squares are winsorized at the estimate (Huber's proposal 2, Huber and Ronchetti, Robust
+    Statistics, 2nd ed., 6.4).
 
     Args:
-        nights: figures of all comparable nights in order, also of those that stand out, above zero.
+        nights: figures of all comparable nights in order, above zero. Nights with a regression or
+            an improvement are included.
         noise_cv: the stated standard deviation from night to night [ratio].
-        noise_weight: weight of the statement [nights].
+        noise_weight: weight of the stated value [nights].
     """
     halves = sorted(math.log(b / a) ** 2 / 2 for a, b in pairwise(nights))
     sums = [0.0, *accumulate(halves)]
@@ -262,14 +261,16 @@ def night_effect(
 ) -> Effect | None:
     """Estimate the effect of tonight against earlier, comparable nights.
 
-    The interval is Student's t prediction interval for one more night. Returns None without an
-    earlier night.
+    The interval is Student's t prediction interval for one more night.
 
     Args:
         tonight: tonight's figure, above zero.
-        nights: figures of the same case in the same environment, above zero.
+        nights: figures of earlier nights with an equal case and environment, above zero.
         spread: the spread from night to night.
         confidence: confidence level of the interval [share].
+
+    Returns:
+        The effect, or None without an earlier night.
     """
     if not nights:
         return None
@@ -281,23 +282,23 @@ def night_effect(
 def slow_loss(
     reference: Sequence[float], later: Sequence[float], sd: float, min_effect: float, cases: int
 ) -> tuple[float, int] | None:
-    """The loss that has accumulated over nights since a reference; None if there is none.
+    """A loss that has accumulated over several nights since a reference.
 
-    Page's cumulative sum (Biometrika 41, 100, 1954) of the losses in standard deviations, each less
-    half of the loss that matters. Its threshold follows from the mean number of nights to a false
-    alarm (Siegmund, Sequential Analysis, 1985, equation 2.57). The sum stays at the threshold, so
-    that it falls below soon after the loss has ended.
+    The method is Page's cumulative sum (Biometrika 41, 100, 1954): it adds the losses in standard
+    deviations, each minus half of the smallest loss that matters. The threshold follows from the
+    mean number of nights until a false alarm (Siegmund, Sequential Analysis, 1985, equation 2.57).
+    The sum never exceeds the threshold, so it falls below it soon after the loss has ended.
 
     Args:
         reference: figures of the first nights, above zero.
-        later: figures of all later nights in order, tonight's last, above zero.
-        sd: standard deviation from night to night, of the logarithm.
+        later: figures of all later nights in order, with tonight's figure last, above zero.
+        sd: standard deviation of the logarithm from night to night.
         min_effect: the smallest loss that matters [share].
         cases: number of cases that share the rate of false alarms.
 
     Returns:
-        The mean loss of the newest nights [share], and the index in `later` of the night with
-        which the sum began to grow.
+        The mean loss of the newest nights [share], and the index in `later` of the night at which
+        the sum began to grow. None without a loss.
     """
     level = fmean(math.log(value) for value in reference)
     least = -math.log1p(-min_effect)
@@ -338,7 +339,7 @@ def holm(p_values: Sequence[float], alpha: float = 1.0 - CONFIDENCE) -> tuple[bo
     """Decide which of several changes are significant, with a family-wise error rate of `alpha`.
 
     S. Holm, Scandinavian Journal of Statistics 6, 65 (1979): in ascending order, each p-value is
-    compared with alpha divided by the number of those that are left, until one is larger.
+    compared with alpha divided by the number of remaining p-values, until a p-value is larger.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     found = [False] * len(p_values)
@@ -364,9 +365,9 @@ def conclude(
 ) -> tuple[Conclusion, ...]:
     """Draw a conclusion about each of several effects that share one error rate.
 
-    A change counts if it is significant by Holm's rule over all cases and at least `min_effect`.
-    A gain has to be as large as a loss on the logarithm: a gain of a ninth undoes a loss of a
-    tenth.
+    A change counts if it is significant by Holm's rule over all cases, and at least `min_effect`.
+    The sizes of gains and losses are compared in logarithms, where a gain of one ninth equals a
+    loss of one tenth.
 
     Args:
         effects: one effect for each case; None if there are too few measurements.
@@ -407,13 +408,13 @@ class Side(str, Enum):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A measure that is compared.
+    """A measured quantity that a comparison compares.
 
     Attributes:
         name: name in compare.json, with the unit.
         title: name for people.
         unit: unit for people.
-        read: returns the value of a trial; None if it is not known.
+        read: returns the value of a trial, or None if the value is not known.
         less_is_better: True if a smaller value is better.
     """
 
@@ -424,7 +425,7 @@ class Quantity:
     less_is_better: bool = False
 
     def of(self, trial: Trial) -> float | None:
-        """The value of a trial; None if it is not known or not above zero."""
+        """The value of a trial; None if the value is not known or not above zero."""
         value = self.read(trial)
         return value if value is not None and math.isfinite(value) and value > 0 else None
 
@@ -444,7 +445,7 @@ def _cpu_ms_per_mb(trial: Trial) -> float | None:
 
 
 def _requests_per_1000_records(trial: Trial) -> float | None:
-    """Produce requests per 1,000 records, from the clients or else from the brokers' counters."""
+    """Produce requests per 1,000 records, from counts of clients or else of brokers."""
     own = trial.evidence.client.counts.records_per_request
     if own:
         return 1000.0 / own
@@ -456,9 +457,9 @@ def _requests_per_1000_records(trial: Trial) -> float | None:
 
 
 def _network_bytes_per_byte(trial: Trial) -> float | None:
-    """Network bytes, with all headers, for each byte of payload.
+    """Network bytes, headers included, for each byte of payload.
 
-    For each host with brokers, the busier direction of its busiest interface counts.
+    On each host with brokers, the busier direction of the busiest interface counts.
     """
     hosts = [host for host in trial.evidence.hosts if host.brokers]
     carried = [each.busiest_bytes_per_s for host in hosts if (each := host.busiest_interface)]
@@ -469,7 +470,7 @@ def _network_bytes_per_byte(trial: Trial) -> float | None:
 
 
 CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
-"""The rate that saturated brokers acknowledge; this quantity decides the comparison."""
+"""Payload rate that saturated brokers acknowledge. This quantity decides the comparison."""
 
 STEADY = (
     Quantity("handlers_busy", "request handlers busy", "", _handlers_busy),
@@ -489,13 +490,14 @@ STEADY = (
     Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
     Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),
 )
-"""Quantities at a load that both sides sustain; they explain and do not decide."""
+"""Quantities at a load that both sides sustain. They explain the result and do not decide it."""
 
 
 def achieved_share(trial: Trial) -> float:
     """Acknowledged records divided by offered records; 0 if no records were offered [ratio].
 
-    Of a mix it is the share of the payload, as most of its records may be those of one small part.
+    For a mix, the result is the share of the payload, because a small part of the mix may have most
+    of the records.
     """
     client = trial.evidence.client
     if trial.pattern.parts:
@@ -506,7 +508,7 @@ def achieved_share(trial: Trial) -> float:
 
 @dataclass(frozen=True)
 class TrialPair:
-    """Two successive trials at the same load, one of each side."""
+    """Two successive trials at one load: a trial of each side."""
 
     a: Trial
     b: Trial
@@ -522,7 +524,7 @@ class Compared:
 
     Attributes:
         quantity: the quantity.
-        pairs: (a, b) of the pairs in which both values are known, in chronological order.
+        pairs: the pairs (a, b) with two known values, in chronological order.
         effect: effect of B against A; None with too few pairs.
     """
 
@@ -531,7 +533,7 @@ class Compared:
     effect: Effect | None
 
     def mean(self, side: Side) -> float | None:
-        """The geometric mean of a side, so that the ratio of both means is the effect."""
+        """The geometric mean of one side; the effect is the ratio of the means of both sides."""
         values = [pair[0 if side is Side.A else 1] for pair in self.pairs]
         return math.exp(fmean(math.log(value) for value in values)) if values else None
 

@@ -1,6 +1,5 @@
-"""Figures of measured cases: how one is named, shown and compared, and the record of a sweep.
-
-The effects of the axes of several cases on their figure, and their words. Pure.
+"""Figures of measured cases, the record of a sweep, and the effects of a sweep's axes on
+figures.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class FigureKind:
     """The kind of a figure, without its unit.
 
     Attributes:
-        word: its name, such as `limit`.
-        less_is_better: True if a smaller figure is better, as for a time.
-        heading: the word before the unit in the heading of its column; empty for none.
-        interval_heading: the heading of its interval.
-        columns: heading of each further column → the reading of a result that it shows.
+        word: name of the figure, such as `limit`.
+        less_is_better: True if a smaller figure is better, for example a time.
+        heading: word before the unit in the heading of the figure's column; may be empty.
+        interval_heading: heading of the interval's column.
+        columns: heading of each further column → name of the reading in the column.
     """
 
     word: str
@@ -62,13 +61,13 @@ ACKNOWLEDGED = FigureKind(
 TIME = FigureKind("time", less_is_better=True)
 
 CASE = "case"
-"""The only axis of an experiment whose cases have names; it stands for the keys that they set."""
+"""Name of the only axis of an experiment with named cases; a case sets several keys."""
 
 
 BROKERS_KEY = "cluster.testbed.brokers"
-"""Full path of the number of brokers that a run starts."""
+"""Full path of the key for the number of brokers that a run starts."""
 PROPERTIES_PREFIX = "cluster.testbed.properties."
-"""Full path of the brokers' properties, before the name of one."""
+"""Prefix of the full paths of keys for properties of brokers."""
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
 
 
@@ -77,23 +76,23 @@ class Result:
     """The figure of one case in one repeat, at one message size.
 
     Attributes:
-        settings: full path of each key that varies → its value.
+        settings: full path of each varied key → its value.
         repeat: number of the repeat, from 1.
         message_bytes: message size [B].
         value: the figure; None if the case has no answer [MB/s].
         low, high: ends of the figure's 90 % interval; None if it is not known [MB/s].
         p50_ms, p99_ms, p999_ms: latencies at the figure.
-        limited_by: the resource that bound the brokers, or None.
-        why: reason why there is no answer; empty if there is one.
+        limited_by: the limiting resource, or None.
+        why: why there is no answer; empty if there is an answer.
         brokers: number of brokers; 0 if it is not known.
         run_id: id of the case's run.
         cpu_s_per_mb: CPU time of the producers per MB of payload, at a fixed load [CPU-s/MB].
         broker_cpu_s_per_mb: CPU time of all brokers per MB of payload [CPU-s/MB].
         commit_ms: mean duration of a commit, at a fixed load with transactions.
         log_bytes_per_byte: bytes of record batches per byte of payload, at a fixed load [ratio].
-        broker_resident_bytes, page_cache_bytes: highest memory of a broker's process, and of a
-            host's page cache, at the figure; None if the hosts do not report it [B].
-        readings: further readings of a measurement, by their names.
+        broker_resident_bytes, page_cache_bytes: highest resident memory of a broker process and
+            highest page cache of a host, at the figure; None if the hosts do not report it [B].
+        readings: name → value of further readings of the measurement.
     """
 
     settings: Mapping[str, str]
@@ -118,7 +117,7 @@ class Result:
     readings: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, name: str) -> float | None:
-        """A reading by the name of its attribute, or of `readings`; None if it is not known."""
+        """The attribute or the entry of `readings` with this name; None if not known."""
         found: float | None = getattr(self, name, None)
         return self.readings.get(name) if found is None else found
 
@@ -131,8 +130,8 @@ class Result:
     def estimate(self) -> float | None:
         """The geometric middle of the interval, or the figure if no interval is known.
 
-        A limit's figure is the highest sustained load, which can lie anywhere in a bracket that
-        may be 15 % wide; the middle of the interval is the better estimate.
+        The figure of a limit is the highest sustained load, which may be far below the limit in a
+        bracket of up to 15 %. So the middle of the interval is a better estimate.
         """
         if self.value and self.low and self.high:
             return math.sqrt(self.low * self.high)
@@ -141,21 +140,22 @@ class Result:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """A sweep and its figures, as sweep.json has them.
+    """A sweep and its figures: the content of sweep.json.
 
     Attributes:
         sweep_id: name of the sweep and of its folder.
         started_at, finished_at: ISO 8601, UTC.
         status, exit_code, error, caveat: as in a run's summary.
         experiment: name of the experiment.
-        description, published: its question, and the result of a published study.
-        asks: the name of the measurement of each case.
+        description: question of the experiment.
+        published: result of a published study; empty without one.
+        asks: name of the measurement of each case.
         unit: unit of the figures.
-        kind: how the figures are named and compared.
-        axes: full path of each key that varies → its values; the first value is the reference.
+        kind: kind of the figures.
+        axes: full path of each varied key → its values; the first value is the reference.
         repeats: planned number of measurements per case.
         results: figures in the order of the experiment's cases.
-        named: settings of cases that have names: name → full path → value.
+        named: name of a named case → full path of each key that it sets → value.
     """
 
     sweep_id: str
@@ -190,7 +190,7 @@ def load_sweep(path: Path) -> SweepRecord:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        document.setdefault("named", {})  # older versions wrote neither it nor the kind
+        document.setdefault("named", {})  # older versions wrote neither `named` nor `kind`
         names = {each.name for each in fields(SweepRecord)} - {"kind"}
         own = {name: document[name] for name in names}
         results = tuple(restored(Result, each) for each in document["results"])
@@ -201,18 +201,18 @@ def load_sweep(path: Path) -> SweepRecord:
     except (*(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError),) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
-            "OUT/SWEEP_ID/sweep.json as redline sweep writes it"
+            "a file OUT/SWEEP_ID/sweep.json that redline sweep has written; correct the path"
         ) from error
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    """The median of the known, finite values; None without any."""
+    """The median of the known, finite values; None without such a value."""
     known = [each for each in values if each is not None and math.isfinite(each)]
     return median(known) if known else None
 
 
 def short(path: str) -> str:
-    """A short name of a key: a word, Kafka's name of the property, or the last part of the path."""
+    """A short name of a key, such as Kafka's name of a property, or the last part of the path."""
     if path in _WORDS:
         return _WORDS[path]
     name = path.removeprefix(PROPERTIES_PREFIX)
@@ -227,19 +227,19 @@ def figure(value: float | None) -> str:
 
 
 def setting_text(value: Any) -> str:
-    """The value of a setting as a result has it."""
+    """The value of a setting as text, as in `Result.settings`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def case_words(settings: Mapping[str, Any]) -> str:
-    """The name of a case, or its settings on one line: `acks all, num.io.threads 2`."""
+    """The name of a case, or its settings on one line, such as `acks all, num.io.threads 2`."""
     return ", ".join(
         value if path == CASE else f"{short(path)} {value}" for path, value in settings.items()
     )
 
 
 def limit_result(boundary: Boundary) -> Result:
-    """The figure of a limit, without the settings of its case."""
+    """The result of a search for a limit, with empty settings."""
     pays = boundary.along.grows_payload
     low, _ = boundary.loads
     value = boundary.mb_per_s if pays else float(low)
@@ -260,11 +260,11 @@ def limit_result(boundary: Boundary) -> Result:
 
 
 SIZE = "workload.message_bytes"
-"""The key for the message size, which is a field of a result."""
+"""Key of the message size; in a result the message size is a field."""
 MANIFOLD = 2.0
-"""Ratio from which a change is written as `2 times as much` and not as a percentage."""
+"""Minimum ratio of a change that is written as `2 times as much` and not as a percentage."""
 Pairs = list[tuple[Result, Result]]
-"""Pairs of results that differ in one axis alone: its first value and another value."""
+"""Pairs of results that differ only in one axis: (result at its first value, other result)."""
 
 
 @dataclass(frozen=True)
@@ -274,12 +274,12 @@ class AxisEffect:
     Attributes:
         axis: full path of the key.
         message_bytes: message size [B].
-        before, after: the first value and the other value.
+        before, after: the first value and the compared value.
         effect: effect of `after`; None with too few measurements.
-        conclusion: the conclusion, with one error rate for all comparisons of the sweep.
-        count: number of pairs of cases that differ in this axis alone, within one repeat.
-        by_repeats: True if the interval follows from the scatter of the pairs; otherwise it
-            follows from the intervals of the figures and an assumed scatter between measurements.
+        conclusion: the conclusion; all comparisons of the sweep share one error rate.
+        count: number of pairs of cases of one repeat that differ only in this axis.
+        by_repeats: True if the interval follows from the scatter of the pairs; False if it follows
+            from the intervals of the figures and an assumed scatter between measurements.
         where: values of the other keys if the effect depends on them; otherwise empty.
         seen: mean ratio of the figures, also with too few measurements for an effect.
     """
@@ -300,7 +300,7 @@ _CONCLUSIONS_ON_TIMES = {
     Conclusion.REGRESSION: Conclusion.IMPROVEMENT,
     Conclusion.IMPROVEMENT: Conclusion.REGRESSION,
 }
-"""Conclusion → conclusion if less is better; all others are the same."""
+"""Conclusion → conclusion if less is better; other conclusions do not change."""
 
 
 def effects_of(
@@ -314,7 +314,7 @@ def effects_of(
 
     Args:
         results: results of all cases and repeats.
-        axes: full path → its values; the first value is the reference.
+        axes: full path of each varied key → its values; the first value is the reference.
         min_effect: the smallest change that matters [share].
         less_is_better: True if figures are times.
         between_sd: as in `interval_effect`.
@@ -325,7 +325,7 @@ def effects_of(
             own = [each for each in results if each.message_bytes == message_bytes and each.value]
             for value in values[1:]:
                 found.extend(_against(own, axis, message_bytes, (values[0], value), between_sd))
-    if not any(each.count for each in found):  # the cases change several keys at a time
+    if not any(each.count for each in found):  # cases differ in several keys at once
         found = list(_between_cases(results, axes, between_sd)) or found
     names = _CONCLUSIONS_ON_TIMES if less_is_better else {}
     return tuple(
@@ -335,7 +335,7 @@ def effects_of(
 
 
 def concluded(effects: Sequence[AxisEffect], min_effect: float) -> list[AxisEffect]:
-    """The effects with their conclusions, which are corrected for the number of effects."""
+    """The effects with conclusions that are corrected for the number of effects."""
     conclusions = conclude([each.effect for each in effects], min_effect)
     return [
         replace(each, conclusion=conclusion)
@@ -350,9 +350,10 @@ def _against(
     values: tuple[str, str],
     between_sd: float,
 ) -> Iterator[AxisEffect]:
-    """Compare one value with the first value.
+    """Compare one value of an axis with its first value.
 
-    Yields one effect over all values of the other axes or, if it depends on them, one for each.
+    Yields one effect over all values of the other axes. If the effect depends on the other axes, it
+    yields one effect for each combination of their values.
     """
     pairs = pairs_of(results, {axis: values[0]}, {axis: values[1]})
     places: dict[tuple[tuple[str, str], ...], Pairs] = {}
@@ -371,7 +372,7 @@ def _against(
 def _between_cases(
     results: Sequence[Result], axes: Mapping[str, Sequence[str]], between_sd: float
 ) -> Iterator[AxisEffect]:
-    """Compare each case with the first case, if no two cases differ in one key alone."""
+    """Compare each case with the first case; used if no two cases differ in only one key."""
     for message_bytes in sorted({each.message_bytes for each in results}):
         by_case: dict[str, list[Result]] = {}
         for each in results:
@@ -393,7 +394,7 @@ def _effect(
     between_sd: float,
     where: Mapping[str, str] | None = None,
 ) -> AxisEffect:
-    """The effect over pairs, before the conclusions of all effects are drawn."""
+    """The effect over pairs of results, without its conclusion."""
     return AxisEffect(
         axis,
         message_bytes,
@@ -409,13 +410,13 @@ def _effect(
 
 
 def mean_ratio(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """The geometric mean of the ratios of two figures; None without any."""
+    """The geometric mean of the ratio second/first over pairs of figures; None without pairs."""
     logs = [math.log(b / a) for a, b in pairs if a and b]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def matches(result: Result, settings: Mapping[str, str]) -> bool:
-    """Whether a result has these settings; `SIZE` stands for its message size."""
+    """True if a result has these settings. The key `SIZE` means the message size."""
     return all(
         result.settings.get(key) == value or (key == SIZE and value == str(result.message_bytes))
         for key, value in settings.items()
@@ -423,9 +424,10 @@ def matches(result: Result, settings: Mapping[str, str]) -> bool:
 
 
 def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[str, str]) -> Pairs:
-    """Pairs of results of one repeat that differ in these settings alone.
+    """Pairs of results of one repeat that differ only in these settings.
 
     Args:
+        results: all results.
         against, of: full path → value, in the first and in the second result of each pair.
     """
     keys = {*against, *of}
@@ -441,10 +443,11 @@ def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[
 
 
 def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | None:
-    """The effect over pairs of results; None with too few, or without intervals.
+    """The effect over pairs of results; None without pairs, or with few pairs without intervals.
 
     Args:
-        between_sd: as in `interval_effect`; unused if the scatter of the pairs is known.
+        pairs: the pairs.
+        between_sd: as in `interval_effect`; not used with `PAIRS_MIN` pairs or more.
     """
     if len(pairs) >= PAIRS_MIN:
         return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])
@@ -466,9 +469,10 @@ def _spread(result: Result) -> float:
 
 
 def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = False) -> str:
-    """The effect of a value, compared with the first value of its axis, in a sentence.
+    """An effect as a sentence.
 
     Args:
+        each: the effect.
         less_is_better: True if a smaller figure is better.
         is_time: True if the figures are times.
     """
@@ -485,7 +489,7 @@ def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = Fal
             f"{PAIRS_MIN} repeats or more show whether this is chance"
         )
     if effect is None:
-        return f"{where}: no answer, as too few cases have a figure"
+        return f"{where}: no answer, because too few cases have a figure"
     if each.conclusion is Conclusion.NONE_SEEN:
         return (
             f"{where}: no significant effect ({effect.change:+.1%}, {_interval(effect)}); the "
@@ -496,7 +500,7 @@ def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = Fal
 
 
 def change_words(effect: Effect, is_time: bool = False) -> str:
-    """A change with its interval: `3.2% less, 95% interval -23.8% to +23.0%`."""
+    """A change with its interval, such as `3.2% less, 95% interval -23.8% to +23.0%`."""
     if effect.ratio >= MANIFOLD:
         span = f"{effect.low:.3g} to {effect.high:.3g}"
         much = "long" if is_time else "much"
@@ -506,7 +510,7 @@ def change_words(effect: Effect, is_time: bool = False) -> str:
 
 
 def seen_words(ratio: float, is_time: bool) -> str:
-    """A change without an interval."""
+    """A change without an interval, such as `+3.2%` or `2.1 times as much`."""
     times = f"{ratio:.3g} times as {'long' if is_time else 'much'}"
     return times if ratio >= MANIFOLD else f"{ratio - 1:+.1%}"
 

@@ -1,1 +1,1 @@
-"""The resources that a load needs: brokers, disk space and bytes on the network."""
+"""The resources that a load needs, such as brokers, disk space and network bandwidth."""

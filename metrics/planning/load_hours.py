@@ -1,4 +1,4 @@
-"""The times at which a cluster may be loaded: the hours of its file, and the end of one run."""
+"""The times at which a run may offer loads: hours of the day, and the end of the run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _SPAN = re.compile(r"(\d\d:\d\d)\s*-\s*(\d\d:\d\d)(?:\s+(\S+))?")
 EXPECTED_HOURS = (
-    "two times of day and, if need be, a time zone, such as 22:00-06:00 or "
+    "two times of day and, if needed, a time zone, such as 22:00-06:00 or "
     '"22:00-06:00 Europe/Berlin"'
 )
 
 
 @dataclass(frozen=True)
 class LoadHours:
-    """The hours of each day in which a cluster may be loaded.
+    """The hours of each day in which loads are allowed on a cluster.
 
     Attributes:
-        begin: the first moment, by the clock of the zone.
-        end: the last moment; before `begin` where the hours span midnight.
-        zone: the name of the time zone; None for that of the driver.
+        begin: start of the hours, in the time zone `zone`.
+        end: end of the hours; earlier than `begin` if the hours include midnight.
+        zone: name of the time zone; None for the driver's time zone.
     """
 
     begin: time
@@ -30,10 +30,10 @@ class LoadHours:
 
     @classmethod
     def parse(cls, text: str) -> LoadHours:
-        """The hours of a text such as `22:00-06:00 Europe/Berlin`.
+        """Parse hours such as `22:00-06:00 Europe/Berlin`.
 
         Raises:
-            ValueError: the text has another form, or names an unknown time zone.
+            ValueError: the text has another form, or its time zone is not known.
         """
         found = _SPAN.fullmatch(text.strip())
         if found is None:
@@ -56,11 +56,11 @@ class LoadHours:
         return f"{self.begin:%H:%M}-{self.end:%H:%M}{zone}"
 
     def tz(self) -> tzinfo | None:
-        """The time zone of the hours; None for that of the driver."""
+        """The time zone of the hours; None for the driver's time zone."""
         return None if self.zone is None else ZoneInfo(self.zone)
 
     def end_after(self, now_s: float) -> float | None:
-        """The end of the hours in which a moment lies; None outside of them [s since the epoch]."""
+        """The end of the hours if `now_s` is within the hours, else None [s since the epoch]."""
         now = datetime.fromtimestamp(now_s).astimezone(self.tz())
         for days in (-1, 0):
             day = now.date() + timedelta(days)
@@ -74,12 +74,12 @@ class LoadHours:
 
 @dataclass(frozen=True)
 class LoadTimes:
-    """The times at which a run may load its cluster.
+    """The times at which a run may offer loads.
 
     Attributes:
-        hours: the hours of the cluster's file; None for any time.
-        until_s: the end of the run, which no load may pass; None for none [s since the epoch].
-        owner_hours: hours that an owner of the cluster states; all of them hold.
+        hours: the hours in the cluster's file; None for any time.
+        until_s: the time by which each load ends [s since the epoch]; None for no such time.
+        owner_hours: hours that the cluster's owners set; loads must respect all of them.
     """
 
     hours: LoadHours | None = None
@@ -87,7 +87,7 @@ class LoadTimes:
     owner_hours: tuple[LoadHours, ...] = ()
 
     def refusal(self, now_s: float, load_s: float) -> str | None:
-        """A sentence on why a load may not begin now, or None.
+        """Why a load may not begin now, in one sentence, or None if it may.
 
         Args:
             now_s: the driver's time [s since the epoch].
@@ -117,15 +117,15 @@ class LoadTimes:
 
 
 def next_time(text: str, now_s: float) -> float:
-    """The next moment at which the driver's clock shows a time of day [s since the epoch].
+    """The next time that matches a text [s since the epoch].
 
     Args:
-        text: a time of day such as 06:00, or a date with a time such as 2026-11-27T06:00, which is
-            the driver's local time unless it has an offset.
+        text: a time of day such as 06:00, or a date with a time such as 2026-11-27T06:00. The time
+            zone is the driver's unless the text has an offset.
         now_s: the driver's time [s since the epoch].
 
     Raises:
-        ValueError: the text is neither, or a moment that has passed.
+        ValueError: the text is not a time, or the time has passed.
     """
     now = datetime.fromtimestamp(now_s).astimezone()
     if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text):

@@ -1,22 +1,18 @@
-"""A model of the bytes on the network for each message of a traffic pattern.
+"""The network traffic, CPU time, Spark slots and disk space that a load needs.
 
-On the network a message is larger than its payload: records have lengths and deltas; batches,
-requests and answers have headers; each replica and each consumer group fetches the message again.
-With the model, "8 more bytes per message" can be expressed in megabits per second.
-
-Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html): produce requests of
-version 7, as the generator sends them, and fetch requests of version 17 in incremental fetch
-sessions, as followers of Kafka 3.9 and later send them. Other versions differ by a few bytes per
+Network: a message needs more bytes on the network than its payload. Records have lengths and
+deltas, and batches, requests and responses have headers. Each replica and each consumer group
+fetches the message again. Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html):
+the generator sends produce requests of version 7, and followers of Kafka 3.9 and later send fetch
+requests of version 17 in incremental fetch sessions. Other versions differ by a few bytes per
 request. A test compares the model with the counters of real brokers.
 
-The CPU time of the engine's producers, from the size of their batches.
+CPU: a produce request has a fixed cost, and its bytes cost the time that the kernel needs to copy
+them. `make bench` measures both figures (docs/evidence/benchmarks.md).
 
-A produce request costs about the same whatever it holds, and its bytes cost the time that the
-kernel needs to copy them. Both figures are measured by `make bench` (docs/evidence/benchmarks.md).
+Slots: each part of a load gets Spark slots in proportion to its CPU time.
 
-The share of Spark's slots that each part of a load gets, by the CPU time that it costs.
-
-A model of the disk space that a load needs in the brokers' log dirs. Pure.
+Disk: the space that a load needs in the brokers' log dirs, replicas included.
 """
 
 from __future__ import annotations
@@ -43,12 +39,12 @@ _REPLICA_STATE = 15  # a follower's id and epoch
 
 @dataclass(frozen=True)
 class Framing:
-    """The bytes of TCP, IP and the link, which Kafka's own counters exclude.
+    """The bytes of TCP, IP and the link layer, which Kafka's own counters exclude.
 
     Attributes:
         mtu_bytes: largest IP packet of the link [B]; 1,500 on Ethernet.
-        link_bytes: bytes of the link layer for each packet [B]; 38 on Ethernet, with preamble,
-            checksum and gap, and 14 in the counters of shapers and interfaces.
+        link_bytes: bytes of the link layer for each packet [B]: 38 on Ethernet with preamble,
+            checksum and gap, or 14 in the counters of shapers and interfaces.
         segments_per_ack: number of data segments per pure acknowledgement.
     """
 
@@ -60,16 +56,15 @@ class Framing:
     """Bytes of the headers of IPv4 and TCP with timestamps [B]."""
 
     def segments(self, size: float) -> float:
-        """The number of packets for one message of the protocol; a fraction, at least 1.
+        """The number of packets for one message of the protocol, as a fraction of at least 1.
 
-        In a busy stream the next message fills the last packet. A rounded number would also
-        count 8 more bytes as either nothing or a whole packet.
+        The number is not rounded, because the next message of a busy stream fills the last packet.
         """
         return max(1.0, size / (self.mtu_bytes - self.TCP_IP_BYTES))
 
     @property
     def header_bytes(self) -> int:
-        """The bytes of all headers of a packet [B]."""
+        """The size of all headers of a packet [B]."""
         return self.TCP_IP_BYTES + self.link_bytes
 
 
@@ -79,10 +74,10 @@ class Assumptions:
 
     Attributes:
         compressed_share: size of compressed records, divided by their plain size [ratio].
-        topic_bytes, client_id_bytes: lengths of the names [B].
+        topic_bytes, client_id_bytes: lengths of the topic name and the client id [B].
         batches_per_request: number of batches in one produce request.
-        batches_per_fetch: number of batches in the answer to one fetch of a follower or consumer;
-            1 at low load, more on busy brokers.
+        batches_per_fetch: number of batches in the response to one fetch of a follower or
+            consumer: 1 at low load, more on busy brokers.
     """
 
     compressed_share: float = 1.0
@@ -102,7 +97,7 @@ def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> flo
 
 
 def stored_bytes(producer: ProducerPattern) -> float:
-    """The mean bytes of a record in a log, with its share of the batch's header [B]."""
+    """The mean size of a record in a log, with its share of the batch's header [B]."""
     return batch_bytes(producer) / producer.records_per_batch
 
 
@@ -111,9 +106,9 @@ class WireBytes:
     """The bytes on the network for each message, by flow and summed over all copies [B].
 
     Attributes:
-        produce_requests, produce_answers: bytes between producers and leaders.
-        follower_requests, follower_answers: bytes between followers and leaders.
-        consumer_requests, consumer_answers: bytes between consumers and leaders.
+        produce_requests, produce_answers: requests and responses of producers [B].
+        follower_requests, follower_answers: requests and responses of followers [B].
+        consumer_requests, consumer_answers: requests and responses of consumers [B].
     """
 
     produce_requests: float
@@ -135,16 +130,16 @@ class WireBytes:
 
     @property
     def brokers_in(self) -> float:
-        """The bytes that the interfaces of all brokers receive, also as followers [B]."""
+        """The bytes that the network interfaces of all brokers receive, also as followers [B]."""
         return self.served_in + self.follower_answers
 
     @property
     def brokers_out(self) -> float:
-        """The bytes that the interfaces of all brokers send, also as followers [B]."""
+        """The bytes that the network interfaces of all brokers send, also as followers [B]."""
         return self.served_out + self.follower_requests
 
     def mbit_per_s(self, messages_per_s: float) -> tuple[float, float]:
-        """(received, sent) by the interfaces of all brokers together at this rate [Mbit/s]."""
+        """The traffic of all brokers' interfaces at this rate, as (received, sent) [Mbit/s]."""
         scale = messages_per_s * 8 / 1e6
         return self.brokers_in * scale, self.brokers_out * scale
 
@@ -152,7 +147,7 @@ class WireBytes:
 def wire_bytes(
     pattern: TrafficPattern, framing: Framing | None = None, given: Assumptions = Assumptions()
 ) -> WireBytes:
-    """The bytes of one message in all flows, with the headers of the network if given."""
+    """The bytes of one message in each flow, with network headers if `framing` is given."""
     messages = float(pattern.producer.records_per_batch)
     batch = batch_bytes(pattern.producer, given.compressed_share)
     per_request = given.batches_per_request
@@ -180,12 +175,12 @@ def wire_bytes(
 def _exchange(
     request: float, answer: float, messages: float, framing: Framing | None
 ) -> tuple[float, float]:
-    """The bytes per message of a request and of its answer."""
+    """The bytes per message of a request, and of its response [B]."""
     if framing is None:
         return request / messages, answer / messages
     ahead = framing.segments(request)
     back = framing.segments(answer) if answer else 0.0
-    # An answer also acknowledges; further acknowledgements need packets of their own.
+    # A response also acknowledges segments. Other acknowledgements are separate packets.
     acks_back = max(0.0, ahead / framing.segments_per_ack - back)
     acks_ahead = max(0.0, back / framing.segments_per_ack - ahead)
     header = framing.header_bytes
@@ -196,7 +191,7 @@ def _exchange(
 
 
 def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -> str:
-    """A sentence about the network load per MB/s of payload, and the cost of 8 more bytes."""
+    """A sentence about the network traffic per MB/s of payload, and of 8 more bytes per message."""
     texts = []
     for pattern in patterns:
         producer = replace(pattern.producer, message_bytes=pattern.message_bytes + 8)
@@ -212,10 +207,10 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
 
 
 REQUEST_S = 110e-6
-"""CPU time of a produce request with one batch, and of its answer [CPU-s], on slow cores."""
+"""CPU time of a produce request with one batch and its response, on slow cores [CPU-s]."""
 
 BYTES_PER_S = 2e9
-"""Payload that producers with large batches move in a second of CPU time [B/CPU-s]."""
+"""Payload that producers with large batches send per second of CPU time [B/CPU-s]."""
 
 
 @dataclass(frozen=True)
@@ -223,9 +218,9 @@ class ExecutorCpu:
     """The CPU time that producers need at a load.
 
     Attributes:
-        cores: CPU time per second.
-        requests_per_s: produce requests per second, each with one batch.
-        records: records in a batch while the brokers keep up.
+        cores: CPU time per second [cores].
+        requests_per_s: rate of produce requests, each with one batch [1/s].
+        records: number of records in a batch while the brokers keep up.
     """
 
     cores: float
@@ -243,14 +238,14 @@ class ExecutorCpu:
 
 
 def executor_cpu(patterns: Iterable[ProducerPattern], bytes_per_s: float) -> ExecutorCpu | None:
-    """The CPU time of a payload rate, by the pattern whose batches are the smallest.
+    """The CPU time that a payload rate needs with the pattern that has the smallest batches.
 
     Args:
         patterns: the producers of each message size.
         bytes_per_s: payload of all producers together [B/s].
 
     Returns:
-        None for closed loops, whose batches depend on the brokers.
+        None if all patterns are closed loops, because their batches depend on the brokers.
     """
     sizes = {
         each.records_per_batch * each.message_bytes: each.records_per_batch
@@ -267,11 +262,11 @@ def executor_cpu(patterns: Iterable[ProducerPattern], bytes_per_s: float) -> Exe
 
 @dataclass(frozen=True)
 class SlotShare:
-    """The tasks of one part of a load.
+    """The Spark tasks of one part of a load.
 
     Attributes:
-        tasks: tasks with producers.
-        consumer_tasks: tasks with members of consumer groups.
+        tasks: number of tasks with producers.
+        consumer_tasks: number of tasks with members of consumer groups.
     """
 
     tasks: int
@@ -279,16 +274,19 @@ class SlotShare:
 
 
 def slots_needed(pattern: TrafficPattern) -> int:
-    """The lowest number of slots for a load: each part has its own tasks."""
+    """The minimum number of slots for a load, because each part has its own tasks."""
     return sum(map(_least, pattern.loads))
 
 
 def share_slots(pattern: TrafficPattern, slots: int, *, reads: bool = True) -> list[SlotShare]:
-    """The tasks of each part, in the order of the parts; a single part gets all slots.
+    """The tasks of each part of a load, in the order of the parts.
+
+    A single part gets all slots. Several parts share the slots in proportion to their CPU time.
 
     Args:
+        pattern: the load.
         slots: number of tasks that can run at the same time, at least `slots_needed`.
-        reads: whether the consumer groups run, too.
+        reads: True if consumer groups run, too.
     """
     loads = pattern.loads
     given = [slots] if len(loads) == 1 else [_least(each) for each in loads]
@@ -306,7 +304,7 @@ def share_slots(pattern: TrafficPattern, slots: int, *, reads: bool = True) -> l
 
 
 def cores_of(part: TrafficPattern) -> float:
-    """The CPU time of the clients of a part per second [cores]; 1 where it is not known."""
+    """The CPU time that all clients of a part need per second [cores]; 1 if not known."""
     bytes_per_s = part.mb_per_s * 1e6
     needed = executor_cpu((part.producer,), bytes_per_s)
     if needed is None:
@@ -325,7 +323,7 @@ def _share(part: TrafficPattern, slots: int, reads: bool) -> SlotShare:
 
 @dataclass(frozen=True)
 class LogCleaning:
-    """The brokers' settings for the deletion of old segments, with Kafka's defaults.
+    """The brokers' settings for the deletion of old log segments, with Kafka's defaults.
 
     Attributes:
         check_s: interval of the checks of retention (log.retention.check.interval.ms) [s].
@@ -344,9 +342,10 @@ class LogCleaning:
 
     @classmethod
     def of(cls, brokers: Iterable[Mapping[str, str | None]]) -> LogCleaning:
-        """Read the properties of all brokers; the slowest value of each counts.
+        """The settings of all brokers; of each setting, the value with the latest deletion counts.
 
-        A missing property has Kafka's default.
+        Args:
+            brokers: the properties of each broker; a missing property has Kafka's default.
         """
         defaults = dict(
             zip(cls.NAMES, (cls.check_s * 1e3, cls.delay_s * 1e3, cls.segment_bytes), strict=True)
@@ -360,7 +359,7 @@ class LogCleaning:
         return cls(check_ms / 1e3, delay_ms / 1e3, int(segment))
 
     def late_s(self, topic: TopicOptions) -> float:
-        """The longest time for which expired records of a topic stay on the disk [s]."""
+        """The maximum time from the expiry of a topic's records to their deletion [s]."""
         delay_ms = topic.properties.get("file.delete.delay.ms", self.delay_s * 1e3)
         return self.check_s + float(delay_ms) / 1e3
 
@@ -368,14 +367,15 @@ class LogCleaning:
 def peak_log_bytes(
     pattern: TrafficPattern, cleaning: LogCleaning = LogCleaning(), held_bytes: float = 0.0
 ) -> float:
-    """The maximum number of bytes that a load adds to all log dirs together, with replicas [B].
+    """The maximum volume that a load adds to all log dirs together, with replicas [B].
 
-    Compression is ignored, as its ratio is not known in advance. Retention reduces the result only
-    by records that are older than the time that Kafka needs to delete them.
+    Compression is ignored, because its ratio is not known in advance. Retention limits the volume,
+    but expired records stay until Kafka deletes them.
 
     Args:
+        pattern: the load.
         cleaning: the brokers' settings for deletion.
-        held_bytes: bytes that the topics contain already [B].
+        held_bytes: volume that the topics already contain [B].
     """
     if pattern.parts:
         own = [peak_log_bytes(each, cleaning) for each in pattern.parts]
@@ -386,12 +386,12 @@ def peak_log_bytes(
 
 
 def replicated_bytes(pattern: TrafficPattern) -> float:
-    """The bytes of a record in all replicas [B]."""
+    """The size of a record in all its replicas together [B]."""
     return stored_bytes(pattern.producer) * pattern.topic.replication_factor
 
 
 def _log_bytes_max(pattern: TrafficPattern, cleaning: LogCleaning) -> float:
-    """The bytes that the logs hold at most before the brokers delete what is old [B]."""
+    """The maximum volume of the logs before brokers delete expired records [B]."""
     topic = pattern.topic
     late_records = pattern.records_per_s * pattern.peak_share * cleaning.late_s(topic)
     retained = retained_bytes(topic, pattern.brokers, cleaning)
@@ -401,9 +401,9 @@ def _log_bytes_max(pattern: TrafficPattern, cleaning: LogCleaning) -> float:
 def retained_bytes(
     topic: TopicOptions, brokers: int, cleaning: LogCleaning = LogCleaning()
 ) -> float:
-    """The bytes of a workload's topics that retention keeps, with replicas [B].
+    """The volume of a workload's topics that retention keeps, with replicas [B].
 
-    Infinite without `retention.bytes`.
+    The volume is infinite without `retention.bytes`.
     """
     retention = int(topic.properties.get("retention.bytes", "-1"))
     if retention < 0:

@@ -1,26 +1,25 @@
-"""The planted limit: the limit that follows from stated service times of request handlers.
+"""The planted limit of a testbed, computed from stated service times or rates.
 
-A run compares its answer with it. A request handler of a calibrated broker waits a stated time in
-each produce request. A request also has a time of its own, and other requests (fetches of
-followers, metadata) take a share of the handlers. With r produce requests per second the handlers
-of a broker are therefore busy for
+A run compares its measured limit with the planted limit.
+
+Request handlers: a handler of a calibrated broker waits for a stated time in each produce request.
+A request also has its own time, and other requests (fetches of followers, metadata) need a share of
+the handlers. So r produce requests per second keep the handlers of a broker busy for
 
     busy = r x (stated + own) + others x handlers        [handlers]
 
-and the broker is at its limit where busy is 1 - idle_min of all handlers. The two small terms
-come from an exact window of the same brokers under a light load. The formula holds while every
-request carries one full batch, so that a request does not change with the load.
+The broker is at its limit if busy is 1 - idle_min of all handlers. The own time and the share of
+other requests are measured on the same brokers under a light load. The formula requires that every
+request carries one full batch, so that requests do not change with the load.
 
-The planted limit of disks and of a link: the limit that follows from their stated rates.
-
-A run compares its answer with it. Each record takes its part of a batch on the leader's disk and
-on each follower's, and its part of a produce request on the link:
+Disks and link: each record is written to the disk of its leader and of each follower, and is sent
+once on the link:
 
     producers = brokers x disk rate / (replicas x bytes in the log of one producer per second)
     producers = link rate / bytes of one producer's requests per second, packets' headers included
 
-The formulas hold while every request carries one full batch and all brokers get the same share.
-The log's indexes and pages that are written more than once are left out; they take about 1 %.
+The formulas require that every request carries one full batch, and that all brokers have equal
+shares. They ignore log indexes and pages that are written more than once, which add about 1 %.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from metrics.windows.broker import BrokerWindow
 
 HANDLERS_PROPERTY = "num.io.threads"
 HANDLERS_DEFAULT = 8
-"""Kafka's default of that property."""
+"""Kafka's default of `num.io.threads`."""
 _STATED = "planted.handler_ms"
 
 
 @dataclass(frozen=True)
 class HandlerTime:
-    """The parts of the time that the request handlers of one broker spend.
+    """The time that the request handlers of one broker need for requests.
 
     Attributes:
         stated_ms: configured wait in each produce request [ms].
-        own_ms: time that a produce request takes in addition [ms].
-        others: share of all handlers' time that other requests take [ratio].
+        own_ms: additional time of each produce request [ms].
+        others: share of all handlers' time that other requests need [ratio].
         handlers: number of request handlers.
     """
 
@@ -58,16 +57,17 @@ class HandlerTime:
     handlers: int = 1
 
     def requests_per_s(self, idle_min: float) -> float:
-        """The rate of produce requests that leaves the share `idle_min` of the time idle [1/s].
+        """The rate of produce requests at which handlers are idle for the share `idle_min` [1/s].
 
-        Infinite where a request takes no time; 0 where other requests alone take too much.
+        The rate is infinite if a request needs no time, and 0 if other requests alone need too
+        much.
         """
         room = max(0.0, 1.0 - idle_min - self.others) * self.handlers
         time_s = (self.stated_ms + self.own_ms) / 1000.0
         return room / time_s if time_s > 0 else math.inf
 
     def idle(self, requests_per_s: float) -> float:
-        """Idle fraction at this rate of produce requests; below 0 where requests queue."""
+        """The idle fraction at a rate of produce requests [ratio]; below 0 if requests queue."""
         time_s = (self.stated_ms + self.own_ms) / 1000.0
         return 1.0 - self.others - requests_per_s * time_s / self.handlers
 
@@ -75,7 +75,7 @@ class HandlerTime:
 def environment_of_handlers(
     stated_ms: Mapping[int, float], brokers: Iterable[int]
 ) -> dict[str, str]:
-    """The stated times as environment facts of a run, for `stated_handler_times`.
+    """The stated times as facts of a run's environment, for `stated_handler_times`.
 
     Args:
         stated_ms: broker id → time that a handler waits in each produce request [ms].
@@ -89,11 +89,12 @@ def environment_of_handlers(
 def stated_handler_times(
     environment: Mapping[str, str], brokers: Iterable[int]
 ) -> dict[int, HandlerTime]:
-    """Broker id → the stated time of its handlers; empty unless all brokers have one.
+    """Broker id → stated time of the broker's handlers; empty unless all brokers have a stated
+    time.
 
     Args:
-        environment: environment of a run, with the brokers' properties
-            (`metrics.tables.rows`).
+        environment: the facts of a run's environment, with the brokers' properties.
+        brokers: all broker ids of the cluster.
     """
     found = {}
     for broker in brokers:
@@ -106,14 +107,14 @@ def stated_handler_times(
 
 
 def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min: float) -> float:
-    """How many times a pattern the first broker takes up to its limit; a fraction.
+    """The multiple of a pattern at which the first broker reaches its limit; a fraction.
 
-    A correct search answers with a bracket around it. For a pattern of one producer it is the
-    number of producers.
+    A correct search ends with a bracket around this value. For a pattern of one producer, the value
+    is the number of producers.
 
     Args:
         brokers: all brokers; each leads the same number of partitions of each part.
-        mix: the mix at scale 1, or one producer; each request carries one full batch.
+        mix: the mix at scale 1, or a pattern of one producer. Each request has one full batch.
         idle_min: the goal's `request_handler_idle_min` [ratio].
     """
     least = min(each.requests_per_s(idle_min) for each in brokers)
@@ -124,17 +125,17 @@ def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min:
 def complete_handler_times(
     stated: Mapping[int, HandlerTime], windows: Sequence[BrokerWindow]
 ) -> tuple[HandlerTime, ...]:
-    """The handler times of all brokers with their small terms, from windows at a light load.
+    """Complete handler times by the own time and the share of other requests, at a light load.
 
-    The small terms are alike on one machine, so they are means over the brokers. A request's own
-    time is the local time of produce requests minus the stated time. Kafka rounds each local time
-    to a whole millisecond, so stated times of tens of milliseconds keep that error small. Other
-    requests take the busy time that produce requests do not explain, at least 0. This share is
-    inexact at light loads, as a waiting handler reports its idle time only every 0.3 s.
+    Both values are means over all brokers, because they are similar on one machine. The own time of
+    a request is the local time of produce requests minus the stated time. Kafka rounds each local
+    time to a whole millisecond, so the error is small for stated times of tens of milliseconds. The
+    share of other requests is the busy time without produce requests, at least 0. It is inexact at
+    light loads, because a waiting handler reports its idle time only every 0.3 s.
 
     Args:
-        stated: broker id → its stated time.
-        windows: one window of each of these brokers, in which requests do not queue.
+        stated: broker id → stated time.
+        windows: one window of each broker, in which requests do not queue.
 
     Raises:
         ValueError: a broker does not report its idle fraction or the time of its requests.
@@ -146,7 +147,7 @@ def complete_handler_times(
 
 
 def _small_terms(stated: HandlerTime, window: BrokerWindow | None) -> tuple[float, float]:
-    """Own time of a request [ms], and the share of all handlers that others take [ratio]."""
+    """The own time of a produce request [ms], and the share of other requests [ratio]."""
     if window is None or window.handler_idle is None:
         raise ValueError("a broker does not report its handlers' idle fraction at a light load")
     per_s, local_ms = window.produce.per_s, window.produce.local_ms
@@ -159,12 +160,12 @@ def _small_terms(stated: HandlerTime, window: BrokerWindow | None) -> tuple[floa
 
 @dataclass(frozen=True)
 class PlantedRates:
-    """The stated rates of the disks and the link of some brokers.
+    """The stated rates of the brokers' disks and network link.
 
     Attributes:
         disk_bytes_per_s: write rate of each broker's disk [B/s]; None without planted disks.
         link_bytes_per_s: rate of the link in each direction, packets' headers included [B/s];
-            None where the link has none.
+            None without a planted link.
         mtu_bytes: largest packet of the link [B].
     """
 
@@ -173,7 +174,7 @@ class PlantedRates:
     mtu_bytes: int = 9_000
 
     def scale(self, mix: TrafficPattern, brokers: int) -> float | None:
-        """How many times a mix fills a disk or the link; None without a rate.
+        """The multiple of a mix at which a disk or the link is full; None without planted rates.
 
         Args:
             mix: the mix at scale 1.
@@ -204,7 +205,7 @@ class PlantedRates:
 
 
 def log_bytes_per_s(pattern: TrafficPattern) -> float:
-    """Bytes that one producer adds to the logs of the leaders [B/s]; inf in a closed loop."""
+    """Rate at which one producer fills the leaders' logs [B/s]; infinite in a closed loop."""
     producer = pattern.producer
     if math.isinf(producer.rate_records_per_s):
         return math.inf

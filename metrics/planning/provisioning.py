@@ -1,15 +1,14 @@
-"""The number of brokers that a load needs, computed from measured limits. Pure.
+"""The number of brokers that a load needs, computed from measured limits.
 
-A run's limit is that of its day: runs on the same brokers differ, so the number follows from the
-lower end of the limit on any day. Brokers that may be offline are whole ones.
+The limits of two runs on the same brokers differ from day to day. So the number of brokers follows
+from a lower end that is valid on any day. Brokers that may be offline are rounded up to whole
+brokers.
 
-A measured limit is valid for the pattern that it was measured with. Between two measured message
-sizes the model assumes a cost per record and a cost per byte: a broker's time per message grows
-linearly with the size. Outside of the measured sizes there is no answer. Each further replica is
-assumed to cost as much as a measured one. The limit of a mix is valid for its parts in their
-proportions.
-
-The parts of the traffic of a limit, and their shares of its payload. Pure.
+A measured limit is valid for the traffic pattern of its run. Between two measured message sizes,
+the model assumes a fixed cost per record and per byte, so a broker's time per message grows
+linearly with the size. Outside of the measured sizes there is no answer. An additional replica is
+assumed to cost as much as a measured replica. The limit of a mix is valid for the measured
+proportions of its parts.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from search.model import LEVEL
 
 @dataclass(frozen=True)
 class TrafficShare:
-    """One part of a mix; other traffic has one part, which is all of it.
+    """One part of a mix; traffic without parts counts as a single part.
 
     Attributes:
         part: name of the part; empty for other traffic.
-        share: its share of the payload [ratio].
+        share: share of the mix's payload [ratio].
         message_bytes: mean bytes per message [B].
         replication_factor: replicas of a partition, including the leader.
-        consumer_groups: number of groups that read its topics.
+        consumer_groups: number of groups that read the part's topics.
     """
 
     part: str
@@ -50,7 +49,7 @@ class TrafficShare:
 
 
 def weighted(of: MeasuredLimit | Demand, value: Callable[[TrafficShare], float]) -> float:
-    """The mean of a value over the traffic, weighted by the parts' shares of the payload."""
+    """The mean of a value over all parts, weighted by their shares of the payload."""
     whole = TrafficShare("", 1.0, of.message_bytes, of.replication_factor, of.consumer_groups)
     return sum(each.share * value(each) for each in of.parts or (whole,))
 
@@ -63,19 +62,20 @@ def proportions(shares: Sequence[TrafficShare]) -> str:
 FULL_BATCHES_PER_S = 1e6
 """Record rate at which every batch is full before its linger time ends [1/s]."""
 BETWEEN_RUNS = 0.06
-"""Spread of limits between runs on the same brokers, as a standard deviation [ln]: a stated prior,
-as 0.05 to 0.08 were measured on testbeds."""
+"""Standard deviation of limits between runs on the same brokers [ln].
+
+This is an assumption; testbeds had 0.05 to 0.08."""
 _TAIL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 BROKERS_MAX = 1_000_000
-"""Highest number of brokers of a plan; a plan above it has a mistyped figure."""
+"""Highest number of brokers of a plan; a higher number is probably a typing error."""
 
 
 def on_any_day(ratio: float, between_runs: float = BETWEEN_RUNS) -> float:
-    """The distance of an end of a limit's 90 % range on any day, as a ratio of 1 or more.
+    """The limit over the lower end of its 90 % range on any day [ratio of 1 or more].
 
     Args:
-        ratio: that of the end of the run's own interval.
-        between_runs: spread between runs, as a standard deviation [ln].
+        ratio: the limit over the lower end of the run's own 90 % interval [ratio].
+        between_runs: standard deviation of limits between runs [ln].
     """
     return math.exp(math.hypot(math.log(ratio), _TAIL * between_runs))
 
@@ -86,19 +86,20 @@ class MeasuredLimit:
 
     Attributes:
         message_bytes: bytes per message [B].
-        mb_per_s: payload from producers per broker [MB/s].
+        mb_per_s: payload rate from producers, per broker [MB/s].
         limited_by: the limiting resource, or None if it is not known.
-        replication_factor, consumer_groups: numbers in the measured pattern.
+        replication_factor, consumer_groups: numbers of the measured traffic pattern.
         mb_per_s_low: lower end of the limit's 90 % interval, or None if not known [MB/s].
-        doubt: reason why the limit is doubtful, without its full stop; empty if it is not.
-        parts: the parts of a mix, whose message size is a mean, whose replication factor is the
-            highest one, and whose groups are those of all parts; empty for other traffic.
-        mix_mb_per_s: payload of the mix at scale 1, all brokers together; None for other traffic
-            [MB/s].
-        between_runs: spread between runs of other days, as a standard deviation; 0 for a limit
-            that holds on each of them [ln].
-        lasts: how the limit stands to what disks were proven to write, a sentence without its
-            full stop; empty where it needs none.
+        doubt: why the limit is doubtful, a sentence without a full stop; empty if it is not
+            doubtful.
+        parts: the parts of a mix; empty for other traffic. The limit of a mix has the mean message
+            size, the highest replication factor and the groups of all parts.
+        mix_mb_per_s: payload rate of the mix at scale 1, all brokers together [MB/s]; None for
+            other traffic.
+        between_runs: standard deviation of limits between runs [ln]; 0 if the limit is the same on
+            any day.
+        lasts: whether the limit is proven on disk, a sentence without a full stop; empty if no
+            remark is needed.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -115,14 +116,15 @@ class MeasuredLimit:
 
     @property
     def low_of_run(self) -> float:
-        """The lower end of the run's own interval; at most the sustained rate [MB/s]."""
+        """The lower end of the run's own interval, at most the sustained rate [MB/s]."""
         low = self.mb_per_s_low
         return self.mb_per_s if low is None else min(self.mb_per_s, low)
 
     @property
     def conservative_mb_per_s(self) -> float:
-        """The lower end of the limit's 90 % range on any day, of the run's own interval and of the
-        spread between runs; at most the sustained rate [MB/s].
+        """The lower end of the limit's 90 % range on any day, at most the sustained rate [MB/s].
+
+        It combines the run's own interval with the differences between runs.
         """
         if self.low_of_run <= 0.0:
             return 0.0
@@ -134,21 +136,22 @@ class Demand:
     """The load that the cluster has to carry.
 
     Attributes:
-        mb_per_s: payload from producers today, all brokers together [MB/s].
+        mb_per_s: today's payload rate from producers, all brokers together [MB/s].
         message_bytes: bytes per message [B].
         replication_factor: replicas of a partition, including the leader.
         consumer_groups: number of groups; each reads all records.
-        growth: growth of the payload until the next purchase of brokers [ratio].
+        growth: growth of the payload rate until the next purchase of brokers [ratio].
         offline: share of brokers that may be offline while the others carry the load [ratio].
-        headroom: share of a broker's limit that stays free [ratio].
+        headroom: unused share of a broker's limit [ratio].
         link_mbit_per_s: speed of a broker's network link in each direction, or None [Mbit/s].
-        scale: how many times a mix this is, without growth; None for other traffic [ratio].
+        scale: the load as a multiple of the measured mix, without growth [ratio]; None for other
+            traffic.
         parts: the parts of the mix; empty for other traffic.
-        retention_hours: time for which records stay, where storage counts; None elsewhere [h].
-        disk_gb: room of a broker's disks for records; goes with `retention_hours` [GB].
-        compression_ratio: size of records before over that after compression [ratio].
-        zones: zones (racks) over which the brokers are spread evenly, of which one may be lost;
-            None where they do not count.
+        retention_hours: retention time of records [h]; None if storage is not planned.
+        disk_gb: disk space of a broker for records [GB]; None without `retention_hours`.
+        compression_ratio: size of records before compression over size after it [ratio].
+        zones: number of zones (racks) with equally many brokers, of which one may be lost; None
+            without zones.
     """
 
     mb_per_s: float
@@ -167,16 +170,16 @@ class Demand:
     zones: int | None = None
 
     def suited_to(self, limits: Sequence[MeasuredLimit]) -> Demand:
-        """This demand for these limits; for those of a mix, see `of_mix`."""
+        """This demand, adapted to measured limits; see `of_mix` for limits of a mix."""
         return self.of_mix(limits[0]) if limits and limits[0].parts else self
 
     def of_mix(self, limit: MeasuredLimit) -> Demand:
-        """This demand in the proportions of a measured mix, with its sizes, replicas and groups.
+        """This demand with the sizes, replicas, groups and proportions of a measured mix.
 
-        Where the demand has a scale, its payload follows from it; otherwise the scale follows from
-        the payload.
+        If the demand has a scale, the payload follows from the scale. Otherwise the scale follows
+        from the payload.
         """
-        assert limit.mix_mb_per_s, "the limit is that of a mix"
+        assert limit.mix_mb_per_s, "the limit has no rate of a mix"
         once, scale = limit.mix_mb_per_s, self.scale
         return replace(
             self,
@@ -203,22 +206,27 @@ class Demand:
             )
         if (self.retention_hours is None) != (self.disk_gb is None):
             raise ConfigError(
-                "one of --retention-hours and --disk-gb is given; expected both or none, as "
-                "records need room for as long as they stay; add the other one"
+                "only one of --retention-hours and --disk-gb is given; expected both or none; "
+                "add the other option"
             )
 
     def lost_of(self, brokers: int) -> int:
-        """Brokers of so many that may be offline, rounded up: by their share, or a whole zone."""
+        """The number of brokers that may be offline, rounded up: a share of them, or a whole
+        zone.
+        """
         share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
         return math.ceil(brokers * share - 1e-9)
 
 
 @dataclass(frozen=True)
 class Need:
-    """The number of brokers that one resource requires, and the load per broker that it allows.
+    """The number of brokers that one resource requires.
 
     Attributes:
-        formula: how the number follows, in figures.
+        resource: name of the resource.
+        brokers: number of brokers that it requires.
+        mb_per_s_per_broker: load per broker that it allows, all brokers up [MB/s].
+        formula: the computation of the number, in figures.
     """
 
     resource: str
@@ -233,20 +241,20 @@ class Provision:
 
     Attributes:
         brokers: the highest number of brokers that a resource requires.
-        binds_first: the resource that requires it.
-        brokers_for_limit: the number for the limit itself instead of its lower end.
-        limit_mb_per_s_per_broker: the limit at this size and replication [MB/s].
-        low_mb_per_s_per_broker: the lower end of its 90 % range on any day, from which `brokers`
-            follows; None where it is the limit itself [MB/s].
-        plan_mb_per_s_per_broker: highest load of a broker in the plan, all brokers up [MB/s].
+        binds_first: the resource that requires this number.
+        brokers_for_limit: number of brokers according to the limit instead of its lower end.
+        limit_mb_per_s_per_broker: the limit at this message size and replication [MB/s].
+        low_mb_per_s_per_broker: lower end of the limit's 90 % range on any day, from which
+            `brokers` is computed [MB/s]; None if it equals the limit.
+        plan_mb_per_s_per_broker: highest planned load of a broker, all brokers up [MB/s].
         mb_per_s_per_broker: load of each broker at the full demand, all brokers up [MB/s].
-        headroom: free share of the lower end (or else of the limit) at this load [ratio].
-        headroom_offline: the same with the planned brokers offline [ratio].
-        offline: brokers that may be offline, the planned share of them rounded up.
+        headroom: unused share of the lower end (or of the limit) at this load [ratio].
+        headroom_offline: `headroom` with `offline` brokers offline [ratio].
+        offline: number of brokers that may be offline, rounded up.
         needs: the requirement of each resource.
-        assumptions: assumptions of the answer, a sentence each.
-        scale: how many times the mix this number of brokers sustains at its usable limit, all
-            brokers up; None for other traffic [ratio].
+        assumptions: assumptions of the answer, one sentence each.
+        scale: highest multiple of the mix that these brokers sustain, all brokers up [ratio]; None
+            for other traffic.
     """
 
     brokers: int
@@ -265,7 +273,7 @@ class Provision:
 
 
 def provision_rows(answer: Provision, demand: Demand) -> list[tuple[str, str]]:
-    """The rows of a table of the answer."""
+    """The rows of a table that shows the answer, as (name, value)."""
     low = answer.low_mb_per_s_per_broker
     size = f" at {format_size(demand.message_bytes)}" if demand.scale is None else ""
     rows = [
@@ -331,8 +339,8 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         )
     if demand.retention_hours is not None and demand.disk_gb is not None:
         replicas = weighted(demand, lambda each: each.replication_factor)
-        stored = 3.6 * demand.retention_hours * replicas / demand.compression_ratio  # [GB] a MB/s
-        alone = replace(demand, offline=0.0, zones=None)  # what is offline keeps its records
+        stored = 3.6 * demand.retention_hours * replicas / demand.compression_ratio  # [GB per MB/s]
+        alone = replace(demand, offline=0.0, zones=None)  # offline brokers keep their records
         needs.append(_need("storage", needed, demand.disk_gb * share / stored, alone))
         for_limit = max(for_limit, needs[-1].brokers)
     if demand.zones:
@@ -379,7 +387,7 @@ def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_li
 
 
 def _between_zones(demand: Demand, needed: float) -> str:
-    """What crosses the borders of zones each month: producers, followers and groups."""
+    """A sentence about the monthly traffic of producers, followers and groups between zones."""
     zones = demand.zones or 1
     away = 1.0 - 1.0 / zones
 
@@ -389,18 +397,20 @@ def _between_zones(demand: Demand, needed: float) -> str:
 
     gb = needed * weighted(demand, crossing) / demand.compression_ratio * 730 * 3.6
     return (
-        f"about {gb:,.0f} GB a month cross the borders of {zones} zones, with clients in all of "
-        "them and groups that read from leaders"
+        f"about {gb:,.0f} GB a month cross the borders of {zones} zones, if every zone has "
+        "clients and groups read from leaders"
     )
 
 
 def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float:
-    """The expected limit of a cluster with brokers offline [MB/s].
+    """The expected limit of a cluster with some brokers offline [MB/s].
 
-    As in `provision`, the limit of each broker is assumed to stay the same.
+    As in `provision`, the limit of each remaining broker is assumed to be unchanged.
 
     Args:
         limit_mb_per_s: limit of the whole cluster with all brokers up [MB/s].
+        brokers: number of brokers.
+        offline: number of brokers that are offline.
     """
     return limit_mb_per_s * (brokers - offline) / brokers
 
@@ -410,7 +420,7 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
     stays = 1.0 - max(demand.offline, 1.0 / demand.zones if demand.zones else 0.0)
     if stays <= 0.0 or not up / stays <= BROKERS_MAX:
         raise ConfigError(
-            f"{needed:.6g} MB/s need more than {BROKERS_MAX:,} brokers where a broker carries "
+            f"{needed:.6g} MB/s need more than {BROKERS_MAX:,} brokers if a broker carries "
             f"{usable:.3g} MB/s ({resource}); expected a plan of at most {BROKERS_MAX:,} brokers; "
             "correct the demand, the limit per broker or the margins"
         )
@@ -424,7 +434,7 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 
 
 def _on_wire(share: TrafficShare) -> tuple[float, float]:
-    """Bytes that the brokers receive and send for each byte of payload; all share it evenly."""
+    """Bytes that all brokers together receive, and send, for each byte of payload [ratio]."""
     pattern = TrafficPattern(
         producers=1,
         producer=ProducerPattern(share.message_bytes, FULL_BATCHES_PER_S),
@@ -439,10 +449,10 @@ def _on_wire(share: TrafficShare) -> tuple[float, float]:
 def limit_at(
     limits: Sequence[MeasuredLimit], message_bytes: int
 ) -> tuple[MeasuredLimit, tuple[str, ...]]:
-    """The limit at a message size, and the assumptions of an interpolation.
+    """The limit at a message size, and the assumptions if it is interpolated.
 
     Raises:
-        ConfigError: there is no limit, or its interval begins at 0, or the size is outside of the
+        ConfigError: there is no limit, its interval begins at 0, or the size is outside of the
             measured range.
     """
     known = sorted((one for one in limits if one.mb_per_s > 0), key=lambda one: one.message_bytes)
@@ -469,7 +479,7 @@ def _above_zero(one: MeasuredLimit) -> MeasuredLimit:
     if not one.conservative_mb_per_s > 0:
         raise ConfigError(
             f"the 90 % interval of the limit at {format_size(one.message_bytes)} begins at "
-            "0 MB/s; expected an interval above 0; measure that size again, with a smaller "
+            "0 MB/s; expected an interval above 0; measure this size again, with a smaller "
             "goal.search.resolution"
         )
     return one

@@ -1,4 +1,4 @@
-"""The chart of the boundary line: one Altair specification, drawn as HTML and as PNG."""
+"""The chart of the boundary line, from one Altair specification, as HTML and as PNG."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _LEGEND = alt.Legend(
 
 
 def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[Path, ...]:
-    """Draw the boundary line of `summary` into both files; the HTML file is self-contained.
+    """Draw the boundary line of a summary into two files. The HTML file is self-contained.
 
     Returns:
-        The files that were written: none if the summary has no boundary, and only the HTML
-        file if vl-convert is not installed.
+        The written files: no file if the summary has no boundary point, and only the HTML file if
+        vl-convert is not installed.
     """
     if not summary.boundaries:
         return ()
@@ -53,7 +53,7 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
 
 
 def boundary_spec(summary: RunSummary) -> dict[str, Any]:
-    """The Vega-Lite specification: payload per broker and messages/s over message size."""
+    """The Vega-Lite specification: payload per broker and messages per second over message size."""
     rows = [_row(boundary.lasting, summary.brokers) for boundary in summary.boundaries]
     sizes = [boundary.message_bytes for boundary in summary.boundaries]
     payload = _linear_y(_heights(rows, "mb"))
@@ -107,7 +107,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
 
 
 def _payload_label(boundary: Boundary) -> str:
-    """The payload per broker and, on a second line, of the whole cluster."""
+    """The payload rate per broker and, on a second line, of the whole cluster."""
     each, whole = boundary.mb_per_s_per_broker, boundary.mb_per_s
     return "\n".join(
         (format_mb_per_s(each), *([f"({format_mb_per_s(whole)})"] if whole > each else []))
@@ -115,7 +115,9 @@ def _payload_label(boundary: Boundary) -> str:
 
 
 def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
-    """Messages per second that carry a payload [1/s]; None if the message size varies."""
+    """Messages per second at a payload rate [1/s]; None if not known or if the message size
+    varies.
+    """
     if mb_per_s is None or boundary.mb_per_s <= 0 or boundary.along is MESSAGE_BYTES:
         return None
     return boundary.mps * mb_per_s / boundary.mb_per_s or None
@@ -155,17 +157,21 @@ def _panel(
     *,
     below: bool,
 ) -> alt.LayerChart:
-    """One panel: the line joins the sustained sides; a band reaches up to the overloaded sides.
+    """One panel: a line through the sustained sides, and a band up to the overloaded sides.
 
-    A bar shows the interval or, if that is not known, the bracket.
+    A bar shows the interval of the limit, or the bracket if the interval is not known.
 
     Args:
-        below: True to print the figures below the points, where the line leaves room.
+        rows: the points of the line.
+        sizes: all message sizes [B].
+        name: prefix of the panel's columns in `rows`.
+        axis: options of the y axis.
+        below: True to print figures below the points, False to print them above.
     """
     upper, low, high = (f"{name}_{end}" for end in ("upper", "low", "high"))
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
     color = alt.Color("bound", **_by_resource(rows, RESOURCE_COLORS, NEUTRAL))
-    # Shapes are for readers who cannot distinguish the colors, and for print.
+    # Shapes help readers who cannot distinguish colors, and are visible in black-and-white print.
     shape = alt.Shape("bound", **_by_resource(rows, RESOURCE_SHAPES, "wedge"))
     base = alt.Chart().encode(x=_size_axis(sizes), y=y)
     closed = base.transform_filter(f"isValid(datum.{upper})")
@@ -205,7 +211,7 @@ def _size_axis(sizes: Sequence[int]) -> alt.X:
     """A logarithmic axis of message sizes, with a label at each measured size."""
     sizes = sorted(set(sizes))
     margin = max(1.5, (sizes[-1] / sizes[0]) ** 0.1)
-    # The right margin has room for a figure.
+    # The right margin leaves space for a figure.
     domain = [sizes[0] / margin, sizes[-1] * margin**1.4]
     names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
     return alt.X(
@@ -222,7 +228,7 @@ def _size_axis(sizes: Sequence[int]) -> alt.X:
 def _by_resource(
     rows: Sequence[Mapping[str, Any]], looks: Mapping[str, str], other: str
 ) -> dict[str, Any]:
-    """The options of a color or a shape of the resources that occur, with the legend."""
+    """The options of a color or shape for each resource in `rows`, with the legend."""
     found = {row["bound"] for row in rows}
     known = [name for name in RESOURCE_COLORS if name in found]
     domain = [*known, *sorted(found - set(known))]
@@ -264,7 +270,7 @@ def _title(summary: RunSummary) -> alt.TitleParams:
 
 
 def _short_count(count: float) -> str:
-    """A count with three digits, short enough to stand beside a point: 160 k, 1.25 M."""
+    """A count with three digits, such as 160 k or 1.25 M."""
     for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if count >= factor * 0.9995:
             return f"{_three_digits(count / factor)}{unit}"
@@ -277,5 +283,5 @@ def _three_digits(value: float) -> str:
 
 
 def chart_page(summary: RunSummary, spec: Mapping[str, Any]) -> str:
-    """Render the chart of `spec` with its figures as a table below it."""
+    """Render a chart as HTML, with a table of its figures below the chart."""
     return render("boundary.html", summary=summary, spec=spec)

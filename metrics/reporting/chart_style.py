@@ -1,4 +1,4 @@
-"""The style of charts: colors for all kinds of color vision, a light and a dark theme."""
+"""The style of charts: colors for all kinds of color vision, and a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 _FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NEUTRAL = "#7f8a99"  # readable on white and on black
 PAGE = "page"
-"""Style of a mark in the color of the page; below a hollow mark it hides the lines behind it."""
-# Okabe and Ito's palette for all kinds of color vision (jfly.uni-koeln.de/color) and three more
-# colors; each resource also has its own shape.
+"""Style of a mark with the page's color, which hides the lines behind a hollow mark."""
+# Okabe and Ito's palette for all kinds of color vision (jfly.uni-koeln.de/color), and further
+# colors
+# for resources. Each resource also has its own shape.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
-"""Colors of lines, in their order."""
+"""Colors of lines, in order of use."""
 RESOURCE_COLORS = {
     Resource.REQUEST_HANDLERS.value: "#0072b2",
     Resource.NETWORK_THREADS.value: "#e69f00",
@@ -48,9 +49,9 @@ RESOURCE_SHAPES = {
 
 
 def specification(chart: TopLevelMixin) -> dict[str, Any]:
-    """A chart's Vega-Lite specification in the light theme.
+    """The Vega-Lite specification of a chart in the light theme.
 
-    Altair's own validation is off, as it would double the time; tests validate the charts.
+    Altair's validation is off, because it would double the time. Tests validate the charts.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec | {"config": chart_config(dark=False)}
@@ -59,10 +60,11 @@ def specification(chart: TopLevelMixin) -> dict[str, Any]:
 def beside(panels: Sequence[TopLevelMixin], **options: Any) -> dict[str, Any]:
     """The specification of panels in a row.
 
-    Each panel becomes a specification of its own, because `alt.hconcat` copies all marks and all
-    rows several times: that took half of the time of a chart.
+    Each panel is converted separately, because `alt.hconcat` copies all marks and all rows several
+    times. These copies took half of the time of a chart.
 
     Args:
+        panels: the charts, from left to right.
         options: further keys of the specification, as JSON.
     """
     datasets: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Pictures and scripts of charts, by vl-convert, which the extra `kafka-redline[charts]` adds."""
+"""Pictures and scripts of charts with vl-convert, a dependency of `kafka-redline[charts]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metrics.reporting.kept_script import kept
 
 try:
     import vl_convert
-except ModuleNotFoundError:  # then pages show `MISSING` in place of charts
+except ModuleNotFoundError:  # pages show `MISSING` instead of charts
     vl_convert = None  # type: ignore[assignment]  # mypy sees the extra installed
 
 MISSING = (
@@ -21,7 +21,7 @@ MISSING = (
     "'kafka-redline[charts]', then create this page again. The tables have the same figures."
 )
 _PNG_SCALE = 2.0
-# What the bundle exports to the next script of the page.
+# JavaScript that exports the bundle to other scripts of the page.
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 _SMALLEST = {"data": {"values": [{}]}, "mark": "point"}
 _making = threading.Lock()
@@ -35,20 +35,20 @@ def can_draw() -> bool:
 
 
 def png(spec: Mapping[str, Any]) -> bytes:
-    """A chart as PNG; requires `can_draw()`."""
+    """Draw a chart as PNG; requires `can_draw()`."""
     picture: bytes = vl_convert.vegalite_to_png(dict(spec), scale=_PNG_SCALE)
     return picture
 
 
 def svg(spec: Mapping[str, Any]) -> str:
-    """A chart as SVG; requires `can_draw()`."""
+    """Draw a chart as SVG; requires `can_draw()`."""
     return str(vl_convert.vegalite_to_svg(dict(spec)))
 
 
 def prepare() -> None:
-    """Load vl-convert and Altair in a background thread, so that the first chart appears earlier.
+    """Load vl-convert and Altair in a background thread, so that the first chart is faster.
 
-    Loading blocks Python's other threads most of the time: call this while no trial runs.
+    Loading blocks Python's other threads for most of its time, so call this while no trial runs.
     """
     if can_draw():
         threading.Thread(target=_make_ready, name="redline-drawing", daemon=True).start()
@@ -64,7 +64,7 @@ def _make_ready() -> None:
 
 
 def vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, safe to embed in HTML."""
+    """Vega, Vega-Lite and Vega-Embed as one script that can be embedded in HTML."""
     with _making:
         return _vega()
 

@@ -1,4 +1,4 @@
-"""Files that the user names: written atomically, and checked before the work begins."""
+"""Output files: atomic writes, and checks of their paths before the work begins."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import BinaryIO
 from metrics.common.errors import ConfigError
 
 NOT_OFFERED = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL})
-"""Errors of a file system that does not offer an operation, such as appending or locking."""
+"""Errors of a file system that does not support an operation, such as appending or locking."""
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write `content` to a temporary file beside `path`, then rename it to `path`.
+    """Write `content` to a temporary file in the folder of `path`, then rename the file to `path`.
 
-    A device, a pipe or a link, such as /dev/stdout, is written to directly.
+    If `path` is a device, a pipe or a link, such as /dev/stdout, write to it directly.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -39,26 +39,26 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def open_private(path: Path, *, appends: bool = False) -> BinaryIO:
-    """Open a file for writing that only its owner can ever read."""
+    """Open a file for writing with access only for its owner."""
     mode = os.O_APPEND if appends else os.O_TRUNC
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o600)
     if not appends and os.name == "posix":
-        os.fchmod(descriptor, 0o600)  # of a file that existed
+        os.fchmod(descriptor, 0o600)  # an existing file would keep its mode
     return os.fdopen(descriptor, "ab" if appends else "wb")
 
 
 def write_private(path: Path, content: str | bytes) -> None:
-    """Write a file that only its owner can ever read."""
+    """Write a file with access only for its owner."""
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     with open_private(path) as file:
         file.write(data)
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """Open a log for writing after its content; only its owner can read a new one.
+    """Open a log for appending; only its owner can read a new log.
 
-    Some file systems take whole files only, such as the volumes of Databricks and other mounts of
-    object stores. There the file is written again, beginning with its earlier content.
+    Some file systems accept only whole files, for example volumes of Databricks and other mounts of
+    object stores. On such a file system, the earlier content is written again first.
     """
     if _can_append(path.parent):
         return open_private(path, appends=True)
@@ -70,9 +70,9 @@ def open_to_append(path: Path) -> BinaryIO:
 
 
 def _can_append(folder: Path) -> bool:
-    """Whether the file system of a folder appends to files; some refuse it only at the write.
+    """True if the file system of a folder supports appending, according to a test write.
 
-    Other errors, such as a full disk, are left to the caller's own write.
+    Other errors, such as a full disk, are ignored; the caller's write meets the same error.
     """
     try:
         with _probe_in(folder) as probe, probe.open("ab") as file:
@@ -84,9 +84,9 @@ def _can_append(folder: Path) -> bool:
 
 @contextmanager
 def _probe_in(folder: Path) -> Iterator[Path]:
-    """A file with one byte, which is closed, and deleted afterwards.
+    """A closed file with one byte, deleted at the end of the context.
 
-    A file without a name needs no deletion, but mounts of object stores do not take its bytes.
+    The file has a name, because mounts of object stores do not support files without a name.
     """
     descriptor, name = mkstemp(dir=folder, prefix=".probe-")
     probe = Path(name)
@@ -119,16 +119,18 @@ def json_text(document: object) -> str:
 
 
 def write_json_file(path: Path | None, document: object) -> None:
-    """Write the answer for programs to the file that `--json` names, if it names one."""
+    """Write the answer for programs to the file of the option `--json`, if it is given."""
     if path is not None:
         write_file("--json", path, json_text(document))
 
 
 def require_new(name: str, path: Path, *, is_forced: bool) -> None:
-    """Check that a file that people edit can be written, and is not replaced without `--force`.
+    """Check that a new file can be written, and that it replaces a file only with `--force`.
 
     Args:
         name: as in `write_file`.
+        path: path of the file.
+        is_forced: True with the option `--force`.
 
     Raises:
         ConfigError: the file exists, or cannot be written.
@@ -136,28 +138,29 @@ def require_new(name: str, path: Path, *, is_forced: bool) -> None:
     if path.exists() and not is_forced:
         other = "" if name == "FILE" else f" with {name}"
         raise ConfigError(
-            f"{path} exists already; expected a new file; name another{other}, or add --force"
+            f"{path} exists already; expected a new file; name another file{other}, or add --force"
         )
     require_place(name, path)
 
 
 def require_place(name: str, path: Path) -> None:
-    """Check that `write_file` will be able to write to a path; change nothing.
+    """Check that `write_file` will be able to write to a path, without changing the file.
 
     Args:
         name: as in `write_file`.
+        path: path of the file.
 
     Raises:
-        ConfigError: the nearest existing folder is not writable, or the existing file is not.
+        ConfigError: the existing file or the nearest existing folder is not writable.
     """
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.exists() and (path.is_symlink() or not path.is_file()):  # written to directly
+        if path.exists() and (path.is_symlink() or not path.is_file()):  # see `write_atomic`
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return
-        with suppress(FileNotFoundError):  # a name that is too long raises another error
+        with suppress(FileNotFoundError):  # a too long name raises another error
             path.lstat()
         folder = next(each for each in path.absolute().parents if each.exists())
         with _probe_in(folder):
@@ -170,5 +173,5 @@ def _unwritable(name: str, path: Path, error: OSError | ValueError) -> ConfigErr
     why = getattr(error, "strerror", None) or error
     return ConfigError(
         f"{name} {path} cannot be written ({why}); expected a file in a writable folder; "
-        "change its permissions, or name another file"
+        "change the permissions, or name another file"
     )

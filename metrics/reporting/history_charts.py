@@ -1,4 +1,4 @@
-"""Charts of several runs: the newest boundary lines, and each boundary point over time."""
+"""Charts of several runs: boundary lines, boundary points over time, nights, and headroom."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Rows = Sequence[Mapping[str, Any]]
 _SHAPES = {"fell": "triangle-down", "rose": "triangle-up", "held": "circle", "first": "circle"}
 _WIDTH, _HEIGHT, _NIGHTS_HEIGHT = 620, 300, 180  # [px]
 _DENSE = 100
-"""Number of marks of a chart from which on they are small."""
+"""Number of marks of a chart above which the marks are small."""
 _TIMES_LEAST = 0.1
-"""Headroom below which a mark stays at the lower end, as 0 has no place on a logarithmic axis."""
+"""Lowest headroom on the logarithmic axis; marks of lower values are drawn here."""
 _TIMES_TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 _OUTCOMES = {
     "regression": "#d55e00",
@@ -35,10 +35,10 @@ _OUTCOME_SHAPES = alt.Scale(
 
 
 def lines_chart(points: Rows) -> alt.LayerChart:
-    """Draw boundary lines into one chart: a line for each cluster, workload and goal.
+    """Draw boundary lines in one chart, with one line for each cluster, workload and goal.
 
     Args:
-        points: rows of `metrics.tables.views.points_for_people`, along np.
+        points: rows of `metrics.tables.views.points_for_people` on the axis np.
     """
     values = [
         {
@@ -75,13 +75,13 @@ def lines_chart(points: Rows) -> alt.LayerChart:
     title = _title(
         "The newest boundary lines",
         f"Points: highest sustained load; hollow: doubtful. Bars: interval of the limit {AT_LEVEL}"
-        " or, if that is not known, the bracket.",
+        ", or the bracket if the interval is not known.",
     )
     return alt.LayerChart(layer=list(layers), title=title, width=_WIDTH, height=_HEIGHT)
 
 
 def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The ends of a point's bar [MB/s per broker], and its interval and latencies as text."""
+    """The ends of a point's bar [MB/s per broker], and the interval and latencies as text."""
     low, high = row["mb_per_s_per_broker_low"], row["mb_per_s_per_broker_high"]
     latencies = (row[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))
     words = {
@@ -94,12 +94,13 @@ def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def history_charts(points: Rows) -> list[alt.LayerChart]:
-    """Draw each boundary point over time with its bracket; triangles mark where it moved.
-
-    Returns one chart for each cluster, workload, goal and axis.
+    """Draw each boundary point over time with its bracket. Triangles mark brackets that moved.
 
     Args:
         points: rows of `metrics.tables.views.boundary_history`.
+
+    Returns:
+        One chart for each cluster, workload, goal and axis.
     """
     found = _series(
         points, lambda row: (row["cluster"], row["workload"], row["goal"], row["axis"] or "np")
@@ -150,12 +151,13 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
 
 
 def nights_charts(nights: Rows) -> list[alt.LayerChart]:
-    """Draw the figure of each nightly case over time; the color shows the night's outcome.
-
-    Returns one chart for each suite, cluster and case.
+    """Draw the figure of each nightly case over time. The color shows the outcome of the night.
 
     Args:
         nights: rows of `metrics.tables.views.nights`.
+
+    Returns:
+        One chart for each suite, cluster and case.
     """
     found = _series(nights, lambda row: (row["suite"], row["cluster"], row["case"]))
     return [_nights_chart(own, ": ".join(names)) for names, own in found]
@@ -196,12 +198,13 @@ def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
 
 
 def headroom_charts(answers: Rows) -> list[alt.LayerChart]:
-    """Draw how many times the traffic of each cluster fitted over time, with the 90 % interval.
-
-    Returns one chart for each cluster.
+    """Draw the headroom of each cluster over time, with its 90 % interval.
 
     Args:
         answers: rows of `metrics.tables.views.headroom_history`.
+
+    Returns:
+        One chart for each cluster.
     """
     found = _series(answers, lambda row: (row["cluster"],))
     return [_headroom_chart(own, name) for (name,), own in found]
@@ -264,7 +267,7 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
 def _series(
     rows: Rows, names: Callable[[Mapping[str, Any]], tuple[str, ...]]
 ) -> list[tuple[tuple[str, ...], Rows]]:
-    """The rows of each series in their order, with its names; sorted by these."""
+    """Group rows into series: (names of the series, its rows in order), sorted by names."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(names(row), []).append(row)

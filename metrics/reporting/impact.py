@@ -1,4 +1,4 @@
-"""What a run did to other clients of the cluster, from its trials."""
+"""The effect of a run on other clients of the cluster, computed from the run's trials."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from search.model import Verdict
 
 @dataclass(frozen=True)
 class Impact:
-    """What a run did to other clients; None means not known.
+    """The effect of a run on other clients; None means not known.
 
     Attributes:
-        p99_before_ms, p99_sustained_ms, p99_overloaded_ms, p99_after_ms: the longest time that
-            clients of a broker waited for an acknowledgement (p99 of the canaries), before the
-            run, in trials of each verdict, and in the last seconds of the run, after its last load.
-        canary_records, canary_failures: records of the canaries in all windows, and those of them
-            that were refused or lost.
-        heaviest_mb_per_s: the highest payload rate of a load [MB/s].
-        longest_overload_s: the longest load that overloaded the brokers [s].
+        p99_before_ms: longest wait of a broker's clients for an acknowledgement before the run, as
+            p99 of the canaries.
+        p99_sustained_ms, p99_overloaded_ms: longest wait in trials with these verdicts.
+        p99_after_ms: longest wait in the last seconds of the run, after the last load.
+        canary_records: number of records of the canaries in all windows.
+        canary_failures: number of these records that were refused or lost.
+        heaviest_mb_per_s: highest payload rate of a load [MB/s].
+        longest_overload_s: duration of the longest overload [s].
         written_bytes: payload of all trials in all replicas, without warm-ups [B].
-        partitions: the largest number of partitions of a load.
-        connections: the largest number of connections that a load had open.
-        guards: why guards ended loads, a clause each.
+        partitions: largest number of partitions of a load.
+        connections: largest number of open connections of a load.
+        guards: why guards ended loads, one clause each.
     """
 
     p99_before_ms: float | None = None
@@ -45,7 +46,7 @@ class Impact:
 
     @property
     def waits(self) -> tuple[str, ...]:
-        """A sentence on the waits and failures of other clients, where canaries saw them."""
+        """Sentences about waits and failures of other clients; empty without canaries."""
         parts = [
             f"up to {found:,.0f} ms {words}"
             for found, words in (
@@ -58,7 +59,7 @@ class Impact:
         ]
         fails = (
             f"{format_count(self.canary_failures)} of {format_count(self.canary_records)} records "
-            "of the canaries failed beside the loads"
+            "of the canaries failed during the loads"
         )
         waits = f"other clients waited (p99 of the canaries) {', '.join(parts)}"
         seen = self.p99_sustained_ms is not None or self.p99_overloaded_ms is not None
@@ -66,7 +67,7 @@ class Impact:
 
     @property
     def load(self) -> tuple[str, ...]:
-        """A sentence on the heaviest load and the longest overload, where the rate is known."""
+        """A sentence about the heaviest load and the longest overload; empty if not known."""
         if self.heaviest_mb_per_s is None:
             return ()
         over_s = self.longest_overload_s
@@ -75,7 +76,7 @@ class Impact:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All that the run did, a sentence each; none where it ran beside no other clients."""
+        """All effects, one sentence each; empty if there were no other clients."""
         if not self.canary_records:
             return ()
         opened = (
@@ -93,10 +94,11 @@ class Impact:
 
 
 def impact_of(trials: Sequence[Trial], after: Sequence[CanaryWindow] = ()) -> Impact:
-    """What these trials did to other clients.
+    """The effect of trials on other clients.
 
     Args:
-        after: what the canaries saw of each broker after the last load.
+        trials: all trials of a run.
+        after: windows of the canaries at each broker after the last load.
     """
     beside = [each for each in trials if each.evidence.canaries]
     windows = [*after, *(each for trial in beside for each in trial.evidence.canaries)]

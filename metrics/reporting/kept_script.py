@@ -1,4 +1,4 @@
-"""The script of chart pages in a file, as vl-convert takes two CPU-seconds to make it."""
+"""A file cache for the script of chart pages, which vl-convert needs two CPU-seconds to make."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ log = logging.getLogger(__name__)
 
 
 def keep_in(folder: Path) -> None:
-    """Keep scripts in this folder from now on; the first call of a process counts."""
+    """Store scripts in this folder; only the first call of a process has an effect."""
     if not _folders:
         _folders.append(folder)
 
 
 def kept(source: str, make: Callable[[], str]) -> str:
-    """The script that `make` returns, from its file where one exists.
+    """The script from its file, or else from `make`.
 
-    A file of another release of vl-convert, or one that is damaged, is not used. Where the folder
-    cannot be read or written, the script is made each time.
+    A file of another release of vl-convert and a damaged file are not used. If the folder cannot be
+    read or written, the script is made in each process.
 
     Args:
         source: text from which vl-convert makes the script.
-        make: function that makes it.
+        make: function that makes the script.
     """
     path = _path(source)
     found = None if path is None else _read(path)
@@ -40,7 +40,7 @@ def kept(source: str, make: Callable[[], str]) -> str:
         try:
             write_atomic(path, f"{_digest(script)}\n{script}")
         except OSError as error:
-            log.debug("the script of chart pages is not kept in %s: %s", path, error)
+            log.debug("the script of chart pages cannot be stored in %s: %s", path, error)
     return script
 
 
@@ -52,8 +52,8 @@ def _path(source: str) -> Path | None:
 
 
 def _release() -> str | None:
-    """The installed release of vl-convert; None where its package does not state one."""
-    from importlib.metadata import PackageNotFoundError, version  # slower than all of this module
+    """The installed release of vl-convert; None if its package is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # a slow import
 
     try:
         return version(MAKER)
@@ -62,11 +62,11 @@ def _release() -> str | None:
 
 
 def _read(path: Path) -> str | None:
-    """The script of a file; None without a file, and for a damaged one."""
+    """The script in a file; None if the file is missing or damaged."""
     try:
         digest, _, script = path.read_bytes().decode("utf-8").partition("\n")
     except (OSError, UnicodeDecodeError) as error:
-        log.debug("%s is not read: %s", path, error)
+        log.debug("%s cannot be read: %s", path, error)
         return None
     return script if digest == _digest(script) else None
 

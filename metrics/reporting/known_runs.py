@@ -1,4 +1,4 @@
-"""The runs of all jobs below `--out`, read from the files in their folders."""
+"""The list of all runs in the folder `--out`, read from the files of each run."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _FILES = {
     "nightly.json": "nightly",
     "summary.json": "run",
 }
-"""JSON file of a run → its job; if a folder has several of these files, the first counts."""
+"""JSON file of a run → its job; if a folder has several of these files, the first one counts."""
 _TEXT_KEYS = ("started_at", "status", "cluster", "workload", "goal", "error")
 _PAGES = ("sweep.html", "report.html", "compare.html", "nightly.html")
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run and its answer on one line.
+    """A run and its short answer.
 
     Attributes:
-        run_id: name of its folder.
+        run_id: name of the run's folder.
         job: `find-limit`, `traffic`, `sweep`, `compare` or `nightly`.
-        started_at: ISO 8601, UTC; empty if it is not known.
-        status: how it ended; `running` or `killed` if the folder has no answer.
-        cluster, workload, goal: names of its configuration; empty if it has several or none.
+        started_at: ISO 8601, UTC; empty if not known.
+        status: status at the end; `running` or `killed` if the folder has no answer.
+        cluster, workload, goal: names of configuration files; empty if there are several or none.
         answer: a short form of the answer.
-        page: its HTML page, relative to the folder of all runs; empty if it has none.
+        page: the run's HTML page, relative to the folder of all runs; empty without a page.
         tags: the user's tags.
     """
 
@@ -62,15 +62,16 @@ class KnownRun:
 
 
 IsDriven = Callable[[Path], bool]
-"""A function that returns True while a process drives the run of a folder."""
+"""A function that returns True if a process is driving the run in a folder."""
 
 
 def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
-    """All runs of a folder, the newest first; a run with an unreadable file is listed as such.
+    """All runs in a folder, newest first. A run with an unreadable file has the status
+    `unreadable`.
 
     Args:
-        out: the folder that `--out` named.
-        is_driven: distinguishes a run in progress from one whose driver was killed.
+        out: the folder `--out`.
+        is_driven: distinguishes a run in progress from a run whose driver was killed.
     """
     if not out.is_dir():
         return []
@@ -80,7 +81,7 @@ def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
 
 
 def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
-    """The run of a folder; None if the folder does not belong to a run."""
+    """The run in a folder, or None if the folder does not belong to a run."""
     if not folder.is_dir():
         return None
     tags = tags_of(folder)
@@ -97,7 +98,7 @@ def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
 
 
 def _start_time(run_id: str) -> str:
-    """The start time in a run's id, ISO 8601, UTC; empty if the id has none."""
+    """The start time according to a run's id, ISO 8601, UTC; empty if the id has no time."""
     try:
         begun = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
     except ValueError:
@@ -106,7 +107,7 @@ def _start_time(run_id: str) -> str:
 
 
 def tags_of(folder: Path) -> tuple[str, ...]:
-    """The tags of a run; empty if the file is missing or is not a list."""
+    """The tags of a run; empty if their file is missing or does not contain a list."""
     try:
         tags = json.loads((folder / TAGS).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -202,9 +203,10 @@ _ANSWERS = {
 
 
 def write_index(out: Path, runs: Sequence[KnownRun]) -> Path:
-    """Write the page of all runs and return its path.
+    """Write the HTML page of all runs, and return its path.
 
     Args:
+        out: the folder of all runs.
         runs: all runs of the folder.
 
     Raises:
@@ -216,7 +218,7 @@ def write_index(out: Path, runs: Sequence[KnownRun]) -> Path:
 
 
 def table_rows(runs: Sequence[KnownRun]) -> Iterator[tuple[str, ...]]:
-    """The rows of a table of the runs, with the headings `COLUMNS`."""
+    """The rows of a table of runs; `COLUMNS` has the headings."""
     for each in runs:
         what = " ".join(filter(None, (each.cluster, each.workload, each.goal)))
         name = f"{each.run_id} [{', '.join(each.tags)}]" if each.tags else each.run_id

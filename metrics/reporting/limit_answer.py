@@ -1,12 +1,8 @@
-"""The answer of a search: five lines for each message size, and all else below them.
+"""The answer of a search or of a fixed load, as text for the terminal, the report and messages.
 
-The terminal, the report and messages show the same lines in the same order.
-
-The answer of a load that is held: whether the cluster carries it, and the unused share.
-
-Sentences about the certainty of a limit and the latency there, for terminals and pages.
-
-Sentences about what a limit is proven for, and what of it memory took.
+The answer of a search has at most five lines for each message size, and then the evidence. All
+outputs show the same lines in the same order. The answer of a fixed load states whether the cluster
+sustains the load, and the unused share of the resource with the highest use.
 """
 
 from __future__ import annotations
@@ -38,26 +34,26 @@ from metrics.windows.use import Resource
 from search.model import LEVEL, Verdict
 
 LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
-"""Width of a sentence below a limit on a terminal of 80 columns, and of the longest [columns]."""
+"""Width from which a sentence is shortened, and its maximum width [columns]."""
 REASONS_MAX = 8
-"""Maximum number of reasons that a verdict lists; each of a hundred brokers can give one."""
+"""Maximum number of listed reasons of a verdict; every broker can add a reason."""
 _READINGS = {
     Resource.DISK.value: ("flush", "disk"),
     Resource.HEAP.value: ("garbage collection", "heap"),
     Resource.CPU.value: ("machine",),
     Resource.REPLICATION.value: ("followers",),
 }
-"""Resource → words of the clause that shows it, where the first clause shows something else."""
+"""Resource → words that mark the clause of its reading, if this is not the first clause."""
 _CLAUSE_END = re.compile(r"(?:, and |, | while | with CPU |; )(?![^(]*\))")
 _ASIDE = re.compile(r" \([^)]*\)")
 _BROKER = re.compile(r"broker \d+: ")
 
 
 def bound_words(boundary: Boundary) -> str:
-    """The limiting resource, the broker and the reading that shows it, on one line.
+    """The limiting resource, with the broker and the most important reading, on one line.
 
-    Such as `bound by disk: broker 2: flushes took 87% of the handlers' time (0.5 ms each)`. The
-    whole evidence is in the report.
+    Example: `bound by disk: broker 2: flushes took 87% of the handlers' time (0.5 ms each)`. The
+    report has the whole evidence.
     """
     resource = boundary.limited_by or Resource.UNKNOWN.value
     named = "an unknown resource" if resource == Resource.UNKNOWN.value else resource
@@ -66,7 +62,7 @@ def bound_words(boundary: Boundary) -> str:
 
 
 def reading_words(boundary: Boundary) -> str:
-    """The broker and the reading that shows what limits it; empty where nothing shows it."""
+    """The broker and the reading that shows the limiting resource; empty without evidence."""
     if not boundary.evidence:
         return next(iter(reason_texts(boundary.overload_reasons)), "")
     resource = boundary.limited_by or Resource.UNKNOWN.value
@@ -85,7 +81,7 @@ def _shortened(text: str) -> str:
 
 
 def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Reasons for people, without the names of their indicators."""
+    """The reasons without the names of indicators at their beginning."""
     parts = [reason.partition(": ") for reason in reasons]
     return tuple(
         text if colon and name.isidentifier() else whole
@@ -94,13 +90,13 @@ def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
 
 
 def first_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
-    """The first reasons, and the number of further ones."""
+    """The first `REASONS_MAX` reasons, and a line with the number of further reasons."""
     more = len(reasons) - REASONS_MAX
     return (*reasons[:REASONS_MAX], *([f"and {more} more"] if more > 0 else []))
 
 
 def span_words(boundary: Boundary) -> str:
-    """The interval on the axis, such as `44 to 50`; empty if the search has none."""
+    """The interval of the limit on the axis, such as `44 to 50`; empty without an interval."""
     interval, axis = boundary.interval, boundary.along
     if interval is None:
         return ""
@@ -110,31 +106,33 @@ def span_words(boundary: Boundary) -> str:
 
 
 def estimate_words(boundary: Boundary) -> str:
-    """The best estimate of the limit on the axis, such as `81.1`; empty if there is none."""
+    """The best estimate of the limit on the axis, such as `81.1`; empty without an estimate."""
     if boundary.scale_estimate is not None:
         return f"{boundary.scale_estimate:.3g}"
     return "" if boundary.load_estimate is None else format_estimate(boundary.load_estimate)
 
 
 def open_words(boundary: Boundary) -> str:
-    """The answer without a limit, and why: `at least 37.0 MB/s (150 producers); the generator was
-    the limit: 2 cores of 2 busy`; empty for a limit.
+    """The bound that a search without a limit found, and why the search ended; empty for a limit.
+
+    Example: `at least 37.0 MB/s (150 producers); the generator was the limit: 2 cores of 2 busy`.
     """
     if boundary.answer_kind == AnswerKind.LIMIT:
         return ""
     found = answer_words(boundary, load_words)
     if boundary.gave_up is None:
         return found
-    # Reasons of older versions have the bound in them.
+    # Older versions of the tables store the bound in the reason.
     is_stated = boundary.gave_up.startswith(("at least ", "no load "))
     return boundary.gave_up if is_stated else f"{found}; {boundary.gave_up}"
 
 
 def answer_words(boundary: Boundary, words: Callable[[Boundary, int, float | None], str]) -> str:
-    """The limit, or what is known of it: `at least 37.0 MB/s`.
+    """The limit, or the bound that was found, such as `at least 37.0 MB/s`.
 
     Args:
-        words: boundary, load and payload [MB/s] → the load in words.
+        boundary: the boundary point.
+        words: (boundary, load, payload [MB/s]) → the load in words.
     """
     low, over = boundary.loads
     match AnswerKind(boundary.answer_kind):
@@ -149,7 +147,7 @@ def answer_words(boundary: Boundary, words: Callable[[Boundary, int, float | Non
 
 
 def load_words(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
-    """A load with its payload, such as `37.0 MB/s (150 producers)`."""
+    """A load with its payload rate, such as `37.0 MB/s (150 producers)`."""
     amount = boundary.along.amount(load)
     if mb_per_s is None or not boundary.along.grows_payload:
         return amount
@@ -157,14 +155,14 @@ def load_words(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
 
 
 def payload_span_words(low: float | None, high: float | None) -> str:
-    """An interval of payloads [MB/s], such as `11.0 to 12.5`; empty if it is not known."""
+    """An interval of payload rates [MB/s], such as `11.0 to 12.5`; empty if an end is not known."""
     if low is None or high is None:
         return ""
     return f"{format_mb_per_s(low)} to {format_mb_per_s(high)}"
 
 
 def latency_words(p50_ms: float | None, p99_ms: float | None, p999_ms: float | None) -> str:
-    """Latencies as text, such as `p50 3.10 ms, p99 12.0 ms, p99.9 40.0 ms`; empty if unknown."""
+    """The known latencies, such as `p50 3.10 ms, p99 12.0 ms, p99.9 40.0 ms`."""
     named = {"p50": p50_ms, "p99": p99_ms, "p99.9": p999_ms}
     return ", ".join(
         f"{name} {format_ms(value)} ms" for name, value in named.items() if value is not None
@@ -172,15 +170,15 @@ def latency_words(p50_ms: float | None, p99_ms: float | None, p999_ms: float | N
 
 
 def doubt_words(boundary: Boundary) -> str:
-    """The reason why a limit is doubtful, a sentence without its full stop; empty if it is not."""
+    """Why a limit is doubtful, as a sentence without a full stop; empty if it is not doubtful."""
     if not boundary.doubtful:
         return ""
     interval = boundary.interval
     if interval is None:
         share = format_ratio(boundary.confidence)
-        return f"the probability that the limit lies inside the bracket is only {share}"
+        return f"the probability that the limit is inside of the bracket is only {share}"
     return (
-        f"its {format_ratio(LEVEL)} interval, {span_words(boundary)} "
+        f"the limit's {format_ratio(LEVEL)} interval, {span_words(boundary)} "
         f"{boundary.along.unit_words}, is "
         f"{format_ratio(interval.relative_width)} wide; the goal accepts at most "
         f"{format_ratio(boundary.interval_max)} (search.interval_max)"
@@ -188,7 +186,7 @@ def doubt_words(boundary: Boundary) -> str:
 
 
 def doubtful_sizes(boundaries: Sequence[Boundary]) -> str:
-    """The sizes whose limit is doubtful, such as `100 B, 1 kB`; empty if there is none."""
+    """The message sizes with a doubtful limit, such as `100 B, 1 kB`; empty without one."""
     return ", ".join(
         format_size(each.message_bytes)
         for each in boundaries
@@ -197,9 +195,9 @@ def doubtful_sizes(boundaries: Sequence[Boundary]) -> str:
 
 
 def proven_words(boundary: Boundary) -> str:
-    """What the sustained load is proven for; empty where no trial sustained it.
+    """The time and volume of the longest sustained trial; empty if no trial sustained the load.
 
-    Such as `proven for 30 s, 1.9 GB; memory took 1.6 GB of it, full after 95 s at this rate`.
+    Example: `proven for 30 s, 1.9 GB; memory took 1.6 GB of it, full after 95 s at this rate`.
     """
     if boundary.proven_s is None:
         return ""
@@ -218,7 +216,7 @@ def proven_words(boundary: Boundary) -> str:
 
 
 def proof_words(proof: DiskProof) -> str:
-    """What a load is proven for, see `proven_words`."""
+    """The time and volume for which a load is proven, as in `proven_words`."""
     size = proof.taken_bytes
     on_disk = " on disk" if proof.on_disk else ""
     amount = "" if size is None else f", {format_volume(size)}"
@@ -232,9 +230,9 @@ def proof_words(proof: DiskProof) -> str:
 
 
 def steady_words(boundary: Boundary) -> str:
-    """The steady limit and what it rests on, or why there is none; empty where nothing is known.
+    """The steady limit with its proof, or why no steady limit is proven; empty if not known.
 
-    Such as `steady: 9.6 MB/s, proven on disk for 6 min, 23 GB`.
+    Example: `steady: 9.6 MB/s, proven on disk for 6 min, 23 GB`.
     """
     failed = ""
     if boundary.failed_after_s is not None and boundary.proven_s is None:
@@ -258,14 +256,14 @@ class SizeAnswer:
     """The answer for one message size and one goal.
 
     Attributes:
-        size: the message size with its unit, and the state of the cluster unless all brokers ran.
+        size: the message size with its unit, and the cluster's state unless all brokers ran.
         figure: the load that lasts, such as `14.5 MB/s` or `at least 14.5 MB/s`.
-        beside: the same load in other units, and its 90 % interval; empty if there is none.
-        broker: the load of a broker; empty if there is none.
+        beside: the load in other units, and its 90 % interval; empty without a sustained load.
+        broker: the load of one broker; empty without a sustained load.
         bound: the limiting resource with its reading, or why no limit was found.
-        latency: latencies of the records at the load; empty if not known.
+        latency: latencies of the records at this load; empty if not known.
         caveat: the most important restriction, see `caveats_of`; empty without one.
-        why: the evidence, a sentence each, in the order of the lines above.
+        why: the evidence, one sentence each, in the order of the lines.
     """
 
     size: str
@@ -309,11 +307,11 @@ def answer_of(boundary: Boundary) -> SizeAnswer:
 
 
 def caveats_of(boundary: Boundary) -> list[str]:
-    """What restricts an answer, a sentence each, the most important first.
+    """The restrictions of an answer, one sentence each, the most important one first.
 
-    First a change of the limit; then a higher load that did not last; then a load that no disk has
-    proven, as memory took it; then an interval that is too wide; then, without any sustained load,
-    a remark of the search.
+    The order is: changes of the limit, a higher load that did not last, a load that memory took and
+    that is not proven on disk, an interval that is too wide, and, without a sustained load, a note
+    of the search.
     """
     higher = load_words(boundary, boundary.loads[0], boundary.mb_per_s)
     is_short = boundary.lasted is False
@@ -333,7 +331,7 @@ def caveats_of(boundary: Boundary) -> list[str]:
 
 
 def _short(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
-    """A load in the unit of its limit: `14.5 MB/s`, `58 partitions per broker`."""
+    """A load in the unit of the axis, such as `14.5 MB/s` or `58 partitions per broker`."""
     axis = boundary.along
     if axis.unit != "MB/s" or boundary.parts:
         return axis.amount(load)
@@ -341,7 +339,10 @@ def _short(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
 
 
 def _beside(boundary: Boundary) -> str:
-    """`14,500 messages/s; 13.8 to 15.2 MB/s (13,800 to 15,200 messages/s) at 90 %`."""
+    """The load in other units, with its interval.
+
+    Example: `14,500 messages/s; 13.8 to 15.2 MB/s (13,800 to 15,200 messages/s) at 90 %`.
+    """
     if not boundary.loads[0]:
         return ""
     messages = f"{format_count(boundary.mps)} messages/s"
@@ -373,7 +374,7 @@ def _broker(boundary: Boundary) -> str:
 
 
 def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
-    """What bound the load in one line, and the whole evidence."""
+    """The limiting resource or the end of the search in one line, and the evidence."""
     why, over = boundary.gave_up, boundary.loads[1]
     shown = bound_words(boundary) if over is not None else "no overload was found"
     reasons = reason_texts(boundary.overload_reasons)
@@ -386,14 +387,14 @@ def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
     evidence = ("" if is_shown else boundary.evidence, above if reasons else "")
     if why is None:
         return shown, tuple(filter(None, evidence))
-    # Reasons of older versions have the bound in them.
+    # Older versions of the tables store the bound in the reason.
     stated = why.startswith(("at least ", "no load "))
     reason = why.partition("; ")[2] or why if stated else why
     return f"search ended: {reason}", tuple(filter(None, (shown if over else "", *evidence)))
 
 
 def _loads(boundary: Boundary) -> tuple[str, ...]:
-    """The sustained and the overloaded load, with the certainty of the search."""
+    """The sustained and the overloaded load, the interval, and the parts of a mix."""
     low, over = boundary.loads
     if not low and over is None:
         return ()
@@ -414,7 +415,7 @@ def _loads(boundary: Boundary) -> tuple[str, ...]:
         found += f", held for {format_duration(boundary.confirmed_s)}"
     if boundary.confidence is not None:
         sure = format_ratio(boundary.confidence)
-        found += f"; the limit lies between them with a probability of {sure}"
+        found += f"; the limit is between these loads with a probability of {sure}"
     span, best, unit = span_words(boundary), estimate_words(boundary), boundary.along.unit_words
     each = payload_span_words(boundary.mb_per_s_per_broker_low, boundary.mb_per_s_per_broker_high)
     payload = boundary.mb_per_s_estimate
@@ -433,7 +434,7 @@ def _loads(boundary: Boundary) -> tuple[str, ...]:
 
 
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
-    """All sizes in a sentence; empty if there is only one size or no answer."""
+    """A sentence about all message sizes; empty for a single size and without a limit."""
     boundaries = [each.lasting for each in boundaries]
     closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
     if len(boundaries) < 2 or not closed or not closed[0].along.grows_payload:
@@ -472,17 +473,17 @@ def _listed(words: Sequence[str]) -> str:
 
 _SINGULAR = {Resource.CPU, Resource.NETWORK}
 _SHARED_OUT = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.CPU, Resource.NETWORK)
-"""Resources whose unused share is what is left; a disk that is always busy can take more."""
+"""Resources whose unused share is available; in contrast, a busy disk can often take more."""
 
 
 @dataclass(frozen=True)
 class LoadAnswer:
-    """Whether a cluster carries a load.
+    """The answer about a fixed load: does the cluster sustain the load?
 
     Attributes:
-        carries: yes or no; None for neither.
+        carries: True if the cluster sustains the load, False if not, None without a conclusion.
         text: the answer in one line, which begins with `yes`, `no` or `no conclusion`; empty for a
-            closed loop, which offers no rate.
+            closed loop, because a closed loop has no offered rate.
     """
 
     carries: bool | None
@@ -495,14 +496,15 @@ def answer_of_load(
     is_continuous: bool = False,
     ended: str = "",
 ) -> LoadAnswer:
-    """The answer of trials at one load, or of the windows of one load without a gap.
+    """The answer about a fixed load, from its trials or from the windows of one continuous load.
 
-    One overload means no, and at least half of the trials must be valid for an answer.
+    A single overload means no. Otherwise at least half of the trials must be valid for an answer.
 
     Args:
-        ceilings: resource → highest use at which the goal accepts a load; 1 without one [ratio].
-        is_continuous: whether the trials are the windows of one load.
-        ended: why the run ended early; empty at its end.
+        trials: the trials, oldest first.
+        ceilings: resource → highest use at which the goal accepts a load [ratio].
+        is_continuous: True if the trials are windows of one load without a rest.
+        ended: why the run ended early; empty if it did not.
     """
     one = "window" if is_continuous else "trial"
     if not trials:
@@ -534,7 +536,7 @@ def answer_of_load(
 
 
 def _offered(trial: Trial) -> str:
-    """The load in words: `200.0 MB/s (200,000 messages/s)`."""
+    """The offered load in words, such as `200.0 MB/s (200,000 messages/s)`."""
     pattern = trial.pattern
     peak = pattern.peak_share
     shape = f"up to {{}} (profile {pattern.profile.name})" if pattern.profile is not None else "{}"
@@ -558,7 +560,7 @@ def _latency(trials: Sequence[Trial]) -> str:
 
 
 def _left(trials: Sequence[Trial], ceilings: Mapping[Resource, float]) -> str:
-    """The unused share of the resource that was nearest to what the goal accepts."""
+    """The unused share of the resource that was closest to the goal's threshold."""
     uses = [
         (use.utilization, use)
         for trial in trials

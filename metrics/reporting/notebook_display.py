@@ -1,7 +1,4 @@
-"""Tables and charts for notebooks: self-contained HTML, and PNG where HTML is not shown.
-
-The facts of a trial in words: what it offered, what was achieved, and its verdict.
-"""
+"""Tables, charts and facts of a trial for notebooks, as self-contained HTML and as PNG."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ from metrics.units import (
 )
 from metrics.windows.series import SeriesPoint, series_points
 
-_MARGIN = 24  # around a chart in its frame, and room for its menu [px]
-_SENTENCE, _SENTENCE_EM = 44, 26  # a text longer than this [characters] wraps at this width [em]
+_MARGIN = 24  # space around a chart in its frame, and for its menu [px]
+_SENTENCE, _SENTENCE_EM = 44, 26  # longest text without a wrap [characters], width of others [em]
 _CELL = "vertical-align:top;padding:.3em .7em;max-width:44em"
 
 
@@ -40,7 +37,7 @@ class NotebookOutput:
 
     Args:
         html: the output as HTML.
-        png: the same as a picture, for notebook front ends without HTML frames, or None.
+        png: the output as a picture, for notebook front ends without HTML frames, or None.
     """
 
     def __init__(self, html: str, png: bytes | None = None) -> None:
@@ -65,9 +62,9 @@ def paragraphs(texts: Iterable[str]) -> NotebookOutput:
 
 
 def chart_output(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> NotebookOutput:
-    """Charts one below the other, each with tooltips in a self-contained frame.
+    """Charts below each other, each with tooltips in a self-contained frame.
 
-    The frame isolates the chart's scripts from those of the notebook front end.
+    A frame isolates the scripts of a chart from the scripts of the notebook front end.
     """
     if not specs:
         return NotebookOutput("<p>There is nothing to draw.</p>")
@@ -105,7 +102,7 @@ class _ForScripts(json.JSONEncoder):
 
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
-    """An HTML table of the rows: long texts wrap, numbers have four digits, null is a dash."""
+    """An HTML table of rows. Long texts wrap, numbers have four digits, and null is a dash."""
     listed = list(rows)
     sides = [_side(row[place] for row in listed) for place in range(len(columns))]
     head = "".join(
@@ -119,7 +116,7 @@ def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str 
 
 
 def _side(values: Iterable[Any]) -> str:
-    """The alignment of a column: right for numbers, left for all else."""
+    """The alignment of a column: right for numbers, left for other values."""
     known = [value for value in values if value is not None]
     are_numbers = all(
         isinstance(each, int | float) and not isinstance(each, bool) for each in known
@@ -184,11 +181,11 @@ WINDOW_COLUMNS = (
     "produce.local_ms",
     "produce.remote_ms",
 )
-"""The most informative columns of a broker's window; docs/reference/tables.md lists all columns."""
+"""The most important columns of a broker's window; docs/reference/tables.md lists all columns."""
 
 
 def window_s(trial: Mapping[str, Any]) -> float:
-    """Length of the measured window of a row of `trials` [s]."""
+    """The length of a trial's measured window, from a row of `trials` [s]."""
     passed: float = (trial["window_end"] - trial["window_start"]).total_seconds()
     return passed
 
@@ -199,7 +196,7 @@ def points_over_time(
     """The readings of a trial's brokers over time.
 
     Args:
-        samples: rows of the table `samples` of the trial's run.
+        samples: rows of the table `samples` for the trial's run.
         trial: the trial's row of the table `trials`.
     """
     evidence = trial_from(trial).evidence
@@ -210,7 +207,7 @@ def points_over_time(
 
 
 def trial_facts(trial: Mapping[str, Any]) -> NotebookOutput:
-    """A table of sentences and figures about a row of `trials`."""
+    """A table of the facts of a trial, from a row of `trials`."""
     passed_s = window_s(trial)
     facts = (
         ("Trial", f"{trial['trial']} of run {trial['run_id']}"),

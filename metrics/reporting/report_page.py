@@ -1,16 +1,13 @@
-"""The report as one self-contained HTML file, with themes for light, dark and print.
+"""The report of a run as one self-contained HTML file, with themes for light, dark and print.
 
-Environment and configuration of a run, in groups with headings.
+`build_report` computes the content of the report as plain values, from rows and without Spark.
+`report_page` renders this content. A report contains:
 
-Commands of Kafka's own tools that offer a limit, and the overload above it.
-
-The content of a report as plain values, made from rows without Spark; `page` renders it.
-
-The limiting resource of one message size, and the headroom of the other resources.
-
-The trials of a run as a report lists them, with the brackets that they decided.
-
-The readings of each trial over time, as small SVG drawings without scripts.
+* the answers for each goal, with the limiting resource of each message size;
+* commands of Kafka's own tools that offer the limit, and the overload above the limit;
+* the trials of the run, with the brackets that they decided;
+* the readings of each trial over time, as small SVG drawings without scripts;
+* the environment and the configuration of the run.
 """
 
 from __future__ import annotations
@@ -45,20 +42,21 @@ from search.model import Verdict
 
 WIDTH, HEIGHT = 220, 56  # [px]
 BROKERS_MAX = 12
-"""Maximum number of brokers in a trial's evidence, those with the least idle handlers, and of lines
-in a panel, where the brokers with the lowest ids are drawn."""
+"""Maximum number of brokers in a trial's evidence, and of lines in a panel.
+
+The evidence shows the brokers with the least idle handlers, and a panel the lowest broker ids."""
 LATENCY = "Latency [ms]"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One reading over the time of a trial, for each broker or for all producers.
+    """A small chart of one reading over the time of a trial.
 
     Attributes:
         title: name of the reading, with its unit.
-        top: the highest value, as text; the lower edge is 0.
+        top: the value at the upper edge, as text; the lower edge is 0.
         window: start and width of the measured window [px].
-        lines: (name, points) of each line; points are `x,y x,y`.
+        lines: (name, points) of each line, for a broker or for all producers. Points are `x,y x,y`.
         size: width and height of the drawing [px].
     """
 
@@ -75,17 +73,17 @@ class Panel:
 
 
 Panels = Mapping[int, tuple[Panel, ...]]
-"""Number of the trial → its drawings."""
+"""Number of a trial → its panels."""
 
 _Line = tuple[int, str]
-"""Id of a broker, and the name of its line."""
+"""(broker id, name of the broker's line)."""
 
 Points = Sequence[tuple[float, float]]
 """(time since the start of the window [s], value) of each point."""
 
 
 def panels_of_run(series: RunSeries, trials: Iterable[Trial]) -> Panels:
-    """The drawings of these trials; empty if the run has too many readings for a page."""
+    """The panels of these trials; empty if the run has too many readings for a page."""
     if not series.is_complete:
         return {}
     return panels_of(series.points, {each.number: each.evidence.client for each in trials})
@@ -97,8 +95,8 @@ def panels_of(
     """Draw the latency and the brokers' readings of each trial.
 
     Args:
-        points: trial → the brokers' readings, in the order of the drawings.
-        clients: trial → the window of its clients.
+        points: number of the trial → the brokers' readings, in the order of the panels.
+        clients: number of the trial → the window of its clients.
     """
     found = {}
     for trial, client in clients.items():
@@ -116,7 +114,7 @@ def panels_of(
 
 
 def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
-    """Latency over time, with each slice as a point in its middle."""
+    """Latency over time; each slice is a point at the middle of its time."""
     slices = client.latency_over_time
     if not slices:
         return {}
@@ -130,7 +128,7 @@ def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
 
 
 def _drawn(titles: Mapping[str, Mapping[str, Points]], client: ClientWindow) -> tuple[Panel, ...]:
-    """A panel for each title, all with the same time axis."""
+    """A panel for each title; all panels have one time axis."""
     times = [at_s for lines in titles.values() for line in lines.values() for at_s, _ in line]
     first_s, last_s = min([0.0, *times]), max([client.duration_s, *times])
     return tuple(
@@ -163,7 +161,9 @@ def _short(value: float) -> str:
 
 
 WINDOWS_MAX = 1_000
-"""Maximum number of windows in a report; in a long run each trial shows fewer brokers."""
+"""Maximum number of windows in a report; in a run with many trials, each trial shows fewer
+brokers.
+"""
 LOWER, UPPER = "sustained side", "overloaded side"
 
 Sides = tuple[tuple[str, str], ...]
@@ -172,7 +172,7 @@ Sides = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class ListedTrial:
-    """One trial on the page.
+    """One trial in the report.
 
     Attributes:
         trial: the trial.
@@ -186,19 +186,21 @@ class ListedTrial:
 
     @property
     def verdict(self) -> str:
-        """The common verdict of all goals, or the different verdicts, separated by slashes."""
+        """The verdict of all goals, or the different verdicts of the goals, separated by
+        slashes.
+        """
         verdicts = (each.verdict.value for each in self.trial.judgements.values())
         return " / ".join(dict.fromkeys(verdicts))
 
     @property
     def reason(self) -> str:
-        """The most important reason of the first goal that has one."""
+        """The most important reason of the verdict, for the first goal with a reason."""
         judgements = self.trial.judgements.values()
         return next((reason.text for each in judgements for reason in each.reasons), "")
 
     @property
     def windows(self) -> tuple[BrokerWindow, ...]:
-        """The windows of the brokers with the least idle handlers."""
+        """The windows of the brokers with the least idle handlers, by broker id."""
         order = sorted(
             self.trial.evidence.brokers,
             key=lambda each: 1.0 if each.handler_idle is None else each.handler_idle,
@@ -209,7 +211,7 @@ class ListedTrial:
 def listed_trials(
     trials: Sequence[Trial], boundaries: Sequence[Boundary]
 ) -> tuple[ListedTrial, ...]:
-    """A run's trials in chronological order, with the sides of brackets that they decided."""
+    """All trials of a run in chronological order, with the sides of brackets that they decided."""
     ordered = sorted(trials, key=lambda each: each.number)
     sides = _sides(ordered, boundaries)
     shown = max(1, min(BROKERS_MAX, WINDOWS_MAX // max(1, len(ordered))))
@@ -217,7 +219,7 @@ def listed_trials(
 
 
 def belongs_to(trial: Trial, boundary: Boundary) -> bool:
-    """True if a trial was made for this boundary point."""
+    """True if the trial was made for this boundary point."""
     is_of_size = (
         trial.point_message_bytes == boundary.message_bytes or boundary.along is MESSAGE_BYTES
     )
@@ -225,11 +227,11 @@ def belongs_to(trial: Trial, boundary: Boundary) -> bool:
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:
-    """Trial number → the sides that it decided; of several trials at a load the last counts."""
+    """Trial number → the sides that the trial decided; the last trial of a load counts."""
     found: dict[tuple[str, int, str], int] = {}
     for trial in trials:
         for boundary in (each for each in boundaries if belongs_to(trial, each)):
-            # The first versions of the tables have no name of the goal.
+            # Tables of the first versions have an empty goal name.
             judgement = trial.judgements.get(boundary.goal) or trial.judgements.get("")
             low, over = boundary.loads
             ends = ((low, Verdict.SUSTAINED, LOWER), (over, Verdict.OVERLOADED, UPPER))
@@ -245,10 +247,11 @@ def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int,
 
 @dataclass(frozen=True)
 class Use:
-    """The use of one resource at both sides of the bracket, on the broker that used it most.
+    """The use of one resource at both sides of the bracket, on the broker with the highest use.
 
     Attributes:
-        at_limit, at_overload: use at the sustained and the overloaded side; None if not known.
+        resource: name of the resource.
+        at_limit, at_overload: use at the sustained and at the overloaded side; None if not known.
         is_limit: True for the limiting resource.
         ceiling: highest use at which the goal accepts a load; 1 without such a threshold [ratio].
     """
@@ -261,7 +264,7 @@ class Use:
 
     @property
     def headroom(self) -> float | None:
-        """The unused part of the resource at the limit, up to the goal's threshold [ratio]."""
+        """The unused share of the resource at the limit, up to the goal's threshold [ratio]."""
         used = None if self.at_limit is None else self.at_limit.utilization
         return None if used is None else max(0.0, self.ceiling - used)
 
@@ -289,11 +292,12 @@ class Binding:
     """The limiting resource of one message size.
 
     Attributes:
+        size: the message size with its unit.
         resource: name of the resource, or a remark if it is not known.
-        evidence: the evidence in a sentence.
-        reasons: reasons of the overload, a sentence each.
-        uses: use of each resource that was measured.
-        trials: numbers of the trials at the limit and at the overload.
+        evidence: the evidence, in one sentence.
+        reasons: reasons of the overload, one sentence each.
+        uses: use of each measured resource.
+        trials: numbers of the trials at the limit and at the overload; None without a trial.
     """
 
     size: str
@@ -305,7 +309,7 @@ class Binding:
 
 
 def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceilings) -> Binding:
-    """Find the limiting resource of a boundary point in the trials at the sides of its bracket."""
+    """The limiting resource of a boundary point, and the use of all resources at both sides."""
     low, over = (_at(boundary, trials, side) for side in (LOWER, UPPER))
     if boundary.loads[1] is None:
         resource = "no overload occurred"
@@ -388,13 +392,13 @@ _FILES = ("cluster", "workload", "goal")
 
 
 FactGroups = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-"""Facts in groups: (heading, its facts as (name, value))."""
+"""Groups of facts, each as (heading, facts); a fact is (name, value)."""
 
 
 def key_facts(
     summary: RunSummary, configuration: Mapping[str, Mapping[str, Any]]
 ) -> tuple[tuple[str, str], ...]:
-    """The most important facts about a run, as (name, value)."""
+    """The most important facts of a run, as (name, value)."""
     known, workload = summary.environment, configuration.get("workload", {})
     memory = known.get("broker.memory_bytes", "")
     heap = known.get("broker.jvm.heap_max_bytes", "")
@@ -422,7 +426,7 @@ def key_facts(
 
 
 def environment_of(environment: Mapping[str, str]) -> FactGroups:
-    """All facts of the environment, in groups."""
+    """All facts of the environment, in groups with headings."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
         found.setdefault(_title(name), []).append((name, value))
@@ -431,7 +435,7 @@ def environment_of(environment: Mapping[str, str]) -> FactGroups:
 
 
 def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> FactGroups:
-    """All keys of the configuration, a group for each file."""
+    """All keys of the configuration, in one group for each file."""
     return tuple(
         (
             kind.capitalize() if kind in _FILES else kind,
@@ -445,9 +449,9 @@ def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> FactGrou
 
 
 def seconds_between(started_at: str, finished_at: str) -> float | None:
-    """Time between two moments in ISO 8601 [s]; None if one of them is not known."""
+    """The time between two ISO 8601 times [s]; None if a time is not known."""
     try:
-        # Python 3.10 cannot parse the Z.
+        # Python 3.10 cannot parse a time zone of Z.
         began, ended = (
             datetime.fromisoformat(text.replace("Z", "+00:00"))
             for text in (started_at, finished_at)
@@ -459,7 +463,7 @@ def seconds_between(started_at: str, finished_at: str) -> float | None:
 
 def _title(name: str) -> str:
     prefixes: Iterable[str] = sorted(_GROUPS, key=len, reverse=True)
-    # A fact that differs between nodes has the node's number after its kind.
+    # If a fact differs between nodes, its name contains the number of the node.
     parts = [part for part in name.split(".") if not part.isdigit()]
     plain = ".".join(parts)
     return next((_GROUPS[each] for each in prefixes if plain.startswith(f"{each}.")), "More")
@@ -473,16 +477,18 @@ _OPTIONS = {
     "compression": "compression.type",
     "enable_idempotence": "enable.idempotence",
 }
-"""Column of a pattern → the producer's property."""
+"""Column of a traffic pattern → property of Kafka's producer."""
 SERVERS = "HOST:9092"
 
 
 def kafka_commands(boundary: Boundary, brokers: int) -> tuple[str, ...]:
-    """The lines of a shell script that offers the limit for a minute, then the overload above it.
+    """The lines of a shell script that offers the limit, and then the overload, for a minute each.
 
-    Each producer is a process of `kafka-producer-perf-test.sh`, with the run's rate, size and
-    batching; its records have random bytes. Empty for a mix, and without a number of producers or
-    a sustained load.
+    Each producer is a process of `kafka-producer-perf-test.sh` with the rate, message size and
+    batching of the run. Records have random bytes.
+
+    Returns:
+        An empty tuple for a mix, for another axis than producers, and without a sustained load.
     """
     boundary = boundary.lasting
     known, (low, over) = boundary.pattern, boundary.loads
@@ -521,8 +527,8 @@ class Command:
     """The command that reproduces the run.
 
     Attributes:
-        lines: lines of a shell command; the page joins them by a backslash.
-        notes: further requirements, a sentence each.
+        lines: lines of a shell command; the report joins them with a backslash.
+        notes: further requirements, one sentence each.
     """
 
     lines: tuple[str, ...]
@@ -536,10 +542,10 @@ class GoalPart:
     Attributes:
         goal: name of the goal.
         summary: the run's summary, restricted to this goal.
-        headline: all sizes in a sentence; empty if there is only one.
-        answers: one answer for each message size.
-        bindings: the limiting resource of each size.
-        checks: size → lines of a script that checks its limit with Kafka's own tools.
+        headline: a sentence about all sizes; empty if there is only one size.
+        answers: the answer for each message size.
+        bindings: the limiting resource of each message size.
+        checks: message size → lines of a script that checks the limit with Kafka's own tools.
     """
 
     goal: str
@@ -557,13 +563,15 @@ def build_report(
     command: Command | None = None,
     series: Panels | None = None,
 ) -> dict[str, Any]:
-    """The content of the report of a run, as `report.html` shows it.
+    """The content of a run's report, for the template `report.html`.
 
     Args:
+        summary: the summary of the run.
         trials: all trials of the run.
-        configuration: cluster, workload and goal, each key → value, as in the table `runs`;
-            empty if not known.
-        series: readings over time by trial, if they were read.
+        configuration: name of a file (cluster, workload or goal) → its keys → values, as in the
+            table `runs`; empty if not known.
+        command: the command that reproduces the run; None if not known.
+        series: the panels of each trial; None without readings over time.
     """
     rows = listed_trials(trials, summary.boundaries)
     ceilings = {
@@ -592,7 +600,7 @@ def build_report(
 
 
 def is_held(summary: RunSummary) -> bool:
-    """True for a run that held fixed loads, and False for a search."""
+    """True if a run measured fixed loads; False for a search."""
     measurement = summary.measurement or inferred_measurement(
         bool(summary.boundaries), summary.trials, summary.status
     )
@@ -664,12 +672,12 @@ WORDS = {
     "network, replication or quota, or the connections to them",
     "MB": "10⁶ bytes of payload",
 }
-"""Word → meaning; a test compares them with the glossary."""
+"""Word → meaning; a test compares the meanings with docs/glossary.md."""
 
 
 def report_page(report: Mapping[str, Any]) -> str:
-    """Render a report, with a chart for each goal and one of all trials."""
-    # Imported here, as jobs that draw nothing need no library for charts.
+    """Render a report as HTML, with a chart for each goal and a chart of all trials."""
+    # Imported here, because jobs without charts need no charting library.
     from metrics.reporting.boundary_chart import boundary_spec
     from metrics.reporting.trial_charts import throughput_latency_spec
 

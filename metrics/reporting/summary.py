@@ -1,13 +1,8 @@
-"""The answer of a run for programs: summary.json.
+"""The answer of a run for programs: the file summary.json, and its JSON Schema.
 
-The JSON Schema of summary.json, generated from `RunSummary`.
-
-`python -m metrics.reporting.summary docs/reference/summary.schema.json` updates the file; a test
-fails while it is out of date.
-
-The measurement of runs of older versions, which did not record it.
-
-Newer runs have the measurement in the table `runs` and in summary.json.
+The schema is generated from `RunSummary`. `python -m metrics.reporting.summary
+docs/reference/summary.schema.json` updates the file of the schema, and a test fails if the file is
+out of date.
 """
 
 from __future__ import annotations
@@ -49,25 +44,25 @@ class RunSummary:
         run_id: name of the run in the tables, and of its folder.
         started_at, finished_at: ISO 8601, UTC.
         cluster, workload, goal: names of the configuration files.
-        boundaries: one per message size, in the order of the workload.
-        brokers: number of brokers; 0 when unknown.
+        boundaries: the boundary points, one per message size, in the order of the workload.
+        brokers: number of brokers; 0 if not known.
         status: `done`, `no conclusion`, `stopped by a guard`, `interrupted`, `terminated` or
             `failed`.
         exit_code: exit code of the command.
         error: the error message that the user saw, or None.
         caveat: a restriction that readers of the figures must know, or empty.
         environment: facts that a comparison of two runs needs, see `metrics.tables.rows`.
-        replication_factor, consumer_groups: numbers in the traffic pattern; 0 replicas
-            when unknown.
-        trials: the trials of a run that held fixed loads, as `trial_document` returns them;
-            empty after a search.
-        measurement: the question that the run answers, as in the table `runs`; empty in files of
+        replication_factor, consumer_groups: numbers in the traffic pattern; 0 replicas if not
+            known.
+        trials: the trials of a run at fixed loads, as `trial_document` returns them; empty after a
+            search.
+        measurement: the measurement that the run makes, as in the table `runs`; empty in files of
             older versions.
-        carries: whether the cluster carries a load that was held; None for no conclusion, and
-            after a search.
-        answer: the answer about this load in one line; empty after a search.
-        owner_bounds: the bounds of the cluster's owner that were in force at the end, by topic.
-        impact: what the run did to other clients; None before the first trial, and in files of
+        carries: whether the cluster sustains a fixed load; None without a conclusion, and after a
+            search.
+        answer: the answer about the fixed load in one line; empty after a search.
+        owner_bounds: topic → the bounds of the cluster's owner that were valid at the end.
+        impact: the effect of the run on other clients; None before the first trial, and in files of
             older versions.
     """
 
@@ -95,17 +90,17 @@ class RunSummary:
 
 
 def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -> str:
-    """The goal that is named, or the only one of a run.
+    """The named goal of a run, or the only goal if none is named.
 
     Raises:
-        ConfigError: the run does not have the goal, or has several and none is named.
+        ConfigError: the run does not have the named goal, or has several goals and none is named.
     """
     goals = list(dict.fromkeys(each.goal for each in boundaries))
     chosen = goals[0] if goal is None and len(goals) == 1 else goal
     if chosen is None or chosen not in goals:
         raise ConfigError(
             f"run {run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
-            f"{goal or 'missing'}; expected one of them; name it with --goal"
+            f"{goal or 'missing'}; expected one of these goals; name it with --goal"
         )
     return chosen
 
@@ -113,7 +108,7 @@ def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
     """A summary for each goal and state of the cluster, as (name, summary).
 
-    The name is a part of file names and has no blanks; it is empty if there is only one part.
+    The name is for file names, so it has no spaces. It is empty if there is only one summary.
     """
     found = list(dict.fromkeys((each.goal, each.state) for each in summary.boundaries))
     if len(found) < 2:
@@ -130,9 +125,9 @@ def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:
-    """A trial of a fixed load as summary.json has it; None means not known.
+    """A trial of a fixed load for summary.json; None means not known.
 
-    Bytes are payload, and MB is 10⁶ bytes; latencies count from the intended send time.
+    Sizes and rates are payload, and MB is 10⁶ bytes. Latencies begin at the intended send time.
     """
     evidence, client, pattern = trial.evidence, trial.evidence.client, trial.pattern
     proof = proof_of(trial)
@@ -180,7 +175,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
-    """Write `summary` atomically as strict JSON.
+    """Write a summary as strict JSON, atomically.
 
     Raises:
         ValueError: a number is NaN or infinite; nothing is written.
@@ -194,7 +189,7 @@ def write_summary(summary: RunSummary, path: Path) -> None:
 
 
 def load_summary(path: Path) -> RunSummary:
-    """Read a file of `write_summary`; keys that a newer version added are ignored.
+    """Read a file that `write_summary` has written; keys of newer versions are ignored.
 
     Raises:
         ConfigError: the file is missing or is not a summary.
@@ -218,19 +213,19 @@ def load_summary(path: Path) -> RunSummary:
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; expected the summary.json of a finished run, "
-            "OUT/RUN_ID/summary.json"
+            "OUT/RUN_ID/summary.json; correct the path"
         ) from None
     except ValidationError as error:
         wrong = error.errors()[0]
         where = ".".join(map(str, wrong["loc"]))
         raise ConfigError(
-            f"{path} is not the summary of a run ({where}: {wrong['msg']}); expected "
-            "OUT/RUN_ID/summary.json as written by redline"
+            f"{path} is not the summary of a run ({where}: {wrong['msg']}); expected a file "
+            "OUT/RUN_ID/summary.json that redline has written; correct the path"
         ) from None
     except (*_WRONG, AttributeError) as error:
         raise ConfigError(
             f"{path} is not the summary of a run ({type(error).__name__}: {error}); "
-            "expected OUT/RUN_ID/summary.json as written by redline"
+            "expected a file OUT/RUN_ID/summary.json that redline has written; correct the path"
         ) from error
 
 
@@ -239,7 +234,7 @@ _WRONG = (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionErro
 
 @lru_cache(maxsize=1)
 def _types() -> TypeAdapter[RunSummary]:
-    """The check that each value has the type of its field."""
+    """A validator: each value must have the type of its field."""
     return TypeAdapter(RunSummary)
 
 
@@ -254,7 +249,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def summary_schema() -> dict[str, Any]:
-    """The schema of every summary.json of this version; readers ignore unknown keys."""
+    """The JSON Schema of summary.json in this version. Readers must ignore unknown keys."""
     schema = TypeAdapter(RunSummary).json_schema()
     for each in (schema, *schema.get("$defs", {}).values()):
         text = each.get("description", "")
@@ -273,7 +268,7 @@ def summary_schema() -> dict[str, Any]:
 
 
 def _without_titles(part: Any) -> Any:
-    """Remove the titles, which only repeat the names of the keys."""
+    """Remove titles, because they only repeat the names of keys."""
     if isinstance(part, list):
         return [_without_titles(each) for each in part]
     if not isinstance(part, dict):
@@ -296,13 +291,15 @@ LIMIT, LOAD = "limit", "load"
 def inferred_measurement(
     has_points: bool, trials: Sequence[Mapping[str, Any]] = (), status: str = ""
 ) -> str:
-    """The measurement of a run or of a sweep, inferred from its results.
+    """The measurement of a run or sweep of an older version, inferred from its results.
+
+    Newer versions store the measurement in the table `runs` and in summary.json.
 
     Args:
-        has_points: whether it has boundary points.
-        trials: its trials, as rows of the table `trials` or as summary.json has them; empty after a
+        has_points: True if the run has boundary points.
+        trials: the trials, as rows of the table `trials` or from summary.json; empty after a
             search.
-        status: how it ended, as in the table `runs`; a search that is done has points.
+        status: status of the run, as in the table `runs`.
     """
     if has_points:
         return LIMIT

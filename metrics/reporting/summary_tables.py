@@ -1,4 +1,4 @@
-"""The summary of a run, read from the Delta tables by any Spark session."""
+"""The summary of a run, read from the Delta tables with any Spark session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metrics.trial.trial import place_of
 from metrics.units import iso_utc
 
 RUNS_NAMED = 5
-"""Number of runs that an error message names."""
+"""Number of runs that an error message lists."""
 
 
 def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
@@ -23,10 +23,10 @@ def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
 
     Args:
         tables: the tables with the run's rows.
-        run_id: the run; empty for the newest run that has a boundary point.
+        run_id: id of the run; empty for the newest run with a boundary point.
 
     Raises:
-        ConfigError: this run does not exist, or no run has a boundary point.
+        ConfigError: the run does not exist, or no run has a boundary point.
     """
     runs = _runs(tables, run_id)
     points = tables.read("boundaries", runs[0]["run_id"]).collect()
@@ -39,9 +39,10 @@ def summary_of(
     """Combine the rows of a run into its summary.
 
     Args:
-        runs: its rows of the table `runs`, at least one, as `Row.asDict(recursive=True)`
-            returns them. A run that was killed has no end; one that was resumed has several.
-        points: its rows of the table `boundaries`; for each size and goal the newest counts.
+        runs: the run's rows of the table `runs`, at least one, as `Row.asDict(recursive=True)`
+            returns them. A killed run has no row for its end, and a resumed run has several.
+        points: the run's rows of the table `boundaries`; the newest row of each size and goal
+            counts.
     """
     ordered = sorted(runs, key=lambda row: row["at"])
     ends = [row for row in ordered if row["event"] == "finished"]
@@ -57,7 +58,7 @@ def summary_of(
         key=lambda each: (_place(each.goal, goals), place_of(each.state), each.message_bytes),
     )
     own = {"replication_factor": workload.get("topic.replication_factor", 0)}
-    if boundaries and not boundaries[0].parts:  # given topics have a shape of their own
+    if boundaries and not boundaries[0].parts:  # existing topics may have other options
         own |= boundaries[0].pattern
     return RunSummary(
         run_id=last["run_id"],
@@ -80,7 +81,7 @@ def summary_of(
 
 
 def configuration_of_row(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The configuration in a row of `runs`; empty if the row has none."""
+    """The configuration in a row of `runs`; empty if the row has no configuration."""
     kept: dict[str, dict[str, Any]] = json.loads(row["config"] or "{}")
     return kept
 
@@ -90,7 +91,7 @@ def _place(goal: str, goals: Sequence[str]) -> int:
 
 
 def _runs(tables: TableStore, run_id: str) -> list[dict[str, Any]]:
-    """The run's rows of the table `runs`."""
+    """The rows of the table `runs` for this run, or for the newest run with a boundary point."""
     from pyspark.sql import functions as sql
 
     if not run_id:

@@ -1,4 +1,4 @@
-"""HTML pages from templates: all values are escaped, and each page is self-contained."""
+"""HTML pages from templates. All values are escaped, and each page is self-contained."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOSTS_MAX = 12
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """The Jinja environment with the filters of the templates."""
+    """The Jinja environment, with the filters and globals for the templates."""
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,
@@ -84,7 +84,7 @@ def environment() -> jinja2.Environment:
 
 
 def _source(name: str) -> str:
-    # A resource can be read from a wheel that is not unpacked.
+    # `files` also reads from a wheel that is not unpacked.
     return (files("metrics.reporting") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -94,22 +94,22 @@ def script_json(value: Mapping[str, Any]) -> str:
 
 
 def load_title(axis: str) -> str:
-    """The heading of a column of loads on an axis, such as `Producers`."""
+    """The heading of a column of loads, such as `Producers`."""
     return as_sentence(axis_named(axis).words).removesuffix(".")
 
 
 def as_sentence(text: str) -> str:
-    """`text` with a capital letter at its start and a full stop at its end."""
+    """The text with a capital letter at its start and a full stop at its end."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def format_hundredths(share: float | None) -> str:
-    """A small share with two decimals, such as `0.13 %`; `–` when not known."""
+    """A small share with two decimals, such as `0.13 %`; `–` if not known."""
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def format_two(value: float | None) -> str:
-    """A number with two decimals, or none from 100 on; `–` when not known."""
+    """A number below 100 with two decimals, a larger number as an integer; `–` if not known."""
     if value is None:
         return "–"
     return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Charts of single trials: use of the resources, readings over time, latencies."""
+"""Charts of single trials: use of resources, readings over time, and latencies."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from metrics.windows.use import Resource
 Rows = Sequence[Mapping[str, Any]]
 
 QUANTILES = ("p50", "p95", "p99", "p999", "max")
-# Okabe and Ito's palette, as in metrics.reporting.chart_style, for categories without an order.
 _VERDICT_SHAPES = {"SUSTAINED": "circle", "OVERLOADED": "triangle-up", "INVALID": "cross"}
 _CELL_WIDTH, _CELL = 78, 34  # [px]
 _PANEL_WIDTH, _PANEL_HEIGHT = 620, 84  # [px]
 
 
 def limits_use_chart(peaks: Rows) -> alt.LayerChart:
-    """Draw the use of each resource at each size's overload, on the broker that used it most.
+    """Draw the use of each resource at the overload of each message size.
 
     Args:
         peaks: rows of `metrics.tables.views.resource_peaks`.
@@ -46,7 +45,7 @@ def brokers_use_chart(resources: Rows) -> alt.LayerChart:
 
 
 def _use_chart(rows: Rows, name_of: Any, title: str) -> alt.LayerChart:
-    """A heat map of percentages; a frame marks the limiting resource."""
+    """A heat map of the use of resources. A frame marks the limiting resource."""
     cells = [
         {
             "side": name_of(row),
@@ -89,10 +88,10 @@ def _amount(value: float | None, unit: str | None) -> str:
 
 
 def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatChart:
-    """Draw each reading of one trial over time in its own panel; the measured window is shaded.
+    """Draw the readings of one trial over time, one panel each. The measured window is shaded.
 
     Args:
-        points: readings of one trial.
+        points: the readings of the trial.
         window_s: length of the measured window [s].
     """
     brokers = sorted({each.broker_id for each in points})
@@ -126,7 +125,7 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
 
 
 def latency_charts(trial: Mapping[str, Any]) -> alt.VConcatChart:
-    """Draw the latency of one trial at several quantiles and, if its row has it, over time.
+    """Draw the latency of one trial at several quantiles, and over time if it is known.
 
     Args:
         trial: the trial's row of the table `trials`.
@@ -163,10 +162,13 @@ def _latency_over_time(slices: Rows) -> alt.LayerChart:
 
 
 def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
-    """Draw throughput against latency: a mark for each trial, a line for each message size.
+    """Draw throughput against latency, with a mark for each trial and a line for each message size.
 
-    The line joins the trials in the order of their load: where it turns upward, more load only
-    increases latency. Returns None if no trial acknowledged a record.
+    The line joins trials in the order of their load. Where it turns upward, more load only
+    increases latency.
+
+    Returns:
+        The Vega-Lite specification, or None if no record was acknowledged in any trial.
     """
     rows = [_throughput_row(trial) for trial in trials]
     rows = [row for row in rows if row["achieved"] and row["p99"]]
@@ -178,7 +180,7 @@ def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
     ]
     colors = [COLORS[i % len(COLORS)] for i in range(len(sizes))]
     p99_ms = [row["p99"] for row in rows]
-    domain = [min(p99_ms) / 1.3, max(p99_ms) * 1.3]  # so that no mark lies on the edge
+    domain = [min(p99_ms) / 1.3, max(p99_ms) * 1.3]  # keeps marks off the edges
     latency = alt.Scale(type="log", nice=False, domain=domain)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("achieved:Q", title="Acknowledged [MB/s]", scale=alt.Scale(zero=True)),
@@ -245,7 +247,7 @@ def _panel(points: list[dict[str, Any]], title: str, x: alt.X, color: alt.Color)
 
 
 def latency_chart(trials: Rows) -> alt.LayerChart:
-    """Draw the latency from the intended send time at several quantiles, a line for each trial.
+    """Draw the latency from the intended send time at several quantiles, with one line per trial.
 
     Args:
         trials: rows of the table `trials`.

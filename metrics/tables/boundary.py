@@ -1,7 +1,4 @@
-"""Boundary points: the limits that searches found, and the row of their table.
-
-The options that distinguish the limits of two traffic patterns.
-"""
+"""Boundary points: the limits that searches found, as rows of the table `boundaries`."""
 
 from __future__ import annotations
 
@@ -22,9 +19,10 @@ _OF_THE_POINT = ("load", "point_bpm", "bpm")
 
 
 def variant_of(pattern: TrafficPattern) -> dict[str, str]:
-    """All options of a pattern except its load and message size, by the columns of table `trials`.
+    """Column of the table `trials` → option of a pattern, without load and message size.
 
-    The phases of a trial are left out. The option of the searched axis has the value 1.
+    Limits of patterns with equal options are comparable. The phases of a trial are excluded. The
+    option of the searched axis has the value 1.
     """
     neutral = axis_named(pattern.axis).apply(pattern, 1)
     left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
@@ -41,7 +39,7 @@ def _text(value: object) -> str:
 
 
 class AnswerKind(str, Enum):
-    """What a run knows of a limit."""
+    """The kind of a search's answer."""
 
     LIMIT = "limit"
     LOWER_BOUND = "lower bound"
@@ -50,7 +48,7 @@ class AnswerKind(str, Enum):
 
 
 CONFIDENCE_LEAST = 0.5
-"""Probability of the bracket below which a limit without an interval is doubtful [ratio]."""
+"""Minimum probability of a bracket; below it, a limit without an interval is doubtful [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,12 @@ class BoundaryPart:
 
     Attributes:
         part: name of the part.
-        np: number of its producers.
-        mps: messages per second of all of them [1/s].
-        mb_per_s: their payload [MB/s].
-        bpm: mean size of their messages [B].
-        replication_factor: replicas of each partition of its topics; 0 where it is not known.
-        consumer_groups: number of groups that read its topics.
+        np: number of producers of the part.
+        mps: messages per second of the part [1/s].
+        mb_per_s: payload rate of the part [MB/s].
+        bpm: mean size of the part's messages [B].
+        replication_factor: replicas of each partition of the part's topics; 0 if not known.
+        consumer_groups: number of groups that read the part's topics.
     """
 
     part: str
@@ -78,82 +76,85 @@ class BoundaryPart:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The limit at one message size: the bracket, its value, and the limiting resource.
+    """The limit at one message size: the bracket, its rates, and the limiting resource.
 
-    The value is the offered rate at the sustained side, of which the goal's share (99 % by
-    default) was acknowledged. MB is 10⁶ bytes of payload.
+    Rates are offered rates at the sustained side. Brokers acknowledged at least the goal's share of
+    them (99 % by default). MB is 10⁶ bytes of payload.
 
     Attributes:
         message_bytes: bytes per message [B].
-        np_sustained: highest number of producers that was sustained; 0 if there is none.
-        np_overloaded: lowest number above it that was overloaded; None if there is none.
+        np_sustained: highest sustained number of producers; 0 if there is none.
+        np_overloaded: lowest overloaded number of producers above `np_sustained`; None if there is
+            none.
         mps: messages per second at `np_sustained` [1/s].
-        mb_per_s: payload at `np_sustained`, whole cluster [MB/s].
+        mb_per_s: payload rate at `np_sustained`, whole cluster [MB/s].
         mb_per_s_per_broker: `mb_per_s` divided by the number of brokers [MB/s].
         overload_reasons: reasons of the overload at `np_overloaded`, `indicator: sentence`.
-        limited_by: the limiting resource, by the majority of the overloads near the limit;
-            None if there was no overload.
-        trials: number of trials at this size, including INVALID ones.
+        limited_by: the limiting resource, according to most of the overloads near the limit; None
+            without an overload.
+        trials: number of trials at this message size, including INVALID trials.
         mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
-        gave_up: reason why the search ended without closing the bracket, or None.
+        gave_up: reason why the search ended before the bracket was closed, or None.
         evidence: evidence of `limited_by`, with the use of the other resources.
-        confidence: probability that the limit lies inside the bracket, according to the search,
-            or None [ratio].
-        notes: remarks for readers of the answer, such as trials that were outvoted.
+        confidence: probability that the limit is inside of the bracket, according to the search, or
+            None [ratio].
+        notes: remarks for readers of the answer, for example about outvoted trials.
         goal: name of the goal, which defines when a load is sustained.
-        axis: the axis of the search; if it is not `np`, the number of producers is fixed.
-        load_sustained: sustained side of the bracket on the axis of the search; on the axis np it
-            equals np_sustained.
-        load_overloaded: overloaded side of the bracket on the axis of the search; on the axis np it
-            equals np_overloaded.
-        np_planted: the limit that was planted in the brokers, see `metrics.planning.planted`;
-            None for other brokers [producers].
-        load_low: lower end of the limit's 90 % interval on the axis; None if the search has
-            none [load].
-        load_high: upper end of this interval; None if the search has none [load].
-        interval_max: widest interval that the goal accepts, as 1 - low/high; None if it accepts
-            every interval [ratio].
+        axis: the axis of the search; on other axes than `np`, the number of producers is fixed.
+        load_sustained: sustained side of the bracket on the axis of the search; equals np_sustained
+            on the axis np.
+        load_overloaded: overloaded side of the bracket on the axis of the search; equals
+            np_overloaded on the axis np.
+        np_planted: the planted limit of a testbed, see `metrics.planning.planted`; None for other
+            brokers [producers].
+        load_low: lower end of the limit's 90 % interval on the axis; None without an interval
+            [load].
+        load_high: upper end of the limit's 90 % interval on the axis; None without an interval
+            [load].
+        interval_max: widest interval that the goal accepts, as 1 - low/high; None if the goal
+            accepts every interval [ratio].
         latency_p50_ms: median latency at the sustained load, from the intended send time to the
             acknowledgement, in the last trial that sustained this load; None if there is none.
-        latency_p99_ms: 99th percentile of the same latency.
-        latency_p999_ms: 99.9th percentile of the same latency.
+        latency_p99_ms: 99th percentile of the latency in this trial.
+        latency_p999_ms: 99.9th percentile of the latency in this trial.
         broker_resident_bytes: resident memory of the largest broker process in this trial, with
-            heap and mapped files; None if the hosts do not report it [B].
-        page_cache_bytes: page cache of the brokers' host with the largest one in this trial; None
-            if the hosts do not report it [B].
-        confirmed_s: time for which the limit was held with success, or None if it was not held
-            (`search.confirm_s`); only time under load counts [s].
+            heap and mapped files; None if hosts do not report it [B].
+        page_cache_bytes: largest page cache of a broker's host in this trial; None if hosts do not
+            report it [B].
+        confirmed_s: time under load of a successful hold at the limit (`search.confirm_s`); None
+            without a hold [s].
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
-        pattern: the traffic pattern without its load and message size: name of each option, as in
-            the table `trials` → its value; empty in rows of older versions.
+        pattern: options of the traffic pattern without load and message size, by their columns in
+            the table `trials`; empty in rows of older versions.
         load_estimate: best estimate of the limit on the axis, the median of its probability; None
-            if the search has none, and in rows of older versions [load].
-        proven_s: length of the longest window in which the sustained load was offered and
-            sustained; None if there is none [s].
-        proven_bytes: bytes that the brokers took in then, replicas included; None if they do not
-            show it [B].
-        proven_on_disk: whether their disks wrote these bytes, see `metrics.judging.disk_proof`;
-            None where the brokers' hosts do not show it.
-        memory_bytes: bytes of these that memory took, as no disk wrote them [B].
-        memory_full_s: time from the beginning of the window until the memory of a host is full at
-            this rate; None if it does not fill, or if it is not known [s].
+            without an interval and in rows of older versions [load].
+        proven_s: length of the longest window in which the sustained load was sustained; None if
+            there is none [s].
+        proven_bytes: bytes that the brokers received in this window, replicas included; None if not
+            known [B].
+        proven_on_disk: True if the brokers' disks wrote these bytes, see
+            `metrics.judging.disk_proof`; None if the brokers' hosts do not report it.
+        memory_bytes: bytes of this window that stayed in memory, because no disk wrote them [B].
+        memory_full_s: time from the start of the window until the memory of a host is full at this
+            rate; None if memory does not fill or if the time is not known [s].
         proof_note: why the load is not proven on disk, and which disks count if the disks of log
-            dirs are not known; empty if neither is the case.
-        steady_load: highest load on the axis that is proven on disk, at this size or by another
-            one whose brokers took in at least as much; None if there is none [load].
-        steady_mb_per_s: payload of `steady_load`, whole cluster; None if there is none [MB/s].
-        steady_s: length of the window that proves it [s].
-        steady_bytes: bytes that the brokers took in then, replicas included [B].
-        steady_note: what the steady limit rests on, or why there is none.
-        changed: changes of the limit while it was measured, a sentence each, oldest first; the
-            limit is the one after the last change.
-        failed_after_s: time under load after which the brokers were overloaded at the sustained
-            load, as memory was full; measured on testbeds alone (`--to-failure`) [s].
+            dirs are not known; empty without such a remark.
+        steady_load: highest load on the axis that is proven on disk, by a window of this message
+            size or of another size with at least as many received bytes; None if there is none
+            [load].
+        steady_mb_per_s: payload rate of `steady_load`, whole cluster; None if there is none [MB/s].
+        steady_s: length of the window that proves `steady_load` [s].
+        steady_bytes: bytes that the brokers received in this window, replicas included [B].
+        steady_note: the basis of the steady limit, or why there is none.
+        changed: changes of the limit during the measurement, one sentence each, oldest first; the
+            limit is valid after the last change.
+        failed_after_s: time under load after which the sustained load was overloaded, because
+            memory was full; measured only on testbeds (`--to-failure`) [s].
         parts: the parts of a mix at the sustained load; empty for other traffic.
-        scale_planted: the scale of the limit that was planted in the brokers; None for other
-            brokers and other axes [ratio].
-        lasted: whether the sustained load lasted when it was held; None if it was not held, or if
-            the hold does not show it.
+        scale_planted: the planted limit of a testbed as a scale; None for other brokers and other
+            axes [ratio].
+        lasted: True if the sustained load lasted in a hold; None without a hold, or if the hold
+            does not show it.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -206,8 +207,8 @@ class Boundary:
 
     @column
     def answer_kind(self) -> str:
-        """What the run knows of the limit that lasts: `limit`, `lower bound`, `upper bound` or
-        `none`. All sentences about it follow from this.
+        """The kind of the answer about the limit that lasts: `limit`, `lower bound`, `upper bound`
+        or `none`.
         """
         low, over = self.lasting.loads
         if not low:
@@ -220,20 +221,22 @@ class Boundary:
 
     @column
     def answer_load(self) -> float:
-        """The headline: the sustained load on the axis, or the steady one where that did not last;
-        0 if there is none [load].
+        """The main result: the sustained load on the axis, or the steady load if the sustained load
+        did not last; 0 if there is none [load].
         """
         return float(self.lasting.loads[0])
 
     @column
     def answer_mb_per_s(self) -> float:
-        """Payload of `answer_load`, whole cluster [MB/s]."""
+        """Payload rate of `answer_load`, whole cluster [MB/s]."""
         return self.lasting.mb_per_s
 
     @property
     def lasting(self) -> Boundary:
-        """The boundary of the load that lasts, for people: the same one, unless the sustained load
-        did not last. The steady load is then its sustained side, and that load its other one.
+        """The boundary point of the load that lasts, for outputs to people.
+
+        If the sustained load did not last in a hold, it becomes the overloaded side, and the steady
+        load becomes the sustained side. Otherwise the point is unchanged.
         """
         if self.lasted is not False:
             return self
@@ -273,14 +276,14 @@ class Boundary:
 
     @column
     def scale_sustained(self) -> float | None:
-        """How many times the mix, or the part of it that the axis names, was sustained; None along
-        other axes [ratio].
+        """Sustained multiple of the mix, or of the part that the axis names; None along other axes
+        [ratio].
         """
         return self._scale(self.loads[0])
 
     @column
     def scale_overloaded(self) -> float | None:
-        """The lowest scale above it that was overloaded; None along other axes [ratio]."""
+        """Lowest overloaded scale above `scale_sustained`; None along other axes [ratio]."""
         return self._scale(self.loads[1])
 
     @column
@@ -328,17 +331,21 @@ class Boundary:
 
     @column
     def mb_per_s_low(self) -> float | None:
-        """Payload at `load_low`, whole cluster; None along axes that do not change it [MB/s]."""
+        """Payload rate at `load_low`, whole cluster; None along axes with a fixed payload rate
+        [MB/s].
+        """
         return self._mb_per_s_at(self.load_low)
 
     @column
     def mb_per_s_high(self) -> float | None:
-        """Payload at `load_high`, whole cluster; None along axes that do not change it [MB/s]."""
+        """Payload rate at `load_high`, whole cluster; None along axes with a fixed payload rate
+        [MB/s].
+        """
         return self._mb_per_s_at(self.load_high)
 
     @column
     def mb_per_s_estimate(self) -> float | None:
-        """Payload at `load_estimate`, whole cluster; None along axes that do not change it
+        """Payload rate at `load_estimate`, whole cluster; None along axes with a fixed payload rate
         [MB/s].
         """
         return self._mb_per_s_at(self.load_estimate)
@@ -355,13 +362,13 @@ class Boundary:
 
     @property
     def interval(self) -> Interval | None:
-        """The limit's 90 % interval on the axis of the search."""
+        """The limit's 90 % interval on the axis of the search; None without an interval."""
         if self.load_low is None or self.load_high is None:
             return None
         return Interval(self.load_low, self.load_high, self.load_estimate)
 
     def _mb_per_s_at(self, load: float | None) -> float | None:
-        """Payload at a load on the axis, whole cluster [MB/s]."""
+        """Payload rate at a load on the axis, whole cluster [MB/s]; None if not known."""
         if load is None or not self.along.grows_payload:
             return None
         low, over = self.loads
@@ -372,17 +379,17 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_low(self) -> float | None:
-        """Payload at `load_low` per broker [MB/s]; None if it is not known."""
+        """Payload rate at `load_low` per broker [MB/s]; None if not known."""
         return self._per_broker(self.mb_per_s_low)
 
     @property
     def mb_per_s_per_broker_high(self) -> float | None:
-        """Payload at `load_high` per broker [MB/s]; None if it is not known."""
+        """Payload rate at `load_high` per broker [MB/s]; None if not known."""
         return self._per_broker(self.mb_per_s_high)
 
     @property
     def mb_per_s_overloaded(self) -> float | None:
-        """Payload at the overloaded side, whole cluster [MB/s]."""
+        """Payload rate at the overloaded side, whole cluster [MB/s]; None if not known."""
         if self.mps_overloaded is None:
             return None
         axis, (low, over) = self.along, self.loads
@@ -394,7 +401,7 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
-        """Payload at `np_overloaded` per broker [MB/s]; None if it is not known."""
+        """Payload rate at `np_overloaded` per broker [MB/s]; None if not known."""
         return self._per_broker(self.mb_per_s_overloaded)
 
     def _per_broker(self, mb_per_s: float | None) -> float | None:
@@ -404,14 +411,14 @@ class Boundary:
 
     @property
     def relative_width(self) -> float | None:
-        """The width 1 - sustained/overloaded load [ratio]; None without an overloaded side."""
+        """The bracket's width: 1 - sustained/overloaded load [ratio]; None without an overload."""
         low, high = self.loads
         return None if high is None else Bracket(low, high).relative_width
 
     @property
     def loads(self) -> tuple[int, int | None]:
         """The bracket on the axis of the search: the sustained and the overloaded load."""
-        if self.load_sustained is None:  # rows of the first versions, which had only the axis np
+        if self.load_sustained is None:  # a row of the first versions, which had only the axis np
             return self.np_sustained, self.np_overloaded
         return self.load_sustained, self.load_overloaded
 
@@ -435,13 +442,14 @@ def make_boundary(
     """Make the boundary point of a bracket.
 
     Args:
+        bracket: the sustained and the overloaded load.
         axis: axis of the bracket.
         pattern: traffic pattern of the point, with any load.
         trials: number of trials at this point.
         reasons: reasons of the overload at the overloaded side, the most important first.
         limited_by: the limiting resource, or None.
-        gave_up: reason why the search ended early, or None if it closed the bracket.
-        interval: the limit's 90 % interval, or None if the search has none.
+        gave_up: reason why the search ended before the bracket was closed, or None.
+        interval: the limit's 90 % interval, or None without an interval.
     """
     low, over = bracket.sustained, bracket.overloaded
     sustained = axis.apply(pattern, low) if low else None
@@ -464,7 +472,7 @@ def make_boundary(
         axis=axis.name,
         load_sustained=low,
         load_overloaded=over,
-        # The answer is the load that trials sustained, so the interval includes it.
+        # The interval includes the sustained load, because this load is the answer.
         load_low=None if interval is None else min(interval.low, low or interval.low),
         load_high=None if interval is None else max(interval.high, low),
         pattern=variant_of(axis.apply(pattern, 1)),
@@ -493,7 +501,7 @@ class BoundaryRow:
         at_s: end of the search.
         cluster, workload: name of the configuration file.
         boundary: the boundary point.
-        experiment: experiment that the run belongs to; null outside of sweeps.
+        experiment: experiment of the run; null outside of sweeps.
         case: case of the experiment that the run measures; null outside of sweeps.
     """
 

@@ -1,13 +1,4 @@
-"""The row of the table `cases`: a night's measurement of a case, and its judgment.
-
-The case of a sweep that a run measures.
-
-The environment of a run as flat names and texts, and the differences of two environments.
-
-The table `headroom`: how often today's traffic fits into each resource of a broker.
-
-Trials from rows of their table, also from rows of older versions.
-"""
+"""Rows of the tables `cases` and `headroom`, and the environment of a run as flat facts."""
 
 from __future__ import annotations
 
@@ -34,18 +25,18 @@ class Outcome(str, Enum):
 
     @property
     def stands_out(self) -> bool:
-        """True if the night differs from the earlier nights."""
+        """True if the outcome is a regression or an improvement."""
         return self in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
 
 @dataclass(frozen=True)
 class CaseRow:
-    """A case of a night: one row for its measurement, and one for its judgment.
+    """A case of a night, with one row for its measurement and one row for its judgment.
 
     Attributes:
         run_id: id of the run.
-        event: `measured`, `judged` or `accepted` (`redline nightly --accept`); the last two repeat
-            the measurement.
+        event: `measured`, `judged` or `accepted` (`redline nightly --accept`); rows of the last two
+            events repeat the measurement.
         at_s: time of the measurement, or of the acceptance.
         suite: name of the suite.
         night: name of the night.
@@ -53,14 +44,15 @@ class CaseRow:
         cluster, workload, goal: name of the configuration file.
         kind: `limit` or `load`.
         message_bytes: bytes per message [B].
-        producers: number of producers at the limit or at the fixed load; of a mix, of all parts.
-        trials: numbers of its trials within the run.
+        producers: number of producers at the limit or at the fixed load; in a mix, of all parts
+            together.
+        trials: numbers of the case's trials within the run.
         measure: name of the column that is compared, or `achieved_share`.
         value: the compared figure, the median of `values` [unit of `measure`].
         values: the figure of each valid trial; one figure for a limit [unit of `measure`].
         mb_per_s_per_broker: the limit, or the achieved rate at the fixed load [MB/s].
-        handler_s_per_mb: time for which all request handlers of a broker together are busy per MB
-            of its payload, at a fixed load [s/MB].
+        handler_s_per_mb: busy time of all request handlers of a broker together per MB of the
+            broker's payload, at a fixed load [s/MB].
         latency_p99_ms: latency from the intended send time to the acknowledgement, at a fixed
             load [ms].
         achieved_share: achieved rate divided by the offered rate, at a fixed load [ratio].
@@ -78,9 +70,9 @@ class CaseRow:
         p_value: p-value of no change, before the correction for several cases [ratio].
         smallest_visible: smallest loss that is detected with a probability of 80 % [ratio].
         nights: the nights of the comparison, newest last.
-        text: the outcome in a sentence.
+        text: the outcome, in one sentence.
         duration_s: duration of the measurement.
-        scale: how many times a mix was sustained at the limit or offered at the fixed load; null
+        scale: multiple of a mix that was sustained at the limit or offered at the fixed load; null
             for other traffic [ratio].
     """
 
@@ -141,7 +133,7 @@ class SweepCase:
 
 
 ABSENT = "–"
-"""The value of a fact that an environment does not have."""
+"""The value of a fact that is missing in an environment."""
 BY_RUN = (
     "cluster.id",
     "broker.config.advertised.listeners",
@@ -149,15 +141,15 @@ BY_RUN = (
     "broker.config.zookeeper.connect",
     "executors.clocks_within",
 )
-"""Names of facts that differ even between equal clusters or runs."""
+"""Names of facts that may differ between runs on equal clusters."""
 SERIES = "series"
-"""Kind of the facts on the series of exporters: `series.handler_idle_ns` → the series."""
+"""Kind of the facts about series of exporters, such as `series.handler_idle_ns` → the series."""
 _NODE = re.compile(r"(?<=^broker\.)\d+\.")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact whose values differ; `ABSENT` if an environment does not have it."""
+    """A fact with different values in two environments; `ABSENT` for a missing fact."""
 
     name: str
     before: str
@@ -167,12 +159,12 @@ class Difference:
 def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
     """Merge the facts of several nodes into flat names.
 
-    A fact that is equal on all nodes becomes `kind.name`; any other becomes `kind.NODE.name` for
-    each node that has it.
+    A fact with equal values on all nodes becomes `kind.name`. Any other fact becomes
+    `kind.NODE.name` for each node that reports it.
 
     Args:
         kind: `broker`, `controller` or `series`.
-        nodes: node id → name → value.
+        nodes: node id → name of the fact → value.
     """
     flat: dict[str, str] = {}
     for name in sorted({name for facts in nodes.values() for name in facts}):
@@ -185,7 +177,7 @@ def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, 
 
 
 def fact_of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
-    """A fact of one node in an environment of `merge_facts`; None if it is not known."""
+    """A fact of one node in an environment that `merge_facts` returned; None if not known."""
     own = environment.get(f"{kind}.{node}.{name}")
     return environment.get(f"{kind}.{name}") if own is None else own
 
@@ -196,7 +188,8 @@ def difference(
     """The differences between the environments of two runs, by name.
 
     Args:
-        but: names to ignore, also where they are those of a single broker.
+        before, after: the environments, name of the fact → value.
+        but: names to ignore, also as facts of a single broker.
     """
     ignored = set(but)
     names = sorted(n for n in before.keys() | after.keys() if _NODE.sub("", n) not in ignored)
@@ -206,20 +199,21 @@ def difference(
 
 @dataclass(frozen=True)
 class ResourceHeadroom:
-    """How many times today's traffic fits into one resource of one broker.
+    """The headroom of one resource of one broker: the possible growth of today's traffic.
 
     Attributes:
         broker_id: node id.
-        resource: name of the resource, or `measured traffic` for the rate against the measured one.
+        resource: name of the resource, or `measured traffic` for the traffic rate compared with the
+            measured limit.
         unit: unit of the uses: `ratio` or `B/s`.
         used: use in the window [unit].
         at_rest: use without traffic [unit].
-        limit: use at which the resource gives out [unit].
-        times: number of times that today's traffic fits; null where the use cannot be
-            distinguished from no use [ratio].
+        limit: use at which the resource is full [unit].
+        times: highest possible multiple of today's traffic; null if the use cannot be distinguished
+            from no use [ratio].
         times_low: lower end of the 90 % interval of `times` [ratio].
         times_high: upper end of the 90 % interval of `times` [ratio].
-        counts: true where the row decides the answer; false where it is shown for comparison.
+        counts: true if the row can decide the answer; false if it is only for comparison.
     """
 
     broker_id: int
@@ -236,29 +230,29 @@ class ResourceHeadroom:
 
 @dataclass(frozen=True)
 class HeadroomRow:
-    """What production uses of one resource of one broker, and how many times that fits its limit.
+    """The use of one resource of one broker by production traffic, and its headroom.
 
     Attributes:
-        run_id: run whose limit it is held against; null for an estimate without a run.
-        headroom_id: id of the call; all of its rows have it.
+        run_id: run with the limit for the comparison; null for an estimate without a run.
+        headroom_id: id of the call of `redline headroom`; all rows of the call have this id.
         at_s: end of the window.
         cluster: name of the configuration file.
         cluster_id: the id that Kafka gave the cluster.
         goal: goal of the limit.
         source: source of the metrics.
         window_s: length of the window [s].
-        headroom: the resource, its use and how many times that fits.
-        is_first: true for the row that gives out first.
-        is_estimate: true where no run measured the limit.
+        headroom: the resource with its use and headroom.
+        is_first: true for the resource that is full first.
+        is_estimate: true if no run measured the limit.
         messages_in_per_s: messages that the broker received from producers [1/s].
-        bytes_in_per_s: bytes of record batches that it received from producers [B/s].
-        assumption: the assumptions of the answer, a sentence.
-        growth_per_day: growth of the traffic that the history shows, in the first row; null
-            without a history [ratio].
-        full_at_s: time at which the cluster is full at this growth; null if it is not known, or not
-            within a year.
+        bytes_in_per_s: bytes of record batches that the broker received from producers [B/s].
+        assumption: the assumptions of the answer, in one sentence.
+        growth_per_day: growth of the traffic according to its history, in the row with `is_first`;
+            null without a history [ratio].
+        full_at_s: time at which the cluster is full at this growth; null if the time is not known,
+            or not within a year.
         full_low_at_s: lower end of the 90 % interval of this time.
-        full_high_at_s: upper end of the 90 % interval of this time; null where it is open.
+        full_high_at_s: upper end of the 90 % interval of this time; null if the interval is open.
     """
 
     run_id: str | None
@@ -282,9 +276,9 @@ class HeadroomRow:
 
 
 def trial_from(row: Mapping[str, Any]) -> Trial:
-    """Restore a trial from its row, as `Row.asDict(recursive=True)` returns it.
+    """Restore a trial from its row, a result of `Row.asDict(recursive=True)`.
 
-    Rows of the first versions have one verdict without a goal; the name of its goal is empty.
+    In rows of the first versions, the only verdict has no goal, so the goal's name is empty.
     """
     if row.get("verdicts"):
         return restored(Trial, row)

@@ -1,13 +1,11 @@
-"""The rows of the Delta tables as dataclasses, from which the schemas are derived.
+"""The schemas of the Delta tables, derived from the dataclasses of their rows.
 
-Names end in the unit; a column without a unit is a count, a ratio or a name. Tables store whole
-counts, from which readers derive rates. Null means not known. New versions only add columns, so
-tables accept rows of older and newer versions.
+The name of a column ends in its unit. A column without a unit is a count, a ratio or a name. Tables
+store integer counts, and readers compute rates from them. Null means that a value is not known. New
+versions only add columns, so tables accept rows of older and newer versions.
 
-The parts of a mix in each trial, and the row of their table.
-
-docs/reference/tables.md lists the columns. The docstring of a dataclass describes its columns; the
-unit stands there in brackets or follows from the column's name.
+docs/reference/tables.md lists the columns. The docstring of a dataclass describes its columns. The
+unit of a column is in brackets in the description, or follows from the column's name.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ class PartRow:
         run_id: id of the run.
         trial: number of the trial within the run.
         part: name of the part.
-        scale: how many times its traffic at scale 1 was offered [ratio].
-        producers: number of its producers, which the scale rounds; their rates make up for it.
-        producer: traffic of each of its producers.
-        topic: options of its topics.
-        consumers: its consumer groups.
-        client: the account of its clients.
+        scale: offered multiple of the part's traffic at scale 1 [ratio].
+        producers: number of the part's producers, rounded; their rates compensate for the rounding.
+        producer: traffic of each producer of the part.
+        topic: options of the part's topics.
+        consumers: the part's consumer groups.
+        client: counts of the part's clients.
         reasons: the reasons of the trial's verdict that are about this part.
     """
 
@@ -65,7 +63,7 @@ class PartRow:
 
 
 def part_rows(trial: Trial) -> list[PartRow]:
-    """The rows of a trial's parts that reported; empty where it offered no mix."""
+    """The rows of a trial's parts whose clients reported; empty for a trial without a mix."""
     accounts = trial.evidence.client.parts
     return [
         PartRow(
@@ -86,14 +84,14 @@ def part_rows(trial: Trial) -> list[PartRow]:
 
 
 def offered_scale(part: TrafficPattern) -> float:
-    """How many times its traffic at scale 1 a part offers [ratio]."""
+    """The offered multiple of a part's traffic at scale 1 [ratio]."""
     base = part.at_scale_1 or part
     return part.records_per_s / base.records_per_s
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run: one row for its start and one for its end.
+    """A run, with one row for its start and one row for its end.
 
     Attributes:
         run_id: id of the run in all tables.
@@ -101,16 +99,16 @@ class RunRow:
         at_s: time of the event.
         cluster, workload, goal: name of the configuration file.
         brokers: number of brokers.
-        status: `running`, then as in summary.json: `done`, `no conclusion`, …
+        status: `running`, then the status in summary.json, such as `done` or `no conclusion`.
         exit_code: exit code of the command; null while running.
         error: the error message that the user saw, or null.
         config: the complete resolved configuration without secrets, as JSON.
-        environment: facts that a comparison of runs needs: versions, cores, memory, …
+        environment: facts that a comparison of runs needs, such as versions, cores and memory.
         caveat: a restriction of the cluster, for example that it is not real hardware.
         sweep_case: the case of a sweep that the run measures.
-        measurement: the question that the run answers: `limit`, `load`, `fill`, `drain`, `failover`
-            or the name of an installed one; null for a night, a side of a comparison, and runs of
-            older versions.
+        measurement: the measurement that the run makes: `limit`, `load`, `fill`, `drain`,
+            `failover` or the name of an installed measurement; null for a night, a side of a
+            comparison, and runs of older versions.
     """
 
     run_id: str
@@ -131,7 +129,7 @@ class RunRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The configuration: kind of the file → its flat keys; empty where the row has none."""
+        """The configuration: kind of the file → its flat keys; empty if the row has none."""
         kept: dict[str, Any] = json.loads(self.config or "{}")
         return kept
 
@@ -153,7 +151,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class HostRow:
-    """One sample of one host of brokers or of the generator.
+    """One sample of one host: a host of brokers or of the generator.
 
     Attributes:
         run_id: id of the run.
@@ -179,7 +177,7 @@ ROWS: Mapping[str, type[Any]] = {
 """Table → the dataclass of its rows."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {table: schema_of(row) for table, row in ROWS.items()}
-"""Arrow schema of each table, by its name."""
+"""Table → its Arrow schema."""
 
 
 _SUFFIXES = (
@@ -196,12 +194,12 @@ _SUFFIXES = (
 
 
 _NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
-"""Columns with whole numbers that are names and not counts."""
+"""Integer columns that identify something and are not counts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DescribedColumn:
-    """A column with its meaning; `kind` is Spark's name of its type, or a link to a struct."""
+    """A column with its meaning. `kind` is Spark's name of the type, or a link to a struct."""
 
     name: str
     kind: str
@@ -210,12 +208,12 @@ class DescribedColumn:
 
 
 def described(row: type[Any]) -> dict[str, str]:
-    """Attribute → its description under `Attributes:` in the docstring of a class."""
+    """Attribute → its description, from `Attributes:` in the docstring of a class."""
     return attributes_of(inspect.getdoc(row) or "")
 
 
 def attributes_of(docstring: str) -> dict[str, str]:
-    """Attribute → its description in a docstring without indentation."""
+    """Attribute → its description, from a docstring without common indentation."""
     found: dict[str, str] = {}
     names: list[str] = []
     for line in docstring.splitlines():

@@ -1,11 +1,9 @@
 """The store of the Delta tables: idempotent appends, and reads by run.
 
-An append that is repeated after a crash adds nothing. The store finds the rows that a run has
-already appended by the numbers of its trials; for a new run it does not query the tables. A case of
-a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the schema of
-a table, so that several runs can append at the same time.
-
-Arrow tables as DataFrames of Spark, on every supported release of PySpark.
+If an append is repeated after a crash, it adds no rows. The store knows the rows of a run by the
+numbers of the run's trials; for a new run it does not query the tables. A case of a night has its
+own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the schema of a table, so
+several runs can append at the same time.
 """
 
 from __future__ import annotations
@@ -52,11 +50,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ARROW_SINCE = 4
-"""The first major release of PySpark whose `createDataFrame` accepts an Arrow table."""
+"""First major release of PySpark whose `createDataFrame` accepts an Arrow table."""
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """The rows of an Arrow table as a DataFrame, with the types of `metrics.arrow_schema`."""
+    """Convert an Arrow table to a DataFrame, with the column types of `metrics.arrow_schema`."""
     import pyspark
 
     if int(pyspark.__version__.partition(".")[0]) >= _ARROW_SINCE:
@@ -65,14 +63,14 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     values = [tuple(convert(row).values()) for row in rows.to_pylist()]
     if getattr(spark, "_jvm", None) is None:  # Spark Connect
         return spark.createDataFrame(values, ddl(rows.schema))
-    # One partition: by default each slot of the session would start a Python worker for them.
+    # One partition, because each partition would start a Python worker.
     return spark.createDataFrame(spark.sparkContext.parallelize(values, 1), ddl(rows.schema))
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """A function from a value of `to_pylist` to the value that PySpark expects.
+    """A function that converts a value of `to_pylist` to the value that PySpark expects.
 
-    They differ for maps, which Arrow gives as lists of pairs.
+    The values differ for maps: Arrow returns lists of pairs.
     """
     if pa.types.is_map(kind):
         of_item = _converter(kind.item_type)
@@ -91,32 +89,32 @@ def _unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 _PROPERTIES = {
-    # A checkpoint costs as much as ten appends, and tables of this size do not need it.
+    # A checkpoint takes as long as ten appends, and small tables do not need checkpoints.
     "delta.checkpointInterval": "100",
-    # Queries select by run_id, the first column; statistics of 32 columns would make an append
-    # slower by an eighth.
+    # Queries filter by run_id, the first column. Statistics of 32 columns would make appends slower
+    # by an eighth.
     "delta.dataSkippingNumIndexedCols": "1",
 }
 COMPACT_FROM_FILES = 32
-"""Number of files from which a table is compacted, which takes a second or two."""
+"""Minimum number of files of a table for a compaction, which takes one to two seconds."""
 _TRIAL_TABLES = ("trials", "parts", "samples", "hosts")
-"""Tables with rows of a trial; a killed run may have appended to some of them only."""
+"""Tables with rows of a trial. A killed run may have appended to only some of these tables."""
 _Point = tuple[str, int, str]
-"""Key of a boundary point within a run: goal, message size and state of the cluster."""
+"""Key of a boundary point within a run: (goal, message size [B], state of the cluster)."""
 _TRIES = 8
 _CONFLICT = re.compile(
     "CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent"
     "|NON_EMPTY_LOCATION|DELTA_TABLE_NOT_FOUND"  # during the first commit of another run
 )
-"""Names in Delta's errors about concurrent changes of a schema."""
+"""Words in Delta's errors about concurrent changes of a schema."""
 _NO_TABLE = re.compile("PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|DELTA_(MISSING|TABLE_NOT)|not exist")
-"""Names in the errors about a table that older versions did not make."""
+"""Words in the errors about a missing table; older versions created fewer tables."""
 _log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
 def _with_comments(table: str, schema: pa.Schema) -> str:
-    """The DDL of a table's columns, with the meanings and units as comments."""
+    """The DDL of a table's columns, with meanings and units as comments."""
     described = {column.name: column for column in described_columns(ROWS[table])}
     columns = []
     for field in schema:
@@ -134,15 +132,15 @@ def _quoted(text: str) -> str:
 
 
 class TableStore:
-    """The tables under one path, or in one schema of a catalog.
+    """The tables of one directory, or of one schema of a catalog.
 
-    Appends take seconds, so they run in the background, in their order; `settle` waits until all
-    of them are durable. Each read settles first.
+    Appends take seconds, so they run one after the other in the background. `settle` waits until
+    all appends are durable, and each read settles first.
 
     Args:
         spark: a session with Delta's extension and catalog, see `jobs.spark.session`.
-        base: a path with a slash that Spark can write to, or the name of a schema such as
-            `redline` or `main.redline`.
+        base: a path that contains a slash and that Spark can write to, or the name of a schema such
+            as `redline` or `main.redline`.
     """
 
     def __init__(self, spark: SparkSession, base: str) -> None:
@@ -171,9 +169,9 @@ class TableStore:
         return ".".join(f"`{part}`" for part in self.address(table).split("."))
 
     def open(self) -> TableStore:
-        """Start to create missing tables, and to add columns that older tables lack.
+        """Create missing tables, and add missing columns to older tables, in the background.
 
-        In a fresh session this takes some seconds in the background; `settle` raises its errors.
+        In a fresh session this takes some seconds. `settle` raises the errors.
         """
         self._enqueue(self._create_all)
         return self
@@ -194,7 +192,7 @@ class TableStore:
                 self._create_views()
 
     def _create_views(self) -> None:
-        """Create the views of `metrics.tables.views`; an error is only logged."""
+        """Create the views of `metrics.tables.views`. Errors are only logged."""
         names = {table: self._sql_name(table) for table in SCHEMAS}
         for view, (description, query) in VIEWS.items():
             try:
@@ -203,7 +201,7 @@ class TableStore:
                     f"CREATE OR REPLACE VIEW {self._sql_name(view)} COMMENT {comment} AS "
                     f"{query.format(**names)}"
                 )
-            except _spark_errors() as error:  # such as a missing permission to create views
+            except _spark_errors() as error:  # for example a missing permission to create views
                 why = str(error).partition("\n")[0]
                 _log.warning("the view %s cannot be created: %s", self.address(view), why)
 
@@ -217,7 +215,7 @@ class TableStore:
         self._add_columns(table, schema)
 
     def _exists(self, table: str) -> bool:
-        """Whether the table is there; a statement that creates it costs more, also if it is."""
+        """True if the table exists. The check is faster than CREATE TABLE IF NOT EXISTS."""
         from delta.tables import DeltaTable
 
         address = self.address(table)
@@ -226,7 +224,7 @@ class TableStore:
         return self._spark.catalog.tableExists(address)
 
     def _retry_on_conflict(self, change: Callable[[], object]) -> None:
-        """Change a table's schema; repeat if another run changes it at the same time."""
+        """Change a schema; repeat the change if another run changes the schema at the same time."""
         for left in reversed(range(_TRIES)):
             try:
                 change()
@@ -275,7 +273,7 @@ class TableStore:
             try:
                 first.result()
             finally:
-                if first.done():  # not done: an interrupt ended the wait
+                if first.done():  # not done if an interrupt ended the wait
                     self._pending.remove(first)
 
     def close(self) -> None:
@@ -296,10 +294,11 @@ class TableStore:
         self._file_counts[table] = self._file_counts.get(table, COMPACT_FROM_FILES) + 1
 
     def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
-        """Append the start or the end of a run; a resumed run has several of each.
+        """Append a row for the start or the end of a run. A resumed run has several such rows.
 
         Args:
-            is_new: True if the tables cannot have rows of this run; this saves queries that take
+            row: the row.
+            is_new: True if the tables have no rows of this run. This avoids queries that take
                 seconds in a fresh session.
         """
         if is_new:
@@ -310,10 +309,11 @@ class TableStore:
     def append_trial(
         self, trial: Trial, samples: Sequence[BrokerSample] = (), hosts: Sequence[HostSample] = ()
     ) -> None:
-        """Append a trial's row and its samples of brokers and hosts, in parallel.
+        """Append the row of a trial, and its samples of brokers and hosts, in parallel.
 
-        One process appends the trials of a run in the order of their numbers: a number that is not
-        above the last one counts as appended. A resumed run continues with `next_trial`.
+        One process appends the trials of a run in the order of their numbers. A trial whose number
+        is not above the last number is already in the tables. A resumed run continues with
+        `next_trial`.
         """
         self._enqueue(self._commit_trial, trial, samples, hosts)
 
@@ -321,7 +321,7 @@ class TableStore:
         self, trial: Trial, samples: Sequence[BrokerSample], hosts: Sequence[HostSample]
     ) -> None:
         run_id, number = trial.run_id, trial.number
-        with _explain_write_errors(self._base):  # after a failure the tables are queried again
+        with _explain_write_errors(self._base):  # the tables are queried again after a failure
             last = self._last.pop(run_id, None) or self._last_trials(run_id)
         parts: dict[str, list[Any]] = {
             "trials": [trial],
@@ -340,7 +340,7 @@ class TableStore:
         self._last[run_id] = {table: max(number, before) for table, before in last.items()}
 
     def _last_trials(self, run_id: str) -> dict[str, int]:
-        """Table → number of the run's last trial in this table; 0 without trials."""
+        """Table → number of the run's last trial in this table; 0 without a trial."""
         appended = (
             self._rows_of_run(table, run_id).selectExpr("trial", f"'{table}' table_name")
             for table in _TRIAL_TABLES
@@ -350,28 +350,28 @@ class TableStore:
         return dict.fromkeys(_TRIAL_TABLES, 0) | {table: int(last) for table, last in found}
 
     def next_trial(self, run_id: str) -> int:
-        """The number after the run's last trial in any table; 1 without trials."""
+        """The number of the run's next trial: 1 plus the highest number in any table."""
         self.settle()
         self._last[run_id] = self._last_trials(run_id)
         return max(self._last[run_id].values()) + 1
 
     def payload_bytes(self, run_id: str) -> float:
-        """The payload that the trials of a run have written, including all replicas [B]."""
+        """The payload that the trials of a run have written, replicas included [B]."""
         total = "sum((acked_total + failed_total) * bpm * replication_factor)"
         written = self.read("trials", run_id).selectExpr(total).collect()[0][0]
         return float(written or 0)
 
     def append_boundary(self, row: BoundaryRow) -> None:
-        """Append the result of the search at one message size, for one goal.
+        """Append the result of a search at one message size, for one goal.
 
-        A search that continued with a larger budget adds a newer row, and so does the steady limit
-        of the point; otherwise the row counts as appended.
+        A row is added only if the search has more trials than in the table, or if the steady limit
+        of the point is new. Otherwise the table already has the result.
         """
         self._enqueue(self._commit_point, row)
 
     def _commit_point(self, row: BoundaryRow) -> None:
         point, run_id = row.boundary, row.run_id
-        with _explain_write_errors(self._base):  # after a failure the table is queried again
+        with _explain_write_errors(self._base):  # the table is queried again after a failure
             known = self._points.pop(run_id, None)
             kept = self._known_points(run_id) if known is None else known
         key = (point.goal, point.message_bytes, point.state)
@@ -382,50 +382,50 @@ class TableStore:
         self._points[run_id] = kept
 
     def _known_points(self, run_id: str) -> dict[_Point, tuple[int, bool]]:
-        """Boundary point of a run in the table → its highest number of trials, and whether that row
-        states the steady limit.
+        """Boundary point of a run in the table → its highest number of trials, and whether the row
+        with this number has a steady limit.
         """
         rows = self._rows_of_run("boundaries", run_id)
         steady = [name for name in ("steady_load", "steady_note") if name in rows.columns]
         most: dict[_Point, tuple[int, bool]] = {}
         for row in rows.select("goal", "bpm", "state", "trials", *steady).collect():
-            # Rows of older versions have no state.
+            # In rows of older versions, the state is null.
             key = (row["goal"], row["bpm"], row["state"] or ALL_BROKERS)
             own = (row["trials"], _states_steady(*(row[name] for name in steady)))
             most[key] = max(own, most.get(key, (-1, False)))
         return most
 
     def append_case(self, row: CaseRow) -> None:
-        """Append the measurement, the judgment or the acceptance of a case, each only once."""
+        """Append the measurement, the judgment or the acceptance of a case, each at most once."""
         version = 1 + ("measured", "judged", "accepted").index(row.event)
         options = {"txnAppId": f"redline/cases/{row.run_id}/{row.case}", "txnVersion": f"{version}"}
         self._enqueue(self._append, "cases", [row], options)
 
     def cases(self, suite: str, cluster: str) -> list[CaseRow]:
-        """All nights of a suite on a cluster, one row per case, the oldest first."""
+        """All nights of a suite on a cluster, with one row per case, oldest first."""
         newest = newest_cases(self.read("cases")).where("value is not null")
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
         return _records(CaseRow, own.orderBy("at"))
 
     def accepted_cases(self, suite: str, cluster: str) -> dict[str, CaseRow]:
-        """Case → its newest night that was accepted."""
+        """Case → its newest accepted night."""
         rows = self.read("cases").where("event = 'accepted'")
         own = rows.where((rows.suite == suite) & (rows.cluster == cluster))
         return {row.case: row for row in _records(CaseRow, own.orderBy("at"))}
 
     def append_headroom(self, rows: Sequence[HeadroomRow]) -> None:
-        """Append the rows of one call, only once."""
+        """Append the rows of one call of `redline headroom`, at most once."""
         options = {"txnAppId": f"redline/headroom/{rows[0].headroom_id}", "txnVersion": "1"}
         self._enqueue(self._append, "headroom", list(rows), options)
 
     def headroom(self, cluster_id: str) -> list[HeadroomRow]:
-        """The rows of a cluster that gave out first, one for each call, the oldest first."""
+        """For each call on a cluster, the row of the resource that is full first, oldest first."""
         rows = self.read("headroom")
         own = rows.where((rows.cluster_id == cluster_id) & rows.is_first).orderBy("at")
         return _records(HeadroomRow, own)
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
-        """The rows of a table, or only those of one run."""
+        """The rows of a table, or only the rows of one run."""
         self.settle()
         return self._frame(table) if run_id is None else self._rows_of_run(table, run_id)
 
@@ -439,7 +439,7 @@ class TableStore:
         return self._spark.read.table(self.address(table))
 
     def runs(self) -> DataFrame:
-        """The newest row of each run: its end or, if it has not ended, its start."""
+        """The newest row of each run: the row of its end, or of its start if it has not ended."""
         return newest_runs(self.read("runs"))
 
     def run_rows(self, run_id: str) -> list[RunRow]:
@@ -449,7 +449,7 @@ class TableStore:
     def latest_limit(
         self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
     ) -> int | None:
-        """The newest limit along an axis with these names; None without."""
+        """The newest limit with these names along an axis [load]; None without such a limit."""
         from pyspark.sql import functions as sql
 
         found = latest_boundaries(self.read("boundaries"))
@@ -467,23 +467,23 @@ class TableStore:
         return int(known[0][column]) if known else None
 
     def trials(self, run_id: str) -> DataFrame:
-        """The trials of a run in order."""
+        """The trials of a run, by number."""
         return self.read("trials", run_id).orderBy("trial")
 
     def trials_of(self, run_id: str) -> list[Trial]:
-        """The trials of a run in order, without the counts of single producers."""
+        """The trials of a run, by number, without the counts of single producers."""
         rows = self.trials(run_id).drop("by_producer").collect()
         return [trial_from(row.asDict(recursive=True)) for row in rows]
 
     def samples_of(self, run_id: str) -> dict[int, list[BrokerSample]]:
-        """Number of the trial → samples of the run's brokers."""
+        """Number of the trial → samples of the brokers."""
         found: dict[int, list[BrokerSample]] = {}
         for kept in _records(SampleRow, self.read("samples", run_id)):
             found.setdefault(kept.trial, []).append(kept.sample)
         return found
 
     def host_samples_of(self, run_id: str) -> dict[int, list[HostSample]]:
-        """Number of the trial → samples of the run's hosts; empty in tables without hosts."""
+        """Number of the trial → samples of the hosts; empty if there is no table of hosts."""
         found: dict[int, list[HostSample]] = {}
         try:
             rows = _records(HostRow, self.read("hosts", run_id))
@@ -496,15 +496,14 @@ class TableStore:
         return found
 
     def boundaries(self, run_id: str) -> DataFrame:
-        """The boundary points of a run by message size, each in its newest row."""
+        """The newest row of each boundary point of a run, by message size."""
         return newest_of_each_state(self.read("boundaries", run_id)).orderBy("bpm")
 
     def compact(self) -> None:
-        """Merge the small files of tables with many files; called at the end of a run.
+        """Merge the small files of each table with many files; called at the end of a run.
 
-        If another run writes at the same time, the next run merges them. The files are counted
-        only in tables that may have enough, as this takes a third of a second and a sweep ends
-        many runs.
+        If another run writes at the same time, the next run merges the files. Files are counted
+        only in tables that may have many files, because a count takes a third of a second.
         """
         self.settle()
         unknown = [name for name, files in self._file_counts.items() if files >= COMPACT_FROM_FILES]
@@ -520,7 +519,6 @@ class TableStore:
                 _log.warning("the table %s cannot be compacted: %s", table, str(error)[:300])
 
     def _count_files(self, table: str) -> int:
-        """Count the files of a table."""
         detail = self._spark.sql(f"DESCRIBE DETAIL {self._sql_name(table)}")
         return int(detail.select("numFiles").collect()[0][0])
 
@@ -530,13 +528,13 @@ def _records(kind: type[Record], rows: DataFrame) -> list[Record]:
 
 
 def _states_steady(load: float | None = None, note: str | None = None) -> bool:
-    """Whether a boundary states its steady limit, or why there is none."""
+    """True if a row has a steady limit, or the reason why there is none."""
     return load is not None or bool(note)
 
 
 @contextmanager
 def _explain_write_errors(address: str) -> Iterator[None]:
-    """Turn Spark's errors on writing, such as a full disk, into an error for the user.
+    """Replace Spark's errors on writing, such as a full disk, by an error for the user.
 
     Raises:
         ConfigError: Spark cannot write.
@@ -546,13 +544,13 @@ def _explain_write_errors(address: str) -> Iterator[None]:
     except _spark_errors() as error:
         raise ConfigError(
             f"{address} cannot be written ({_root_cause(error)}); expected writable tables; "
-            "existing rows are kept; free disk space, change the permissions, or name others by "
-            "--tables"
+            "existing rows are kept; free disk space, change the permissions, or choose other "
+            "tables with --tables"
         ) from error
 
 
 def _root_cause(error: Any) -> str:
-    """The message of the root cause of a Spark error, such as the system's error message."""
+    """The message of a Spark error's root cause, such as an error of the operating system."""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()

@@ -1,16 +1,10 @@
-"""Queries for analysts, as functions from DataFrames to DataFrames.
+"""Queries of the tables for analysts: functions from DataFrames to DataFrames, and SQL views.
 
-They accept the tables of `TableStore.read` or of any other Spark session, including Spark Connect,
-and use only columns of docs/reference/tables.md.
+The functions accept the tables of `TableStore.read` or of any other Spark session, including Spark
+Connect, and use only columns of docs/reference/tables.md.
 
-SQL views, created beside the tables if these are in a catalog's schema.
-
-Their columns have full names where those of the tables are short: `message_bytes`, `producers`.
-
-Changes of limits and environments from run to run, as functions of DataFrames.
-
-As in `metrics.tables.views`, they work on Spark Connect and use only columns of
-docs/reference/tables.md.
+The views are created if the tables are in a schema of a catalog. They have full column names:
+`message_bytes` for `bpm`, and `producers` for `np`.
 """
 
 from __future__ import annotations
@@ -27,9 +21,9 @@ if TYPE_CHECKING:
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
 VARIANT_COLUMNS = {"pattern": "map<string,string>", "experiment": "string"}
-"""Columns of `boundaries` that distinguish traffic patterns; tables of older versions lack them."""
+"""Columns of `boundaries` that distinguish traffic patterns, and may be missing in older tables."""
 SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
-"""Columns that are equal in all points of one limit over time, see `with_variant`."""
+"""Columns that identify a limit over time, see `with_variant`."""
 UNCERTAINTY_COLUMNS = {
     "load_low": "double",
     "load_high": "double",
@@ -41,11 +35,11 @@ UNCERTAINTY_COLUMNS = {
     "latency_p99_ms": "double",
     "latency_p999_ms": "double",
 }
-"""Columns of `boundaries` that tables of older versions lack, with their types."""
+"""Columns of `boundaries` that may be missing in older tables, with their types."""
 
 
 def newest_runs(runs: DataFrame) -> DataFrame:
-    """One row per run of the table `runs`: its end or, if it has not ended, its start."""
+    """One row per run of the table `runs`: the row of its end, or of its start before that."""
     from pyspark.sql import functions as sql
 
     finished_first = (sql.col("event") == "finished").desc()
@@ -53,7 +47,9 @@ def newest_runs(runs: DataFrame) -> DataFrame:
 
 
 def newest_cases(cases: DataFrame) -> DataFrame:
-    """One row per run and case of the table `cases`: judged or, before that, measured."""
+    """One row per run and case of the table `cases`: its judgment, or its measurement before
+    that.
+    """
     from pyspark.sql import functions as sql
 
     return _first(
@@ -64,7 +60,7 @@ def newest_cases(cases: DataFrame) -> DataFrame:
 
 
 def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
-    """The first row, in an order, of each group of rows that are equal in some columns."""
+    """The first row in the given order of each group with equal values in the columns `same`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -73,9 +69,9 @@ def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
 
 
 def resource_rows(trials: DataFrame) -> DataFrame:
-    """The use of resources in `trials`: a row per trial, broker and resource.
+    """The use of resources in `trials`, with one row per trial, broker and resource.
 
-    `is_limit` is true for the limiting resource of the trial.
+    The column `is_limit` is true for the limiting resource of the trial.
     """
     from pyspark.sql import functions as sql
 
@@ -85,7 +81,7 @@ def resource_rows(trials: DataFrame) -> DataFrame:
 
 
 def broker_rows(trials: DataFrame) -> DataFrame:
-    """The measured windows of the brokers in `trials`: a row per trial and broker."""
+    """The measured windows of the brokers in `trials`, with one row per trial and broker."""
     from pyspark.sql import functions as sql
 
     exploded = trials.select(*_TRIAL, sql.explode("broker_windows").alias("window"))
@@ -93,9 +89,9 @@ def broker_rows(trials: DataFrame) -> DataFrame:
 
 
 def newest_points(boundaries: DataFrame) -> DataFrame:
-    """The newest point of `boundaries` per run, goal, axis and size.
+    """The newest point of `boundaries` per run, goal, axis and message size.
 
-    Only points with all brokers count; the column `state` marks those with brokers offline.
+    Only points with all brokers online count, according to the column `state`.
     """
     from pyspark.sql import functions as sql
 
@@ -105,9 +101,9 @@ def newest_points(boundaries: DataFrame) -> DataFrame:
 
 
 def newest_of_each_state(boundaries: DataFrame) -> DataFrame:
-    """The newest row of `boundaries` per run, goal, size and state of the cluster.
+    """The newest row of `boundaries` per run, goal, message size and state of the cluster.
 
-    A point has several rows where its search continued, or its steady limit was proven later.
+    A point has several rows if its search continued later, or if its steady limit was added.
     """
     from pyspark.sql import functions as sql
 
@@ -116,10 +112,10 @@ def newest_of_each_state(boundaries: DataFrame) -> DataFrame:
 
 
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
-    """The newest point of `boundaries` per cluster, workload, goal, axis, size and pattern.
+    """The newest point of `boundaries` per cluster, workload, goal, axis, message size and pattern.
 
-    Points of searches that gave up, points with brokers offline and points of experiments are left
-    out. Rows of older versions, which have no pattern, count as rows with the newest pattern.
+    Points without a limit, points with brokers offline and points of experiments are excluded. Rows
+    of older versions have no pattern, so they get the newest pattern.
     """
     from pyspark.sql import functions as sql
 
@@ -130,8 +126,8 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
 def with_variant(boundaries: DataFrame) -> DataFrame:
     """Add the column `variant`, which distinguishes traffic patterns.
 
-    Points of experiments are removed, as their cases also differ in other settings. Rows of older
-    versions, which have no pattern, count as rows with the newest pattern.
+    Points of experiments are excluded, because their cases also differ in other settings. Rows of
+    older versions have no pattern, so they get the newest pattern.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -145,17 +141,17 @@ def with_variant(boundaries: DataFrame) -> DataFrame:
 
 
 def with_all_brokers(boundaries: DataFrame) -> DataFrame:
-    """Select the points of `boundaries` with all brokers online, also in old tables."""
+    """Select the points of `boundaries` with all brokers online, also in older tables."""
     if "state" not in boundaries.columns:
         return boundaries
     return boundaries.where(f"coalesce(state, '{ALL_BROKERS}') = '{ALL_BROKERS}'")
 
 
 def points_for_people(boundaries: DataFrame) -> DataFrame:
-    """Boundary points by cluster, goal and size, with the most important columns.
+    """Boundary points with the most important columns, by cluster, goal and message size.
 
-    `load_overloaded` and `width` [ratio] are null without an overload, `load_low`, `load_high`
-    and `load_estimate` without an interval. Rates per broker are in MB/s of payload.
+    `load_overloaded` and `width` [ratio] are null without an overload. `load_low`, `load_high` and
+    `load_estimate` are null without an interval. Rates per broker are payload rates [MB/s].
     """
     from pyspark.sql import functions as sql
 
@@ -179,7 +175,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
         "mps",
         "mb_per_s",
         "mb_per_s_per_broker",
-        # On the axis of sizes the two sides have different message sizes.
+        # On the axis message_bytes, the two sides of a bracket have different message sizes.
         sql.when(sql.col("axis") != "message_bytes", upper).alias("mb_per_s_per_broker_overloaded"),
         (each * sql.col("mb_per_s_low")).alias("mb_per_s_per_broker_low"),
         (each * sql.col("mb_per_s_high")).alias("mb_per_s_per_broker_high"),
@@ -198,7 +194,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
 
 
 def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Add missing columns with null values, for tables of older versions."""
+    """Add the missing columns of older tables, with null values."""
     from pyspark.sql import functions as sql
 
     missing = [(name, kind) for name, kind in names.items() if name not in frame.columns]
@@ -206,16 +202,16 @@ def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def overloaded_load() -> Column:
-    """The overloaded side of a bracket on its axis; old rows have only `np_overloaded`."""
+    """The overloaded side of a bracket [load]; rows of older versions have only `np_overloaded`."""
     from pyspark.sql import functions as sql
 
     return sql.coalesce("load_overloaded", "np_overloaded")
 
 
 def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
-    """The trial at the overloaded side of each boundary point, with the point's `goal`.
+    """For each boundary point, the trial at the overloaded side, with the point's `goal`.
 
-    If there are several trials at this load, the last one with the verdict OVERLOADED counts.
+    If several trials at this load were OVERLOADED, the last one counts.
     """
     from pyspark.sql import functions as sql
 
@@ -232,7 +228,7 @@ def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
 
 
 def resource_peaks(resources: DataFrame) -> DataFrame:
-    """The row of `resource_rows` with the highest use per trial and resource."""
+    """For each trial and resource, the row of `resource_rows` with the highest use."""
     from pyspark.sql import functions as sql
 
     most_used = sql.col("utilization").desc_nulls_last()
@@ -240,7 +236,7 @@ def resource_peaks(resources: DataFrame) -> DataFrame:
 
 
 def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
-    """The trial with a number; for 0 the last overload or, without overloads, the last trial."""
+    """The trial with this number; for 0, the last OVERLOADED trial, or else the last trial."""
     from pyspark.sql import functions as sql
 
     wanted = trials.where(sql.col("trial") == number) if number else trials
@@ -249,9 +245,9 @@ def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
 
 
 def reason_rows(trials: DataFrame) -> DataFrame:
-    """The reasons of each verdict of `trials`: a row per trial, goal and reason, in their order.
+    """The reasons of each verdict in `trials`, with one ordered row per trial, goal and reason.
 
-    For trials of older versions, which have no verdict per goal, `goal` is null.
+    Trials of older versions have no verdict per goal, so their `goal` is null.
     """
     from pyspark.sql import functions as sql
 
@@ -273,7 +269,8 @@ def only_row(frame: DataFrame, what: str) -> dict[str, Any]:
     """The first row of a DataFrame.
 
     Args:
-        what: description of the row for the error message.
+        frame: the DataFrame.
+        what: description of the row, for the error message.
 
     Raises:
         ConfigError: the DataFrame is empty.
@@ -281,7 +278,7 @@ def only_row(frame: DataFrame, what: str) -> dict[str, Any]:
     found = frame.limit(1).collect()
     if found:
         return dict(found[0].asDict(recursive=True))
-    raise ConfigError(f"there is no {what} in the tables; expected an existing one; correct it")
+    raise ConfigError(f"there is no {what} in the tables; expected an existing name; correct it")
 
 
 _LATEST_LIMITS = f"""
@@ -311,7 +308,7 @@ FROM (
 )
 WHERE newest = 1
 """
-"""The order by `event` puts `judged` before `measured`."""
+"""Within a run and case, the order by `event` puts `judged` before `measured`."""
 
 _EFFECTS = """
 SELECT experiment, sweep_id, case, any_value(settings) AS settings, message_bytes, goal,
@@ -342,7 +339,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
         _EFFECTS,
     ),
 }
-"""Name → its description, and its query with the tables' names in braces."""
+"""Name of a view → (its description, its query with the names of tables in braces)."""
 
 
 _MOVED = ("at", "cluster", "workload", "goal", "bpm", "moved", "change", "mb_per_s_per_broker",
@@ -356,13 +353,13 @@ _NIGHT = ("at", "suite", "cluster", "night", "case", "outcome", "text", "value",
 _HEADROOM = ("at", "cluster", "times", "times_low", "times_high", "broker_id", "resource", "used",
              "limit", "unit", "is_estimate", "growth_per_day", "full_at", "full_low_at",
              "full_high_at", "run_id")  # fmt: skip
-"""The columns of rows for people, in their order."""
+"""The columns of `headroom_for_people`, in order."""
 FELL, ROSE, HELD = "fell", "rose", "held"
-"""The movement of a bracket: completely below the previous one, completely above, or neither."""
+"""Movement of a bracket: entirely below the previous bracket, entirely above it, or neither."""
 
 
 def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Select the rows whose columns have these values; an empty value matches all."""
+    """Select the rows with these values: column → value. An empty value matches all rows."""
     for column, wanted in names.items():
         if wanted:
             rows = rows.where(rows[column] == wanted)
@@ -372,13 +369,18 @@ def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
 def boundary_history(boundaries: DataFrame) -> DataFrame:
     """The points of all runs over time, each with the previous point of its series.
 
-    A series has the same cluster, workload, goal, axis, size and pattern. Points of experiments
-    and of searches that gave up are left out.
+    All points of a series have one cluster, workload, goal, axis, message size and pattern. Points
+    of experiments and points without a limit are excluded.
 
-    Added columns: `previous_run_id`; `change`, the change of `mps` since the previous point
-    [ratio, 0 is none]; `moved`: `fell` if the overloaded side is not above the previous sustained
-    side, `rose` for the reverse, otherwise `held`; and `at_ms`, the time for charts [ms since the
-    epoch]. The first three are null at the first point.
+    Added columns:
+
+    * `previous_run_id`: run of the previous point; null at the first point.
+    * `change`: change of `mps` since the previous point [ratio, 0 without a change]; null at the
+      first point.
+    * `moved`: `fell` if the overloaded side is not above the previous sustained side, `rose` if the
+      sustained side is not below the previous overloaded side, otherwise `held`; null at the first
+      point.
+    * `at_ms`: the time for charts [ms since the epoch].
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -403,12 +405,12 @@ def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
     """The differences between the environments of successive runs in a history.
 
     Args:
-        history: rows with `run_id` and `previous_run_id`, such as those of `boundary_history`.
+        history: rows with `run_id` and `previous_run_id`, such as rows of `boundary_history`.
         runs: the table `runs`.
 
     Returns:
-        A row per pair of runs and name: `run_id`, `previous_run_id`, `name`, `before`,
-        `after`, without the names that differ even between equal clusters.
+        One row per pair of runs and name of a fact: `run_id`, `previous_run_id`, `name`, `before`,
+        `after`. Facts that differ even between equal clusters are excluded.
     """
     from pyspark.sql import functions as sql
 
@@ -432,7 +434,7 @@ def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
-    """The points of a history that fell or rose, the newest first.
+    """The points of a history that fell or rose, newest first.
 
     The column `environment` lists the changed facts as `name: before → after`.
     """
@@ -448,15 +450,15 @@ def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def history_for_people(history: DataFrame) -> DataFrame:
-    """A history with the most important columns, the newest points first."""
+    """The most important columns of a history, newest points first."""
     return history.select(*_HISTORY).orderBy("at", "bpm", ascending=[False, True])
 
 
 def nights(cases: DataFrame) -> DataFrame:
-    """The nights of each case over time, judged or, before the judgment, measured.
+    """The nights of each case over time, with the judgment if there is one.
 
-    Added columns: `previous_run_id`, the run of the previous night of the same suite, cluster and
-    case; and `at_ms` [ms since the epoch].
+    Added columns: `previous_run_id`, the run of the previous night with the same suite, cluster and
+    case; and `at_ms`, the time for charts [ms since the epoch].
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -469,15 +471,15 @@ def nights(cases: DataFrame) -> DataFrame:
 
 
 def nights_for_people(found: DataFrame) -> DataFrame:
-    """Nights with the most important columns, the newest first."""
+    """The most important columns of nights, newest first."""
     order = ("at", "suite", "cluster", "case")
     return found.select(*_NIGHT).orderBy(*order, ascending=[each != "at" for each in order])
 
 
 def headroom_history(headroom: DataFrame) -> DataFrame:
-    """The answers of `redline headroom` over time, a row for each call.
+    """The answers of `redline headroom` over time, with one row for each call.
 
-    Added column: `at_ms` [ms since the epoch].
+    Added column: `at_ms`, the time for charts [ms since the epoch].
     """
     from pyspark.sql import functions as sql
 
@@ -486,5 +488,5 @@ def headroom_history(headroom: DataFrame) -> DataFrame:
 
 
 def headroom_for_people(found: DataFrame) -> DataFrame:
-    """Answers with the most important columns, the newest first."""
+    """The most important columns of the answers of `redline headroom`, newest first."""
     return found.select(*_HEADROOM).orderBy("at", "cluster", ascending=[False, True])

@@ -1,1 +1,1 @@
-"""Traffic patterns: the options of producers and consumers, and one point of their space."""
+"""Traffic patterns: the options of producers, consumers and topics, and the axes of a search."""

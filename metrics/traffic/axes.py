@@ -1,8 +1,7 @@
-"""The axes of the traffic space that a search can follow, with the meaning of a load on each.
+"""The axes of the traffic space for searches, with the meaning of a load on each axis.
 
-A load is a whole number. The traffic at a load is a pattern with one of its options replaced,
-so all other code (topics, plans, rows) handles an ordinary pattern. A further axis is one
-more entry of `AXES`.
+A load is a whole number. The traffic at a load is a pattern with one replaced option, so other code
+(topics, plans, rows) needs no knowledge of axes. A new axis is a new entry of `AXES`.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class Axis:
         name: name of the axis in goals.
         option: path below the pattern to the option that a load replaces.
         counts: unit of a load in words.
-        column: short heading where there is little space.
-        maximum: the highest load that the option allows; None where only the goal limits it.
-        grows_payload: True where a higher load is proportionally more payload.
-        grows_batches: True where a higher load makes larger batches, which brokers can refuse.
-        needs_latency: True where a higher load makes records wait without more work, so that only
-            a latency objective defines a limit.
-        other_way: what else can be raised when even the goal's highest load is sustained, as a
+        column: short heading for narrow columns.
+        maximum: highest load that the option allows; None if only the goal has a maximum.
+        grows_payload: True if the payload rate is proportional to the load.
+        grows_batches: True if a higher load makes larger batches, which brokers can refuse.
+        needs_latency: True if a higher load only makes records wait, without more work for brokers.
+            Then a limit needs a latency objective.
+        other_way: another option that can be raised if the goal's highest load is sustained, as a
             noun phrase.
     """
 
@@ -47,7 +46,7 @@ class Axis:
     other_way: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
-        """The traffic at a load."""
+        """The traffic of a pattern at a load."""
         placed: TrafficPattern = _replaced(pattern, self.option.split("."), load)
         return replace(placed, axis=self.name, load=load)
 
@@ -62,22 +61,24 @@ class Axis:
         return self.words
 
     def shown(self, load: float) -> float:
-        """A load as people read it."""
+        """A load in the unit for people."""
         return load
 
     @property
     def heading(self) -> str:
-        """The heading where there is little space."""
+        """The heading for narrow columns."""
         return self.column or self.name
 
     @property
     def key(self) -> str:
-        """The name in log lines: the unit of a load, where that is a single word."""
+        """The key in log lines: the unit of a load if it is a single word, else the axis's name."""
         return self.words if self.words.isidentifier() else self.name
 
     @property
     def unit(self) -> str:
-        """The unit of a limit: MB/s where a higher load is more payload, or the unit of a load."""
+        """The unit of a limit: MB/s if the payload rate grows with the load, else the unit of a
+        load.
+        """
         return "MB/s" if self.grows_payload else self.words
 
     def amount(self, load: int) -> str:
@@ -87,25 +88,25 @@ class Axis:
 
 @dataclass(frozen=True)
 class ScaleWords(LoadWords):
-    """The words of a scale: a load of 270 is `2.7 times the mix`."""
+    """The words for a scale: a load of 270 is `2.7 times the mix`."""
 
     def amount(self, load: int) -> str:
-        """A load in words: `2.7 times the mix`."""
+        """A load in words, such as `2.7 times the mix`."""
         return f"{load / SCALE_UNITS:g} times {self.one}"
 
 
 @dataclass(frozen=True)
 class ScaleAxis(Axis):
-    """The axis of how many times a mix, or one of its parts, is offered.
+    """The axis of the scale of a mix, or of one part of a mix.
 
     Attributes:
-        part: name of the part that is scaled while the others stay; empty for the whole mix.
+        part: name of the scaled part, while other parts are constant; empty for the whole mix.
     """
 
     part: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
-        """The traffic at a load, which is a percentage of the traffic at scale 1."""
+        """The traffic of a pattern at a load, a percentage of the traffic at scale 1."""
         return replace(scaled(pattern, load, self.part), axis=self.name, load=load)
 
     @property
@@ -132,7 +133,7 @@ NP = Axis(
     grows_payload=True,
     other_way="the rate of each producer so that fewer of them are needed",
 )
-"""The axis of a search unless its goal names another."""
+"""The default axis of a search."""
 
 RATE = Axis(
     "rate",
@@ -166,7 +167,7 @@ SCALE = ScaleAxis(
     column="% of mix",
     grows_payload=True,
 )
-"""The axis of all parts of a mix together."""
+"""The axis that scales all parts of a mix together."""
 
 AXES: Mapping[str, Axis] = {
     axis.name: axis
@@ -202,11 +203,13 @@ AXES: Mapping[str, Axis] = {
         ),
     )
 }
-"""Name → axis."""
+"""Name of an axis → the axis, except `scale.PART`."""
 
 
 def axis_named(name: str) -> Axis:
-    """The axis with this name; an axis of a newer version's table has its name as unit."""
+    """The axis with this name. For an unknown name, as in tables of newer versions, the name is the
+    unit.
+    """
     return AXES.get(name) or scale_of_part(name) or Axis(name, name, LoadWords(name))
 
 

@@ -1,6 +1,6 @@
-"""The headers of record batches in fetched data, which are read without their records.
+"""The headers of record batches in fetched data, read without decoding records.
 
-The layout is Kafka's record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
+The format is Kafka's record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The codecs of producers, by their numbers in the attributes of a batch."""
+"""Names of codecs, by their numbers in the attributes of a batch."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _START = struct.Struct(">qiib")
@@ -24,17 +24,17 @@ class BatchHeader:
     """The header of one record batch.
 
     Attributes:
-        base_offset: offset of its first record.
-        offsets: number of offsets that it occupies; more than `records` in a compacted log.
-        records: number of records in it.
-        size_bytes: size in the log, header included [B].
-        codec: name of its codec.
-        first_ms, max_ms: create times of its first record and of its latest one [ms since the
-            epoch].
-        producer_id: id of an idempotent producer; -1 without one.
-        is_transactional: whether it belongs to a transaction.
-        is_control: whether it is the marker of the end of a transaction.
-        has_append_time: whether `max_ms` is the time at which the broker appended it.
+        base_offset: offset of the first record.
+        offsets: number of offsets of the batch; more than `records` in a compacted log.
+        records: number of records in the batch.
+        size_bytes: size of the batch in the log, header included [B].
+        codec: name of the codec.
+        first_ms: create time of the first record [ms since the epoch].
+        max_ms: latest create time of a record, or the append time [ms since the epoch].
+        producer_id: id of an idempotent producer; -1 for other producers.
+        is_transactional: True if the batch belongs to a transaction.
+        is_control: True if the batch marks the end of a transaction.
+        has_append_time: True if `max_ms` is the time at which the broker appended the batch.
     """
 
     base_offset: int
@@ -51,18 +51,18 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """The offset after its last record."""
+        """The offset after the last record."""
         return self.base_offset + self.offsets
 
 
 @dataclass(frozen=True)
 class FetchedBatches:
-    """The whole batches in the answer for one partition.
+    """The complete batches in a fetch response for one partition.
 
     Attributes:
-        batches: each header with the bytes of its batch.
-        older: number of message sets of a format before v2, which have no such header.
-        next_offset: the offset after the last whole batch; None without one.
+        batches: (header, bytes) of each batch.
+        older: number of message sets in a format before v2.
+        next_offset: the offset after the last complete batch; None without a complete batch.
     """
 
     batches: tuple[tuple[BatchHeader, memoryview], ...]
@@ -71,7 +71,9 @@ class FetchedBatches:
 
 
 def batches_in(data: bytes | memoryview) -> FetchedBatches:
-    """The batches that are whole; an answer may end within one."""
+    """The complete batches in fetched data; the last batch may be incomplete and is then
+    ignored.
+    """
     view, at, found, older, following = memoryview(data), 0, [], 0, None
     while at + _MAGIC_END <= len(view):
         base, length, _, magic = _START.unpack_from(view, at)

@@ -1,12 +1,7 @@
-"""The names of clients in workloads.
+"""Options of producers and of consumer groups, and values derived from these options.
 
-The skew of partitions: some get more batches than others, by Zipf's law.
-
-The partition of rank k gets a share in proportion to 1 / k^exponent.
-
-The traffic of each of the identical producers: its options, and the values derived from them.
-
-The consumer groups that read the topic while it is written.
+Partitions can be skewed by Zipf's law: the partition with rank k gets a share that is proportional
+to 1 / k^exponent.
 """
 
 from __future__ import annotations
@@ -21,9 +16,9 @@ from metrics.common.extensions import CLIENTS, ExtensibleName
 from metrics.traffic.payload import Payload, records_that_fit
 
 NAMES = ("wire", "kafka-python", "librdkafka")
-"""The engine's own client, and those of libraries."""
+"""Names of the engine's own client and of client libraries."""
 ClientName = Annotated[str, ExtensibleName(NAMES, CLIENTS)]
-"""A client that sends or reads."""
+"""The name of a client that sends or reads records."""
 
 
 EXPONENT_MAX = 5.0
@@ -31,19 +26,19 @@ _ROUNDS = 50
 
 
 def zipf_weights(count: int, exponent: float) -> list[float]:
-    """The weights of `count` partitions, the heaviest first."""
+    """The relative weights of `count` partitions, heaviest first."""
     return [rank**-exponent for rank in range(1, count + 1)]
 
 
 def largest_over_mean(count: int, exponent: float) -> float:
-    """The share of the heaviest partition over the mean share [ratio]."""
+    """The share of the heaviest partition, divided by the mean share [ratio]."""
     return count / sum(zipf_weights(count, exponent))
 
 
 def exponent_of(count: int, largest: float) -> float:
     """The exponent at which the heaviest partition has `largest` times the mean share.
 
-    It is 0 for an even spread, and at most `EXPONENT_MAX`.
+    The exponent is 0 for equal shares, and at most `EXPONENT_MAX`.
     """
     low, high = 0.0, EXPONENT_MAX
     if count < 2 or largest <= 1.0:
@@ -55,16 +50,16 @@ def exponent_of(count: int, largest: float) -> float:
 
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""Number of batches of a producer that brokers remember in a partition."""
+"""Number of a producer's latest batches that brokers remember for each partition."""
 
 LZ4_FAST_LEVEL = 9
-"""Kafka's default level of lz4, at which its producer uses the fast compressor."""
+"""Kafka's default level of lz4, at which Kafka's producer uses the fast compressor."""
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """Kafka's default of `transaction.timeout.ms`."""
 
 TRANSACTION_TIMEOUT_MS_MAX = 900_000
-"""Kafka's default of `transaction.max.timeout.ms`, the most that brokers grant."""
+"""Kafka's default of `transaction.max.timeout.ms`, the longest timeout that brokers accept."""
 
 LINGER_MS_MAX = 60_000
 BATCH_SIZE_MAX = 16_777_216
@@ -75,7 +70,9 @@ _SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all":
 
 
 class AcksText(Checked):
-    """The values 0, 1 and all, also as YAML's numbers 0 and 1, and as Kafka's -1 for all."""
+    """The values 0, 1 and all; YAML's numbers 0 and 1, and Kafka's -1 for all, are also
+    accepted.
+    """
 
     def expected(self) -> str:
         """The expected values as a noun phrase, for messages and docs."""
@@ -96,63 +93,66 @@ class AcksText(Checked):
 
 @dataclass(frozen=True)
 class ProducerOptions:
-    """Options of a producer; they are named like Kafka's, with underscores for dots.
+    """Options of a producer, with Kafka's names and underscores in place of dots.
 
     Attributes:
-        client: the client that sends: `wire`, the engine's own, whose batches are encoded before
-            the trial; or a library, which needs 5 to 100 times the CPU time
+        client: the client that sends: `wire`, the engine's own client, which encodes batches before
+            the trial; or a client library, which needs 5 to 100 times the CPU time
             (docs/evidence/benchmarks.md).
         rate: `unlimited` for a closed loop, in which each producer sends as fast as brokers
-            acknowledge (docs/traffic.md#closed-loop). Exactly one of this and the next two is set.
-        rate_bytes_per_s: payload that a producer offers [B/s].
-        rate_records_per_s: records that a producer offers [1/s].
+            acknowledge (docs/traffic.md#closed-loop). Exactly one of `rate`, `rate_bytes_per_s` and
+            `rate_records_per_s` is set.
+        rate_bytes_per_s: payload rate that a producer offers [B/s].
+        rate_records_per_s: rate of records that a producer offers [1/s].
         acks: acknowledgements that a producer waits for; -1 means all.
         linger_ms: time that an unfilled batch waits for more records.
-        batch_size: largest record batch of several records; a single record may be larger [B].
+        batch_size: maximum size of a batch with several records; a batch with a single record may
+            be larger [B].
         max_in_flight: highest number of unacknowledged requests per connection.
-        buffer_memory: size of the full batches that can wait for a slow broker; beyond it the
-            producer blocks, as Kafka's does, and falls behind its schedule [B].
-        max_request_size: largest produce request of several batches; a single batch may be larger
-            [B].
-        request_timeout_ms: time after which an unanswered request is lost, together with its
-            connection.
+        buffer_memory: total size of full batches that can wait for a slow broker; a producer with
+            more batches blocks, like Kafka's producer, and falls behind its schedule [B].
+        max_request_size: maximum size of a produce request with several batches; a request with a
+            single batch may be larger [B].
+        request_timeout_ms: time after which an unanswered request counts as lost and its connection
+            is closed.
         retries: highest number of retries of a batch after a retriable error, within
             `delivery_timeout_ms`.
-        retry_backoff_ms: wait before the first retry; it doubles for each further retry, with 20 %
-            jitter (KIP-580).
+        retry_backoff_ms: wait before the first retry; the wait doubles with each further retry and
+            has 20 % jitter (KIP-580).
         retry_backoff_max_ms: longest wait before a retry.
-        delivery_timeout_ms: time after the due time of its first record at which a batch fails; at
-            the latest at the end of the trial's drain.
-        enable_idempotence: whether brokers drop repeated batches, by producer id, epoch and
-            sequence; needs `acks` all and `max_in_flight` up to 5. Kafka's producer has it on by
-            default with `acks` all.
+        delivery_timeout_ms: time from the due time of a batch's first record to the failure of the
+            batch; a batch fails at the end of the trial's drain at the latest.
+        enable_idempotence: whether brokers drop repeated batches, according to producer id, epoch
+            and sequence number. Requires `acks` all and `max_in_flight` up to 5. Kafka's producer
+            enables it by default with `acks` all.
         transaction_duration_ms: age at which a transaction is committed, as in Kafka's
-            ProducerPerformance; no transactions when left out. Needs the client wire,
-            `enable_idempotence`, and the rights to Describe and Write on the transactional ids of
-            the run (docs/traffic.md#transactions).
-        send_buffer_bytes: send buffer of the sockets; with -1 the kernel tunes it. Kafka's producer
-            has 131072.
-        receive_buffer_bytes: receive buffer of the sockets; with -1 the kernel tunes it. Kafka's
-            producer has 32768.
+            ProducerPerformance; without this option there are no transactions. Requires the client
+            wire, `enable_idempotence`, and the rights to Describe and Write on the transactional
+            ids of the run (docs/traffic.md#transactions).
+        send_buffer_bytes: send buffer of each socket; with -1 the kernel chooses the size. Kafka's
+            producer has 131072.
+        receive_buffer_bytes: receive buffer of each socket; with -1 the kernel chooses the size.
+            Kafka's producer has 32768.
         compression: codec of the batches.
-        compression_gzip_level: level of gzip; -1 is zlib's own default, 6.
-        compression_lz4_level: level of lz4; 9 is its fast compressor, as in Kafka's producer, any
-            other level its high compression, whose own levels are 3 to 12.
-        compression_zstd_level: level of zstd; the levels below 0 are its fast ones.
-        arrivals: due times of records at the same mean rate: "fixed", evenly spaced; "poisson",
+        compression_gzip_level: level of gzip; -1 is zlib's default level, 6.
+        compression_lz4_level: level of lz4. Level 9 is the fast compressor, as in Kafka's producer.
+            Other levels are high compression, which has levels 3 to 12.
+        compression_zstd_level: level of zstd; levels below 0 are fast levels.
+        arrivals: due times of records at a given mean rate: "fixed", with equal gaps; "poisson",
             with independent random gaps; or "bursts".
         burst_on_s: length of a burst.
         burst_off_s: pause after a burst.
-        partitioner_ignore_keys: whether messages with keys also go to the sticky partition; must be
-            true with keys.
-        sticky_partition: the next sticky partition: "random", as in Kafka's default partitioner;
-            "round_robin", so that all partitions get the same number of batches; or "keys" for
-            none, in which each record goes to a partition at random, and a request holds a batch
-            for each partition of its broker that gets records. The last one needs the client wire,
+        partitioner_ignore_keys: whether messages with keys also go to the sticky partition. Must be
+            true if messages have keys.
+        sticky_partition: choice of the next sticky partition: "random", as in Kafka's default
+            partitioner; "round_robin", so that all partitions get equal numbers of batches; or
+            "keys" without a sticky partition: each record goes to a random partition, and a request
+            has a batch for each of these partitions on its broker. "keys" requires the client wire
             without transactions.
-        partition_skew: exponent of Zipf's law for the choice at random: the partition with number n
-            of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 is even [ratio]. With 30
-            partitions and 1, the busiest gets 7.5 times the mean.
+        partition_skew: exponent of Zipf's law for random partitions: partition n of a topic is
+            chosen with a probability proportional to 1/(n + 1)^exponent; with 0 all probabilities
+            are equal [ratio]. With 30 partitions and exponent 1, the busiest partition gets 7.5
+            times the mean.
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -207,43 +207,45 @@ class ProducerOptions:
 
     @property
     def acks_code(self) -> int:
-        """`acks` in the protocol: 0, 1, or -1 for all."""
+        """The value of `acks` in Kafka's protocol: 0, 1, or -1 for all."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the codec in use; None for a codec without levels."""
+        """The level of the chosen codec; None for a codec without levels."""
         level: int | None = getattr(self, f"compression_{self.compression}_level", None)
         return level
 
     @property
     def has_transactions(self) -> bool:
-        """True where producers send in transactions."""
+        """True if producers send in transactions."""
         return self.transaction_duration_ms is not None
 
     @property
     def transaction_timeout_ms(self) -> int:
         """Time after which brokers abort a transaction [ms].
 
-        It includes `delivery_timeout_ms`, as batches can take that long in an overload.
+        The time includes `delivery_timeout_ms`, because batches can wait this long in an overload.
         """
         least_ms = int(self.transaction_duration_ms or 0) + self.delivery_timeout_ms
         return max(TRANSACTION_TIMEOUT_MS, least_ms)
 
     def records_per_s(self, message_bytes: int) -> float:
-        """Records that one producer offers at this message size [1/s]; inf in a closed loop."""
+        """Rate of records that a producer offers at a message size [1/s]; infinite in a closed
+        loop.
+        """
         if self.rate is not None:
             return math.inf
         if self.rate_records_per_s is not None:
             return self.rate_records_per_s
-        assert self.rate_bytes_per_s is not None, "see require_consistent"
+        assert self.rate_bytes_per_s is not None, "require_consistent accepts exactly one rate"
         return self.rate_bytes_per_s / message_bytes
 
     def require_consistent(self) -> None:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: the message names them, the expected values and the remedy.
+            ValueError: the message has the given and the expected values, and the remedy.
         """
         self._require_one_rate()
         self._require_possible_idempotence()
@@ -252,15 +254,15 @@ class ProducerOptions:
         if self.partition_skew and self.sticky_partition == "round_robin":
             raise ValueError(
                 f"partition_skew is {self.partition_skew:g} and sticky_partition "
-                f"{self.sticky_partition}; expected random, as partitions in turn get equal "
-                "shares; set it, or leave out partition_skew"
+                f"{self.sticky_partition}; expected sticky_partition random, because partitions in "
+                "turn get equal shares; set it, or remove partition_skew"
             )
         least_ms = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least_ms:
             raise ValueError(
-                f"delivery_timeout_ms is {self.delivery_timeout_ms}; expected linger_ms and "
-                f"request_timeout_ms together, {least_ms:g}, or more, as Kafka's producer does; "
-                "raise it or lower these"
+                f"delivery_timeout_ms is {self.delivery_timeout_ms}; expected at least linger_ms "
+                f"and request_timeout_ms together, {least_ms:g}, as in Kafka's producer; raise "
+                "delivery_timeout_ms, or lower the other two"
             )
 
     def _require_one_rate(self) -> None:
@@ -274,7 +276,7 @@ class ProducerOptions:
             have = f"{' and '.join(given)} are given" if given else "none is given"
             raise ValueError(
                 f"{have}; expected exactly one of rate_bytes_per_s, rate_records_per_s and rate; "
-                "set one and leave the others out, or set them to null"
+                "set one, and remove the others or set them to null"
             )
 
     def _require_possible_keys(self) -> None:
@@ -282,14 +284,16 @@ class ProducerOptions:
             return
         if self.client != "wire":
             raise ValueError(
-                f"sticky_partition is keys and client {self.client}; expected wire, which alone "
-                "chooses partitions for single records; set it, or leave out sticky_partition"
+                f"sticky_partition is keys and client {self.client}; expected client wire, the "
+                "only one that chooses partitions for single records; set it, or remove "
+                "sticky_partition"
             )
         if self.has_transactions:
             raise ValueError(
                 f"sticky_partition is keys and transaction_duration_ms "
-                f"{self.transaction_duration_ms:g}; expected random or round_robin, as a "
-                "transaction's partitions are added batch by batch; change one of them"
+                f"{self.transaction_duration_ms:g}; expected sticky_partition random or "
+                "round_robin, because a transaction adds its partitions batch by batch; change one "
+                "of them"
             )
 
     def _require_possible_idempotence(self) -> None:
@@ -303,8 +307,8 @@ class ProducerOptions:
         if self.enable_idempotence and wrong:
             raise ValueError(
                 f"enable_idempotence is true with {' and '.join(wrong)}; expected acks all, "
-                f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries, which brokers need "
-                "to detect a repetition; change these or leave enable_idempotence out"
+                f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries above 0, so that "
+                "brokers can detect a repeated batch; change these, or remove enable_idempotence"
             )
 
     def _require_possible_transactions(self) -> None:
@@ -314,20 +318,20 @@ class ProducerOptions:
         if self.client != "wire":
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and client {self.client}; expected "
-                "wire, which alone commits transactions; set it, or leave out "
+                "client wire, the only one that commits transactions; set it, or remove "
                 "transaction_duration_ms"
             )
         if not self.enable_idempotence:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and enable_idempotence false, with "
                 f"acks {self.acks}; expected enable_idempotence true and acks all, which Kafka's "
-                "transactions require; set both, or leave transaction_duration_ms out"
+                "transactions require; set both, or remove transaction_duration_ms"
             )
         if self.transaction_timeout_ms > TRANSACTION_TIMEOUT_MS_MAX:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and delivery_timeout_ms "
                 f"{self.delivery_timeout_ms}; expected at most {TRANSACTION_TIMEOUT_MS_MAX} "
-                "together, as brokers abort longer transactions (transaction.max.timeout.ms); "
+                "together, because brokers abort longer transactions (transaction.max.timeout.ms); "
                 "lower one of them"
             )
 
@@ -338,11 +342,11 @@ class ProducerPattern:
 
     Attributes:
         message_bytes: mean bytes per message, key and value [B].
-        rate_records_per_s: fixed rate of each producer; in a closed loop null in tables and
-            infinite here.
+        rate_records_per_s: fixed rate of each producer; null for a closed loop in tables, and
+            infinite for a closed loop in Python.
         options: options of each producer.
         payload: content of the records.
-        part: name of the part of a mix that they are; empty for other traffic.
+        part: name of the producers' part of a mix; empty for other traffic.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -353,42 +357,41 @@ class ProducerPattern:
 
     @property
     def seed(self) -> str:
-        """Seed of the producers' random choices, which differ between the parts of a mix."""
+        """Seed of the producers' random choices; parts of a mix have different seeds."""
         return f"{self.payload.seed}/{self.part}" if self.part else str(self.payload.seed)
 
     @column
     def closed_loop(self) -> bool:
-        """True without a rate: producers send as fast as brokers acknowledge, and latencies exclude
-        the wait before the send.
+        """True for a closed loop: producers have no rate and send as fast as brokers acknowledge.
+        Latencies exclude the wait before the send.
         """
         return self.rate_records_per_s == math.inf
 
     @property
     def records_per_full_batch(self) -> int:
-        """Number of records of the mean size in a full uncompressed batch, at least one."""
+        """Number of records of mean size in a full uncompressed batch, at least one."""
         return records_that_fit(
             self.options.batch_size, self.message_bytes, self.rate_records_per_s, self.payload
         )
 
     @property
     def lingered_records(self) -> int:
-        """Number of records due in `linger_ms`, with the one that opens the batch."""
+        """Number of records due within `linger_ms`, including the first record of the batch."""
         if self.closed_loop:
             return _MORE_THAN_FIT
         return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
 
     @property
     def records_per_batch(self) -> int:
-        """Number of records of the mean size in an uncompressed batch while the brokers keep up.
+        """Number of records of mean size in an uncompressed batch while the brokers keep up.
 
-        The first record opens a batch, which is sent when it is full or when `linger_ms`
-        is over, whichever comes first.
+        A batch is sent when it is full, or `linger_ms` after its first record.
         """
         return min(self.records_per_full_batch, self.lingered_records)
 
     @property
     def record_interval_s(self) -> float:
-        """Time between two records of one producer, within a burst if there are bursts [s]."""
+        """Time between two records of one producer [s]; with bursts, the time within a burst."""
         interval_s, options = 1.0 / self.rate_records_per_s, self.options
         if options.arrivals != "bursts":
             return interval_s
@@ -405,26 +408,27 @@ GROUPS_MAX = 100
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """Options of consumer groups that each read the whole topic; named like Kafka's.
+    """Options of consumer groups, with Kafka's names. Each group reads all topics.
 
     Attributes:
-        groups: number of groups that read the topics during the load; each group reads everything.
-        members: members of each group, spread over the tasks. If a topic has fewer partitions, each
-            member reads partitions of some of the topics (round robin in place of range).
+        groups: number of groups that read the topics during the load; each group reads all records.
+        members: number of members of each group, spread over the tasks. If a topic has fewer
+            partitions than members, each member reads partitions of some topics (the assignor is
+            round robin instead of range).
         client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
         start: the position where groups begin: "latest", the end offsets before the load;
             "earliest"; or "backlog", `backlog_records` before the end.
-        backlog_records: records of a backlog in all partitions together; the missing ones are
-            written before the trial, at the rate of its producers.
-        fetch_min_bytes: size of the data that a broker waits for before it answers.
-        fetch_max_wait_ms: longest time for which a broker waits for that data.
-        fetch_max_bytes: largest response, except for a single larger batch.
-        max_partition_fetch_bytes: upper bound of one partition's part in a response.
-        send_buffer_bytes: send buffer of the sockets; with -1 the kernel tunes it. Kafka's consumer
-            has 131072.
-        receive_buffer_bytes: receive buffer of the sockets; with -1 the kernel tunes it. Kafka's
-            consumer has 65536.
-        check_crcs: whether the CRC of each batch is verified, which reads every byte.
+        backlog_records: number of records of a backlog in all partitions together; missing records
+            are written before the trial, at the rate of the trial's producers.
+        fetch_min_bytes: minimum size of the data that a broker sends in a response.
+        fetch_max_wait_ms: longest time for which a broker waits for `fetch_min_bytes`.
+        fetch_max_bytes: maximum size of a response, except for a single larger batch.
+        max_partition_fetch_bytes: maximum size of one partition's data in a response.
+        send_buffer_bytes: send buffer of each socket; with -1 the kernel chooses the size. Kafka's
+            consumer has 131072.
+        receive_buffer_bytes: receive buffer of each socket; with -1 the kernel chooses the size.
+            Kafka's consumer has 65536.
+        check_crcs: whether the CRC of each batch is verified; this reads every byte.
         auto_commit_interval_ms: time between two commits of a member's offsets.
     """
 
@@ -444,30 +448,29 @@ class ConsumerOptions:
 
     @property
     def members_total(self) -> int:
-        """Members of all groups together."""
+        """Number of members of all groups together."""
         return self.groups * self.members
 
     def members_of(self, task: int, tasks: int) -> list[tuple[int, int]]:
-        """The members that a consumer task hosts, as (group, member).
-
-        The members of a group are spread over the tasks.
+        """The members that one consumer task hosts, as (group, member).
 
         Args:
-            task: index among the consumer tasks, from 0.
-            tasks: number of consumer tasks.
+            task: index of the consumer task, from 0.
+            tasks: number of consumer tasks, over which the members of each group are spread.
         """
         hosted = range(task, self.members_total, tasks)
         return [(index // self.members, index % self.members) for index in hosted]
 
     def commits_per_s(self, partitions: int) -> float:
-        """Highest rate of commits of all groups, which brokers count as messages [1/s]."""
+        """Highest rate of offset commits of all groups; brokers count commits as messages [1/s]."""
         return self.groups * partitions * 1000.0 / self.auto_commit_interval_ms
 
     def tasks(self, slots: int) -> int:
-        """The number of tasks that host the members; the producers get the other slots.
+        """The number of tasks for members of consumer groups; producers get the other slots.
 
-        Every group reads as many bytes as all producers send, so the slots are divided by bytes,
-        with at least one for each side. 0 without groups, and with fewer than two slots.
+        Each group reads as many bytes as all producers send. So slots are divided in proportion to
+        bytes, with at least one slot for producers and one for consumers. The result is 0 without
+        groups, and with fewer than two slots.
         """
         if self.groups == 0 or slots < 2:
             return 0
@@ -478,7 +481,7 @@ class ConsumerOptions:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: the message names them, the expected values and the remedy.
+            ValueError: the message has the given and the expected values, and the remedy.
         """
         if (self.start == "backlog") != (self.backlog_records > 0):
             raise ValueError(

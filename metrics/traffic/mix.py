@@ -1,7 +1,7 @@
 """Mixes: several traffic patterns in one load, and the scale of a mix.
 
-A mix is a `TrafficPattern` whose `parts` are patterns of their own. Its own fields are sums and
-means, so that other code handles an ordinary pattern. Other traffic is a mix of one part.
+A mix is a `TrafficPattern` with several patterns as `parts`. The other fields of a mix are sums and
+means over the parts, so most code handles a mix like any other pattern.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.pattern import TrafficPattern
 
 SCALE_UNITS = 100
-"""Load of scale 1 on the axis `scale`: a load is a whole number of percent."""
+"""Load of scale 1 on the axis `scale`, where a load is an integer percentage."""
 
 
 def mix_of(parts: Sequence[TrafficPattern]) -> TrafficPattern:
-    """The mix of these parts, each with its name, as one pattern.
+    """Combine named parts into one pattern.
 
     Raises:
         ValueError: there is no part.
@@ -49,19 +49,19 @@ def mix_of(parts: Sequence[TrafficPattern]) -> TrafficPattern:
 
 
 def mean_message_bytes(parts: Sequence[TrafficPattern]) -> int:
-    """Mean size of a message of all parts together [B]."""
+    """Mean message size over all parts, weighted by their rates [B]."""
     records_per_s = sum(each.records_per_s for each in parts)
     return max(1, round(1e6 * sum(each.mb_per_s for each in parts) / records_per_s))
 
 
 def _consumers_of(parts: Sequence[TrafficPattern]) -> ConsumerOptions:
-    """The options of the part with most consumer groups, with the groups of all parts."""
+    """The options of the part with the most consumer groups, with the groups of all parts."""
     most = max((each.consumers for each in parts), key=lambda each: each.groups)
     return replace(most, groups=sum(each.consumers.groups for each in parts))
 
 
 def _options_of(part: TrafficPattern) -> str:
-    """The producers, size and rate of a part, and its options that differ from the defaults."""
+    """The producers, message size and rate of a part, and its options that are not defaults."""
     named = {
         "producers": part.producers,
         "message_bytes": part.producer.message_bytes,
@@ -75,7 +75,9 @@ def _options_of(part: TrafficPattern) -> str:
 
 
 def _set_options(prefix: str, record: Any) -> dict[str, Any]:
-    """The columns of a dataclass whose values are not the defaults."""
+    """Column → value for the required fields of a dataclass, and for values that are not
+    defaults.
+    """
     required = {
         item.name: getattr(record, item.name)
         for item in dataclasses.fields(record)
@@ -98,14 +100,15 @@ def _text(value: Any) -> str:
 
 
 def scaled(pattern: TrafficPattern, load: int, part: str = "") -> TrafficPattern:
-    """The traffic at a scale.
+    """The traffic of a pattern at a scale.
 
-    Producers are whole, and at least one; their rate makes up for the rest, so that the payload is
-    that of the scale. Consumer groups stay as they are.
+    The number of producers is rounded to an integer of at least 1, and their rates compensate for
+    the rounding. Consumer groups do not change.
 
     Args:
-        load: the scale [% of the mix].
-        part: name of the part to scale; empty for all.
+        pattern: the mix, or other traffic.
+        load: the scale [% of the traffic at scale 1].
+        part: name of the part to scale; empty for all parts.
     """
     if not pattern.parts:
         return _scaled(pattern, load)
@@ -123,7 +126,7 @@ def scaled(pattern: TrafficPattern, load: int, part: str = "") -> TrafficPattern
 
 
 def _scaled(pattern: TrafficPattern, load: int | None) -> TrafficPattern:
-    """The pattern at a load; at scale 1 where that is None."""
+    """A pattern at a scale [%]; at scale 1 for None."""
     base = pattern.at_scale_1 or pattern
     wanted = base.producers * (SCALE_UNITS if load is None else load) / SCALE_UNITS
     producers = max(1, round(wanted))

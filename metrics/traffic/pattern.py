@@ -1,4 +1,4 @@
-"""A traffic pattern: one point of the traffic space."""
+"""The traffic pattern of a load: its topics, producers, consumer groups and phases."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from metrics.traffic.profile import RateProfile
 from search.early_stop import StopRule
 
 PARTITIONS_MAX = 10_000
-"""Highest number of partitions of a topic that one broker leads."""
+"""Maximum number of partitions of one topic that a broker leads."""
 
 LEADERS_MAX = 1_000_000
-"""Highest number of partitions of all topics that one broker leads. It stops slips of the pen only,
-as brokers themselves refuse more than they bear."""
+"""Maximum number of partitions of all topics that a broker leads. This bound only detects typing
+errors; brokers refuse partitions that are too many for them."""
 
 RETENTION_BYTES = 1_073_741_824
-"""Retention of a partition unless the workload sets another; brokers would keep all bytes [B]."""
+"""Default retention of a partition [B]; Kafka's own default has no bound."""
 
 SAMPLES_MIN = 4
-"""Lowest number of samples of a broker in the measured window, as shares of samples need some."""
+"""Minimum number of samples of a broker in the measured window, for shares of samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,11 @@ class TopicOptions:
     """Options of the topics that are created for each message size.
 
     Attributes:
-        count: number of topics, all with the same options; producers are assigned to them in
-            turns, one topic each, and every consumer group reads all of them.
-        partitions_per_broker: partitions of each topic that each broker leads.
+        count: number of topics, all with equal options. Each producer writes to one topic, assigned
+            in turn, and each consumer group reads all topics.
+        partitions_per_broker: number of partitions of each topic that each broker leads.
         replication_factor: replicas of a partition, the leader included.
-        config: topic properties by Kafka's names; `retention.bytes` is 1 GiB unless it is set.
+        config: topic properties with Kafka's names; the default of `retention.bytes` is 1 GiB.
     """
 
     count: Annotated[int, Whole(1, LEADERS_MAX, "topics"), Column("topics")] = 1
@@ -54,7 +54,7 @@ class TopicOptions:
         """Refuse more in-sync replicas than replicas, and more partitions than a broker leads.
 
         Raises:
-            ValueError: the message names them, the expected values and the remedy.
+            ValueError: the message has the given and the expected values, and the remedy.
         """
         leaders = self.count * self.partitions_per_broker
         if leaders > LEADERS_MAX:
@@ -68,7 +68,8 @@ class TopicOptions:
             raise ValueError(
                 f"config min.insync.replicas is {wanted} and replication_factor "
                 f"{self.replication_factor}; expected at most as many in-sync replicas as "
-                "replicas, or nothing can be written with acks=all; change one of them"
+                "replicas, because otherwise records with acks=all cannot be written; change one "
+                "of them"
             )
 
 
@@ -77,15 +78,15 @@ class Phases:
     """The phases of one trial.
 
     Attributes:
-        ramp_up_s: time in which the rate grows evenly from 0, a part of warmup_s.
-        warmup_s: time of the load before the measured window.
-        measure_s: length of the measured window, unless it ends early.
+        ramp_up_s: time in which the rate grows linearly from 0; a part of warmup_s.
+        warmup_s: time under load before the measured window.
+        measure_s: length of the measured window, unless the window ends early.
         drain_timeout_s: longest wait for the last acknowledgements.
-        volume_bytes: payload that all producers offer together, in equal shares; without it they
-            offer until the window's end [B].
+        volume_bytes: payload that all producers offer together, in equal shares; without this
+            option producers offer records until the end of the window [B].
         sample_interval_s: time between two samples of a broker.
-        early_end_error_rate: probability of a changed verdict at which a window may end early;
-            0 runs every trial for its full time [ratio].
+        early_end_error_rate: highest probability that the early end of a window changes the
+            verdict; with 0, windows do not end early [ratio].
     """
 
     ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
@@ -98,35 +99,36 @@ class Phases:
 
     @property
     def stop_rule(self) -> StopRule | None:
-        """The rule for the early end of a window; None where windows do not end early."""
+        """The rule for the early end of a window; None if windows do not end early."""
         return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
 
     @property
     def in_full(self) -> Phases:
-        """The phases without early ends, as for a load that is held."""
+        """These phases without an early end of the window, for fixed loads."""
         return replace(self, early_end_error_rate=0.0)
 
     @property
     def load_s(self) -> float:
-        """Time for which a trial loads the brokers [s]."""
+        """Time of a trial under load: warm-up and measured window [s]."""
         return self.warmup_s + self.measure_s
 
     def require_consistent(self) -> None:
         """Refuse phases that contradict each other.
 
         Raises:
-            ValueError: the message names them, the expected values and the remedy.
+            ValueError: the message has the given and the expected values, and the remedy.
         """
         if self.ramp_up_s > self.warmup_s:
             raise ValueError(
-                f"ramp_up_s is {self.ramp_up_s:g} and warmup_s {self.warmup_s:g}; expected the "
-                "full rate before the measured window; ramp up faster or warm up longer"
+                f"ramp_up_s is {self.ramp_up_s:g} and warmup_s {self.warmup_s:g}; expected a "
+                "ramp_up_s up to warmup_s, so that the full rate is reached before the measured "
+                "window; lower ramp_up_s or raise warmup_s"
             )
         if self.measure_s < SAMPLES_MIN * self.sample_interval_s:
             raise ValueError(
                 f"measure_s is {self.measure_s:g} and sample_interval_s "
                 f"{self.sample_interval_s:g}; expected a window of at least {SAMPLES_MIN} samples; "
-                "measure longer or sample more often"
+                "raise measure_s or lower sample_interval_s"
             )
 
 
@@ -141,14 +143,14 @@ class TrafficPattern:
         consumers: consumer groups that read while the producers write.
         phases: phases of the trial.
         brokers: number of brokers of the cluster.
-        axis, load: the searched axis, and the load of this pattern on it.
-        point_message_bytes: message size of the boundary point that the pattern belongs to [B].
+        axis, load: the searched axis, and the load of this pattern on the axis.
+        point_message_bytes: message size of the boundary point for which the load is offered [B].
         profile: change of the rate over time; None for a constant rate.
         parts: the parts of a mix, all in one load; empty for other traffic.
-        at_scale_1: this pattern at scale 1, where its load was scaled; None otherwise.
+        at_scale_1: this pattern at scale 1, if its load was scaled; otherwise None.
         mix: part of a mix → its producers at scale 1, and its options that differ from the
-            defaults; empty for other traffic. The row of a mix has sums and means of its parts,
-            and the options of the part with the most payload.
+            defaults; empty for other traffic. Other columns of a mix are sums and means over its
+            parts, or options of the part with the most payload.
     """
 
     producers: Annotated[int, Column("np")]
@@ -169,7 +171,7 @@ class TrafficPattern:
 
     @property
     def part(self) -> str:
-        """Name of the part of a mix that this pattern is; empty for other traffic."""
+        """Name of this pattern as a part of a mix; empty for other traffic."""
         return self.producer.part
 
     def as_part(self, name: str) -> TrafficPattern:
@@ -178,22 +180,22 @@ class TrafficPattern:
 
     @property
     def loads(self) -> tuple[TrafficPattern, ...]:
-        """The parts of a mix; this pattern alone where it is none, which is a mix of one."""
+        """The parts of a mix; for other traffic, this pattern as the only part."""
         return self.parts or (self,)
 
     @column
     def rate_profile(self) -> str | None:
-        """Name of the profile of the rate over time, or null."""
+        """Name of the rate profile over time, or null for a constant rate."""
         return None if self.profile is None else self.profile.name
 
     @property
     def peak_share(self) -> float:
-        """The highest share of the full rate that is offered at any time [ratio]."""
+        """The highest offered share of the full rate at any time [ratio]."""
         return 1.0 if self.profile is None else self.profile.peak
 
     @property
     def peak_mb_per_s(self) -> float:
-        """The highest payload that all producers offer at any time [MB/s]."""
+        """The highest payload rate of all producers together at any time [MB/s]."""
         return self.mb_per_s * self.peak_share
 
     @property
@@ -203,23 +205,23 @@ class TrafficPattern:
 
     @property
     def on_axis(self) -> int:
-        """The load on the searched axis."""
+        """The load of this pattern on the searched axis."""
         return self.producers if self.load is None else self.load
 
     @property
     def records_per_s(self) -> float:
-        """Records that all producers offer [1/s]; inf in a closed loop."""
+        """Rate of records of all producers together [1/s]; infinite in a closed loop."""
         return sum(each.producers * each.producer.rate_records_per_s for each in self.loads)
 
     @property
     def mb_per_s(self) -> float:
-        """Payload that all producers offer [MB/s]."""
+        """Payload rate of all producers together [MB/s]."""
         if self.parts:
             return sum(each.mb_per_s for each in self.parts)
         return self.records_per_s * self.message_bytes / 1e6
 
     def written_bytes(self, records: float) -> float:
-        """Payload of a number of records in all replicas, in a mix in its proportions [B]."""
+        """Payload of a number of records, in all replicas [B]. Parts of a mix share the records."""
         if self.parts:
             share = records / self.records_per_s
             return sum(each.written_bytes(each.records_per_s * share) for each in self.parts)
@@ -227,7 +229,7 @@ class TrafficPattern:
 
     @property
     def partitions(self) -> int:
-        """Partitions of all topics."""
+        """Number of partitions of all topics."""
         counts = (
             each.brokers * each.topic.partitions_per_broker * each.topic.count
             for each in self.loads
@@ -236,43 +238,45 @@ class TrafficPattern:
 
     @property
     def connections_per_broker(self) -> int:
-        """Connections of producers and members of groups to each broker."""
+        """Number of connections of producers and of members of groups to each broker."""
         return sum(each.producers + each.consumers.members_total for each in self.loads)
 
     @property
     def groups(self) -> int:
-        """Consumer groups of all parts."""
+        """Number of consumer groups of all parts."""
         return sum(each.consumers.groups for each in self.loads)
 
     def commits_per_s(self, partitions: int) -> float:
-        """Highest rate of commits of all groups, which brokers count as messages [1/s].
+        """Highest rate of offset commits of all groups; brokers count commits as messages [1/s].
 
         Args:
-            partitions: number of partitions that the topics really have, in all.
+            partitions: actual number of partitions of all topics.
         """
         if self.parts:
             return sum(each.commits_per_s(each.partitions) for each in self.parts)
         return self.consumers.commits_per_s(partitions)
 
     def with_phases(self, phases: Phases) -> TrafficPattern:
-        """The same traffic with these phases, in all parts of a mix."""
+        """This traffic with other phases, in all parts of a mix."""
         parts = tuple(each.with_phases(phases) for each in self.parts)
         return replace(self, phases=phases, parts=parts)
 
     def with_profile(self, profile: RateProfile | None) -> TrafficPattern:
-        """The same traffic with a change of the rate over time, in all parts of a mix."""
+        """This traffic with another rate profile over time, in all parts of a mix."""
         parts = tuple(each.with_profile(profile) for each in self.parts)
         return replace(self, profile=profile, parts=parts)
 
     @property
     def records_each(self) -> int | None:
-        """Records that each producer offers where the volume is fixed; None otherwise."""
+        """Number of records that each producer offers if the volume is fixed; otherwise None."""
         volume = self.phases.volume_bytes
         return None if volume is None else -(-volume // (self.producers * self.message_bytes))
 
     @property
     def planned_records(self) -> float:
-        """Records that all producers offer if the load runs to its end; inf in a closed loop."""
+        """Number of records of all producers if the load does not end early; infinite in a closed
+        loop.
+        """
         load_s = self.phases.load_s
         if self.profile is not None:
             before_s = -self.profile.passed_s(-self.phases.warmup_s)
@@ -284,5 +288,5 @@ class TrafficPattern:
 
     @property
     def planned_bytes(self) -> float:
-        """Payload that the load writes in all replicas if it runs to its end without errors [B]."""
+        """Payload in all replicas if the load does not end early and has no errors [B]."""
         return self.written_bytes(self.planned_records)

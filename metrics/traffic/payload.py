@@ -1,10 +1,6 @@
-"""The content and the sizes of the messages of a traffic pattern.
+"""The content and sizes of messages, and the sizes of records and batches in Kafka's format v2.
 
-The sizes of messages: one size, or a distribution around a mean.
-
-Sizes of records and batches in Kafka's record batch format v2.
-
-https://kafka.apache.org/documentation/#recordbatch and #record.
+The format is described at https://kafka.apache.org/documentation/#recordbatch and #record.
 """
 
 from __future__ import annotations
@@ -23,10 +19,10 @@ from metrics.columns import Column
 from metrics.common.bounds import Number, Whole
 
 MESSAGE_BYTES_MAX = 10_000_000
-"""Size of the largest message that is allowed [B]."""
+"""Maximum size of a message [B]."""
 
 QUANTILE_MAX = 0.9999
-"""Quantile above which distributions are cut, so that plans have a largest message."""
+"""Quantile at which distributions are cut off, so that there is a largest message."""
 
 _NORMAL = NormalDist()
 _GRID = 1_024
@@ -35,14 +31,14 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """The distribution of message sizes; its methods take the mean as an argument.
+    """The distribution of message sizes around a mean, which is an argument of the methods.
 
     Attributes:
         kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of the
-            messages of a file, with their own mean.
-        spread: for "uniform", half the width over the mean, above 0 up to 1; for "lognormal",
-            the standard deviation of the sizes' natural logarithm.
-        histogram: for "histogram", pairs of size [B] and weight; scaled to the mean.
+            messages of a file, which have their own mean.
+        spread: for "uniform", half the width divided by the mean, above 0 up to 1; for "lognormal",
+            the standard deviation of the natural logarithm of sizes.
+        histogram: for "histogram", pairs of size [B] and weight; sizes are scaled to the mean.
     """
 
     kind: str = "fixed"
@@ -51,14 +47,14 @@ class Sizes:
 
     @property
     def vary(self) -> bool:
-        """True when not all messages have the same size."""
+        """True if messages have different sizes."""
         return self.kind != "fixed"
 
     def quantile(self, mean_bytes: int, share: float) -> int:
-        """The size that `share` of all messages do not exceed [B].
+        """The quantile of message sizes at `share` [B].
 
         Args:
-            mean_bytes: mean of the distribution after cutting and rounding, approximately [B].
+            mean_bytes: mean of the distribution [B]; approximate because of cutting and rounding.
             share: share of the messages, from 0 to 1 [ratio].
         """
         if self.kind in ("fixed", "messages"):
@@ -66,11 +62,11 @@ class Sizes:
         return _rounded(_scale(self, mean_bytes) * self._relative(share))
 
     def largest(self, mean_bytes: int) -> int:
-        """Size of the largest message [B]; not valid for "messages", whose file decides."""
+        """Size of the largest message [B]; not valid for "messages", whose sizes are in a file."""
         return self.quantile(mean_bytes, 1.0)
 
     def _relative(self, share: float) -> float:
-        """A quantile of the unscaled distribution."""
+        """The quantile of the unscaled distribution at `share`."""
         share = min(max(share, 1 - QUANTILE_MAX), QUANTILE_MAX)
         if self.kind == "uniform":
             return 1 + self.spread * (2 * share - 1)
@@ -85,7 +81,7 @@ def _rounded(size: float) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _scale(sizes: Sizes, mean_bytes: int) -> float:
-    """The factor by which the rounded relative sizes have the mean."""
+    """The factor for relative sizes with which the rounded sizes have the given mean."""
     relative = [sizes._relative((i + 0.5) / _GRID) for i in range(_GRID)]
     scale = mean_bytes * _GRID / sum(relative)
     for _ in range(_ROUNDS):
@@ -115,21 +111,23 @@ class Payload:
     Attributes:
         kind: "random", incompressible bytes; "repeated", one character; "mixed", both; or
             "messages" from a file.
-        compressibility: for "mixed", the share of each value that is repeated [ratio].
-        wanted_ratio: for "mixed" instead, size before over size after compression [ratio].
-        messages_file: for "messages", a path on the executors.
-        messages_format: "lines", or "length-prefixed" by four bytes, most significant first.
+        compressibility: for "mixed", the repeated share of each value [ratio].
+        wanted_ratio: for "mixed", in place of `compressibility`: size before over size after
+            compression [ratio].
+        messages_file: for "messages", the path of the file on the executors.
+        messages_format: format of the file: "lines", or "length-prefixed" with a big-endian length
+            of four bytes before each message.
         sizes: distribution of sizes around the mean: "fixed"; "uniform"; "lognormal"; "histogram",
-            from a file; or "messages", the sizes of the file.
-        size_spread: for "uniform", half the width over the mean; for "lognormal", the
-            standard deviation of the sizes' natural logarithm [ratio].
-        histogram_file: a file with a size [B] and its weight per line, read on the driver.
-        key_bytes: size of a message's key; 0 for none.
+            from a file; or "messages", the sizes of the file's messages.
+        size_spread: for "uniform", half the width divided by the mean; for "lognormal", the
+            standard deviation of the natural logarithm of sizes [ratio].
+        histogram_file: file with a size [B] and its weight in each line; the driver reads it.
+        key_bytes: size of a message's key; 0 for messages without keys.
         key_count: number of different keys; 0 for a new key in each message.
-        headers: number of headers per message, named h0, h1, …
+        headers: number of headers per message, with the names h0, h1 and so on.
         header_bytes: size of a header's value.
         seed: seed of all random values.
-        pool_bytes: size of the encoded records that a task keeps and sends again.
+        pool_bytes: size of the encoded records that a task keeps and sends repeatedly.
     """
 
     kind: Annotated[Literal["random", "repeated", "mixed", "messages"], Column("payload")] = (
@@ -160,19 +158,19 @@ class Payload:
         return Sizes(self.sizes, self.size_spread or 0.0)
 
     def __getstate__(self) -> dict[str, object]:
-        self.distribution  # noqa: B018 - pickled too, as its file may be only on the driver
+        self.distribution  # noqa: B018 - computed here, because its file may exist only on the driver
         return self.__dict__
 
     @property
     def repeated_share(self) -> float:
-        """Share of each value that is one repeated character [ratio]."""
+        """Share of each value that consists of one repeated character [ratio]."""
         return {"repeated": 1.0, "mixed": self.compressibility or 0.0}.get(self.kind, 0.0)
 
     def require_consistent(self) -> None:
         """Refuse options that contradict each other, and read the histogram.
 
         Raises:
-            ValueError: the message names them, the expected values and the remedy.
+            ValueError: the message has the given and the expected values, and the remedy.
         """
         dials = [d for d in (self.compressibility, self.wanted_ratio) if d is not None]
         if len(dials) != (1 if self.kind == "mixed" else 0):
@@ -180,11 +178,11 @@ class Payload:
                 f"kind is {self.kind} and {len(dials)} of compressibility and wanted_ratio are "
                 "given; expected exactly one of them with mixed, and none otherwise; change one"
             )
-        self._require_together("messages_file", self.kind == "messages", "kind messages")
+        self._require_together("messages_file", self.kind == "messages", "kind is messages")
         if self.sizes == "messages" and self.kind != "messages":
             raise ValueError(
-                f"sizes is messages and kind {self.kind}; expected kind messages, as only a file "
-                "of messages has their sizes; change one of them"
+                f"sizes is messages and kind {self.kind}; expected kind messages, because only a "
+                "file of messages has sizes; change one of them"
             )
         self._require_sizes()
         for count, size in (("key_count", "key_bytes"), ("header_bytes", "headers")):
@@ -195,13 +193,13 @@ class Payload:
                 )
 
     def _require_sizes(self) -> None:
-        self._require_together("histogram_file", self.sizes == "histogram", "sizes histogram")
+        self._require_together("histogram_file", self.sizes == "histogram", "sizes is histogram")
         spread_by = self.sizes in ("uniform", "lognormal")
-        self._require_together("size_spread", spread_by, "sizes uniform or lognormal")
+        self._require_together("size_spread", spread_by, "sizes is uniform or lognormal")
         if self.sizes == "uniform" and (self.size_spread or 0) > 1:
             raise ValueError(
-                f"size_spread is {self.size_spread} with sizes uniform; expected up to 1, which "
-                "is from 0 to twice the mean; lower it"
+                f"size_spread is {self.size_spread} with sizes uniform; expected up to 1, for "
+                "sizes from 0 to twice the mean; lower it"
             )
         self.distribution  # noqa: B018 - reads and checks the file
 
@@ -209,14 +207,15 @@ class Payload:
         is_given = getattr(self, key) is not None
         if is_given != is_wanted:
             raise ValueError(
-                f"{key} is {'given' if is_given else 'missing'}; expected it exactly with "
-                f"{reason}; {'leave it out' if is_given else 'add it'}, or change that"
+                f"{key} is {'given' if is_given else 'missing'}; expected {key} if and only if "
+                f"{reason}; {'remove' if is_given else 'add'} {key}, or change "
+                f"{reason.partition(' ')[0]}"
             )
 
 
 @functools.lru_cache(maxsize=16)
 def read_histogram(path: Path) -> tuple[tuple[int, float], ...]:
-    """Pairs of size [B] and weight, from lines of two numbers each.
+    """Read pairs of size [B] and weight, one pair per line.
 
     Raises:
         ValueError: the file cannot be read, or a line does not have this form.
@@ -260,7 +259,7 @@ BATCH_HEADER_BYTES = 61
 
 
 def varint_bytes(value: int) -> int:
-    """Size of Kafka's zig-zag varint of a value ≥ 0 [B]."""
+    """Size of a value of 0 or more as Kafka's zig-zag varint [B]."""
     return max(1, math.ceil((value << 1).bit_length() / 7))
 
 
@@ -276,7 +275,7 @@ def record_bytes(
         index: position of the record in its batch, from 0.
         message_bytes: size of key and value [B].
         rate_records_per_s: rate of the producer, which determines the timestamp delta [1/s].
-        payload: options of key and headers; neither by default.
+        payload: options of key and headers; None for records without key and headers.
     """
     held = payload or Payload()
     deltas = varint_bytes(int(index * 1000.0 / rate_records_per_s)) + varint_bytes(index)
@@ -295,7 +294,7 @@ def record_bytes(
 def records_that_fit(
     batch_size: int, message_bytes: int, rate_records_per_s: float, payload: Payload
 ) -> int:
-    """Number of records that fit into a batch of this size [B] uncompressed, at least one."""
+    """Number of uncompressed records that fit into a batch of this size [B], at least one."""
     size, records = BATCH_HEADER_BYTES, 0
     while True:
         size += record_bytes(records, message_bytes, rate_records_per_s, payload)

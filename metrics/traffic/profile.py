@@ -1,10 +1,8 @@
-"""The change of a load over time: a share of its full rate, linear between points.
+"""The change of a load over time: a profile of the rate, or steps of a growing load.
 
-A load that grows step by step: producers begin one after the other in a running load.
-
-A load is a number of producers, or the scale of a mix. Producers of a part of a mix share its load
-out: the first of them offer their whole rate, the next one what is left, so that each part offers
-the scale of the step.
+In a growing load, producers begin one after the other. A load is a number of producers, or the
+scale of a mix. In each step, the first producers of a part offer their whole rate, and the next
+producer offers the remaining rate, so that each part offers the scale of the step.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ _ROUNDING_S = 1e-9
 class RateProfile:
     """The share of the full rate over time, such as steps, ramps, spikes or a day.
 
-    It repeats at its end. Two points at one time are a step.
+    The share is linear between points. The profile repeats after its last point. Two points at one
+    time are a step.
 
     Attributes:
         name: name of the profile.
@@ -34,7 +33,7 @@ class RateProfile:
 
     @property
     def length_s(self) -> float:
-        """Length of the profile, after which it repeats [s]."""
+        """Length of the profile [s]; it repeats after this time."""
         return self.points[-1][0]
 
     @property
@@ -53,7 +52,7 @@ class RateProfile:
 
     @cached_property
     def _passed(self) -> list[float]:
-        """Seconds of the full rate that have passed at each point [s]."""
+        """Integral of the share from the start to each point [s of the full rate]."""
         areas = (
             (later - earlier) * (first + second) / 2
             for (earlier, first), (later, second) in itertools.pairwise(self.points)
@@ -61,7 +60,10 @@ class RateProfile:
         return [0.0, *itertools.accumulate(areas)]
 
     def passed_s(self, time_s: float) -> float:
-        """Seconds of the full rate that have passed; before the start by the first share [s]."""
+        """Integral of the share from 0 to `time_s` [s of the full rate].
+
+        Before the start, the share is the share of the first point.
+        """
         if time_s <= 0:
             return time_s * self.points[0][1]
         cycles, rest_s = divmod(time_s, self.length_s)
@@ -73,18 +75,18 @@ class RateProfile:
         return cycles * self._passed[-1] + self._passed[index] + inside
 
     def time_s(self, passed_s: float) -> float:
-        """The first time at which `passed_s` seconds of the full rate have passed [s]."""
+        """The first time at which `passed_s` returns this integral of the share [s]."""
         first = self.points[0][1]
         if passed_s <= 0:
             return passed_s / first if first else 0.0
         cycles, rest = divmod(passed_s, self._passed[-1])
-        if cycles and rest < _ROUNDING_S:  # the end of a cycle, before the next one's first record
+        if cycles and rest < _ROUNDING_S:  # the end of a cycle
             cycles, rest = cycles - 1, self._passed[-1]
         index = max(1, bisect_left(self._passed, rest)) - 1
         (begin_s, share), (end_s, later) = self.points[index], self.points[index + 1]
         wanted = rest - self._passed[index]
         slope = (later - share) / (end_s - begin_s)
-        # The root of a·t + b·t²/2 = wanted in the form that also holds for b = 0 and for a = 0.
+        # The root of a·t + b·t²/2 = wanted, in the form that is also valid for b = 0 and for a = 0.
         root = max(0.0, share**2 + 2 * slope * wanted) ** 0.5
         into_s = 2 * wanted / (share + root) if share + root else 0.0
         return cycles * self.length_s + begin_s + min(into_s, end_s - begin_s)
@@ -95,12 +97,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Climb:
-    """The steps of a growing load; each has twice the load of the one before.
+    """The steps of a growing load. The load doubles with each step.
 
     Attributes:
         first: load of the first step.
         step_s: length of a step [s].
-        load_each: load that each producer stands for; 1 where a load is a number of producers.
+        load_each: load of each producer; 1 if a load is a number of producers.
     """
 
     first: int
@@ -108,27 +110,32 @@ class Climb:
     load_each: float = 1.0
 
     def of_part(self, producers: int, most: int) -> Climb:
-        """The same steps for the producers of a part of a mix.
+        """These steps for the producers of one part of a mix.
 
         Args:
-            producers: producers of the part at the heaviest load.
-            most: this load, the scale of the mix.
+            producers: number of producers of the part at the heaviest load.
+            most: the heaviest load, as a scale of the mix.
         """
         return replace(self, load_each=most / producers)
 
     def start_s(self, producer: int) -> float:
-        """When a producer begins, after the start of the load [s]."""
+        """The time from the start of the load to the start of a producer [s]."""
         load_before = producer * self.load_each
         if load_before < self.first:
             return 0.0
         return self.step_s * (1 + math.floor(math.log2(load_before / self.first) + _ROUNDING))
 
     def shares(self, producer: int, last_step: int | None = None) -> list[tuple[float, float]]:
-        """(time after the start of the load [s], share of its rate [ratio]) of each step of a
-        producer, from the one in which it begins to the one in which it offers its whole rate.
+        """The share of a producer's rate in each step, until it offers its whole rate.
 
         Args:
-            last_step: the step at which the load stays; None while it grows.
+            producer: number of the producer, from 0.
+            last_step: number of the last step, after which the load is constant; None if the load
+                grows without an end.
+
+        Returns:
+            (time from the start of the load [s], share of the rate [ratio]) for each step, from the
+            step in which the producer begins.
         """
         step = self.step_at(self.start_s(producer))
         found: list[tuple[float, float]] = []
@@ -139,13 +146,13 @@ class Climb:
         return found
 
     def step_at(self, load_s: float) -> int:
-        """The number of the step, from 0, so many seconds after the start of the load."""
+        """The number of the step, from 0, at a time after the start of the load [s]."""
         return max(0, int(load_s / self.step_s + _ROUNDING))
 
     def load_in(self, step: int, most: int) -> int:
-        """Load of a step, of at most `most`."""
+        """The load of a step, at most `most`."""
         return min(most, self.first << step)
 
     def steps(self, most: int) -> int:
-        """Number of steps until the load is `most`."""
+        """The number of steps until the load reaches `most`."""
         return 1 + max(0, math.ceil(math.log2(most / self.first) - _ROUNDING))

@@ -115,7 +115,7 @@ def test_8_bytes_more_beside_a_full_interface_are_found_and_named(
     (case,) = document["cases"]
     assert -0.15 < case["capacity"]["effect"]["ratio"] - 1 < -0.05, "8 of 108 bytes and framing"
     assert case["cause"]["resource"] == "network"
-    assert case["cause"]["text"].endswith("B is bound by network")
+    assert case["cause"]["text"].endswith("network limits B")
     for side in ("a", "b"):
         bound = case["bound"][side]
         assert bound["resource"] == "network"

@@ -62,5 +62,7 @@ def test_tables_that_cannot_be_created_are_reported(
 ) -> None:
     monkeypatch.setattr("metrics.tables.store.SCHEMAS", {"runs": SCHEMAS["runs"]})
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match=r"cannot be written.*or name others by --tables"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be written.*or choose other tables with --tables"
+    ):
         TableStore(spark, str(tmp_path / "file" / "tables")).open().settle()

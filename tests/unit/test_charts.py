@@ -327,4 +327,4 @@ def test_a_folder_that_cannot_be_written_costs_only_time(
     with caplog.at_level(logging.DEBUG, logger=kept_script.log.name):
         script, _ = made_anew(drawn)
     assert made_anew(drawn) == (script, 2)
-    assert "is not kept in" in caplog.text
+    assert "cannot be stored in" in caplog.text

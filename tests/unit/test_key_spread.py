@@ -95,7 +95,7 @@ def test_after_a_wait_for_room_a_request_has_no_second_batch_of_a_partition() ->
         ({"client": "librdkafka"}, "client librdkafka; expected wire"),
         (
             {"transaction_duration_ms": 100.0, "enable_idempotence": True, "acks": "all"},
-            "transaction_duration_ms 100; expected random or round_robin",
+            "transaction_duration_ms 100; expected sticky_partition random or round_robin",
         ),
     ],
 )

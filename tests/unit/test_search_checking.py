@@ -164,7 +164,7 @@ def test_it_decides_the_same_from_the_history_alone_and_the_first_step_names_a_c
         assert (again.trials_left(history) == 0) is not isinstance(decision, Measure)
     steps = [step for step, _ in heard if isinstance(step, Measure)]
     assert any(step.checks for step in steps)
-    assert any("to see whether the limit changed since" in step.reason for step in steps)
+    assert any("to check whether the limit has changed" in step.reason for step in steps)
     (named,) = (step for step in steps if step.reason.startswith("the limit changed from"))
     assert named.reason.startswith(describe(end.changed[0], LIMITS.words))
 
@@ -274,13 +274,13 @@ def test_a_budget_that_is_used_up_leaves_the_answers_unchecked() -> None:
     points = run_line(capped, SimulatedLine(line_spec(), 1).cluster)
     assert sum(len(point.history) for point in points) == trials
     assert isinstance(points[0].result, Done)
-    note = f"not checked for a change of the limit, as the budget of {trials} trials is used up"
-    assert points[0].result.notes[-1] == note
+    note = "not checked for a change of the limit, because the budget of {} trials is used up"
+    assert points[0].result.notes[-1] == note.format(trials)
     more = replace(LINE, budget=Budget(trials=trials + 1))
     checked = run_line(more, SimulatedLine(line_spec(), 1).cluster)
     assert sum(len(point.history) for point in checked) == trials + 1
     assert isinstance(checked[0].result, Done)
-    assert note not in checked[0].result.notes
+    assert note.format(trials) not in checked[0].result.notes
 
 
 def test_a_budget_that_ends_after_a_change_names_the_change() -> None:

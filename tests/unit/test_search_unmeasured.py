@@ -76,7 +76,7 @@ def test_invalid_trials_from_a_load_on_steer_the_search_down_and_make_no_bound(
     assert result.bracket.overloaded is None
     low = result.bracket.sustained
     assert 0 < low < still_from
-    assert f"nothing could be measured: {STILL}" in result.reason
+    assert f" could be measured: {STILL}" in result.reason
     assert low == still_from - 1 or 1 - low / still_from <= 0.12
     invalid = [each for each in cluster.trials if each.verdict is I]
     assert len(invalid) <= 4 + 2 * 5
@@ -132,7 +132,7 @@ def test_the_next_load_after_one_that_could_not_be_measured(
     ("history", "bracket", "reason"),
     [
         (held(40) + still(54) + still(47, 2) + held(43) + still(45, 2), Bracket(43, None),
-         f"above 45 nothing could be measured: {STILL}; remove the cause"),
+         f"no load above 45 could be measured: {STILL}; remove the cause"),
         (small(414, 0.49) + small(202, 0.99, 2) + held(151), Bracket(151, None), SMALL),
         (held(64, 256) + small(1_024, 0.39) + held(399), Bracket(399, None), f"{SMALL}; {MORE}"),
         (small(1, 0.5), Bracket(0, None), f"{SMALL}; {MORE}"),
@@ -162,8 +162,8 @@ def test_a_cluster_that_cannot_be_measured_at_all_costs_two_loads() -> None:
     result = expect(GaveUp, run_search(guided(), cluster))
     assert len(set(cluster.loads)) == 2
     assert len(cluster.loads) == 4 + 2
-    assert result.reason.startswith("from ")
-    assert " on nothing could be measured: " in result.reason
+    assert result.reason.startswith("no load of ")
+    assert " or more could be measured: " in result.reason
 
 
 @each_searcher
@@ -223,6 +223,6 @@ def test_a_search_begins_no_higher_than_the_generator_showed_it_can_offer(
     limits = replace(LIMITS, first_max=20)
     step = expect(Measure, searcher(limits).decide(()))
     assert step.load == 20
-    assert step.reason.endswith("; beginning with 20, as the generator showed no higher load")
+    assert step.reason.endswith("; starting at 20, the highest load offered in the warm-up")
     later = expect(Measure, searcher(limits).decide([Observation(20, S)]))
     assert later.load > 20, "its first trial tells more"
