@@ -42,7 +42,6 @@ from statistics import fmean
 
 from search.estimate import Curve
 from search.guide import Guide
-from search.guided import Guided
 from search.model import (
     PRODUCERS,
     Bracket,
@@ -570,8 +569,3 @@ def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Change:
     valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
     curve = guide.curve_by_overloads(valid)
     return suspicion(evidence_of(valid, guide.signals, curve), curve)
-
-
-def guide_of(searcher: Searcher) -> Guide:
-    """The guide of a `Guided` searcher; a guide without evidence for other searchers."""
-    return searcher.guide if isinstance(searcher, Guided) else Guide()

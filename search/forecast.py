@@ -1,8 +1,7 @@
-"""The forecast of the cost of a boundary line, before and during its run.
+"""The forecast of the cost of a boundary line, and the remaining trials during its run.
 
-The forecast measures the same line on simulated clusters. Before the run, the limits of these
-clusters are random numbers from an eighth of load_start_max to twice load_start_max. During the
-run, they are random numbers around the finished points, so the forecast becomes more precise.
+The forecast measures the line on simulated clusters. The limits of these clusters are random
+numbers from an eighth of load_start_max to twice load_start_max.
 """
 
 from __future__ import annotations
@@ -11,15 +10,21 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from search.budget import Spent
 from search.line import FinishedPoint, Line
-from search.lines import run_line
+from search.lines import run_lines
 from search.model import Done, Observation, Verdict
-from search.simulate import ClusterSpec, LineSpec, SimulatedLine
+from search.signals import HANDLER_IDLE
 
 TYPICAL_TRIALS = 4
 """Number of trials of a size that has not begun: the mean of a benchmark, rounded up."""
+IDLE_MIN, ACHIEVED_MIN = 0.20, 0.99
+"""Idle fraction and acknowledged share below which a simulated trial is overloaded [ratio]."""
+_USED_AT_REST, _IDLE_LEAST, _DELIVERED_MOST = 0.02, 0.02, 1.15
+_READING_NOISE, _FALSE_ALARM, _MISFIT = 0.005, 0.02, 0.05
+_GOAL = "goal"
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The remaining cost of a line.
+    """The cost of a line.
 
     Attributes:
         trials: number of trials.
@@ -50,41 +55,32 @@ class Forecast:
     peak_bytes_per_s: Spread
 
 
-def forecast(
-    line: Line,
-    trial_s: float,
-    finished: Sequence[FinishedPoint] = (),
-    clusters: int = 40,
-    seed: int = 1,
-) -> Forecast:
-    """Simulate the remaining part of a line, and return its cost.
+def forecast(line: Line, trial_s: float, clusters: int = 40) -> Forecast:
+    """Simulate a line, and return its cost. Equal lines have equal forecasts.
 
     Args:
         line: the plan of the line, with its budget.
         trial_s: duration of one trial, all phases [s].
-        finished: points that are already measured.
         clusters: number of simulated clusters.
-        seed: equal seeds give equal forecasts.
     """
     checks = line.check_for_change
     line = replace(line, check_for_change=False)  # `_closing` adds this cost
     if line.limits.interval_max is None:  # no load depends on intervals
         line = replace(line, guide=replace(line.guide, states_interval=False))
-    before = line.spent(finished)
+    before = line.before
     runs = []
     for number in range(clusters):
-        simulated = SimulatedLine(_draw(line, finished, trial_s, seed * 7919 + number), number)
-        points = run_line(line, simulated.cluster, finished=finished)
+        at_size = partial(SimulatedSize, draw_brokers(line, number), trial_s=trial_s, seed=number)
+        points = run_lines({_GOAL: line}, at_size)[_GOAL]
         spent = line.spent(points)
-        new = points[len(finished) :]
         closing = _closing(line, points, trial_s) if checks else Spent()
         runs.append(
             (
                 float(spent.trials - before.trials + closing.trials),
                 spent.seconds - before.seconds + closing.seconds,
                 spent.bytes - before.bytes + closing.bytes,
-                max((line.spent([point]).bytes - line.before.bytes for point in new), default=0.0),
-                max((_peak(line, point) for point in new), default=0.0),
+                max(line.spent([point]).bytes - before.bytes for point in points),
+                max(_peak(line, point) for point in points),
             )
         )
     return Forecast(*(_spread(each) for each in zip(*runs, strict=True)))
@@ -93,8 +89,7 @@ def forecast(
 def _closing(line: Line, points: Sequence[FinishedPoint], trial_s: float) -> Spent:
     """The cost of the closing trial, at the size that was measured first."""
     answered = [point for point in points if isinstance(point.result, Done)]
-    is_checked = any(point.checked for point in points)
-    if is_checked or not answered or line.is_used_up(points):
+    if not answered or line.is_used_up(points):
         return Spent()
     load = max(1, answered[0].result.bracket.sustained)
     rate = line.rate.bytes(answered[0].message_bytes)
@@ -128,32 +123,90 @@ def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[O
     return max(0, min(left, line.budget.trials - line.spent(finished).trials - len(begun)))
 
 
-def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: int) -> LineSpec:
-    """A random simulated cluster that is consistent with the finished points."""
-    chance = random.Random(seed)
-    behavior = ClusterSpec(
-        capacity=1.0,
-        curve_power=chance.uniform(0.8, 2.0),
-        noise=line.guide.noise,
-        reading_noise=0.005,
-        false_alarm=0.02,
-        trial_s=trial_s,
-    )
-    model = line.model(finished)
-    if model is not None:
-        bends = [(bend, per_byte) for _, bend, per_byte in model.bends]
-        weights = [weight for weight, _, _ in model.bends]
-        bend, per_byte = chance.choices(bends, weights)[0]
-        return LineSpec(line.brokers, line.rate, per_byte * bend, per_byte, 0.05, behavior)
+@dataclass(frozen=True)
+class SimulatedBrokers:
+    """Brokers that need time for batches and for bytes.
+
+    Attributes:
+        line: the plan of the line, with the number of brokers, the rate and the noise.
+        per_batch_s: cost of a batch [s of one broker].
+        per_byte_s: cost of a byte [s of one broker].
+        curve_power: p in utilization ∝ load^p.
+    """
+
+    line: Line
+    per_batch_s: float
+    per_byte_s: float
+    curve_power: float
+
+    def capacity(self, message_bytes: int) -> float:
+        """The limit at a message size, without scatter [producers]."""
+        rate = self.line.rate
+        batches_s = self.per_batch_s * rate.batches(message_bytes)
+        return self.line.brokers / (batches_s + self.per_byte_s * rate.bytes(message_bytes))
+
+
+def draw_brokers(line: Line, number: int) -> SimulatedBrokers:
+    """Random brokers; equal numbers give equal brokers."""
+    chance = random.Random(7919 + number)
+    power = chance.uniform(0.8, 2.0)
     start = line.limits.load_start_max
     middle = sorted(line.sizes)[len(line.sizes) // 2]
     limit = min(
         start * math.exp(chance.uniform(math.log(0.125), math.log(2.0))), line.limits.load_cap
     )
     bend = math.exp(chance.uniform(math.log(30.0), math.log(3000.0)))
-    unscaled = LineSpec(line.brokers, line.rate, bend, 1.0, 0.05, behavior)
-    per_byte = unscaled.capacity(middle) / limit
-    return replace(unscaled, per_batch_s=per_byte * bend, per_byte_s=per_byte)
+    per_byte = SimulatedBrokers(line, bend, 1.0, power).capacity(middle) / limit
+    return SimulatedBrokers(line, per_byte * bend, per_byte, power)
+
+
+class SimulatedSize:
+    """A simulated cluster at one message size, as a `GoalsMeasurer` of a single goal.
+
+    Its trials have noise and false alarms. `tests.support.simulated_clusters` has clusters that are
+    more difficult to measure.
+
+    Args:
+        brokers: the brokers of the cluster.
+        message_bytes: the message size [B].
+        trial_s: duration of one trial, all phases [s].
+        seed: seed of all random numbers.
+    """
+
+    def __init__(
+        self, brokers: SimulatedBrokers, message_bytes: int, *, trial_s: float, seed: int
+    ) -> None:
+        own = random.Random(seed * 1_000_003 + message_bytes)
+        self._capacity = brokers.capacity(message_bytes) * math.exp(_MISFIT * own.gauss(0.0, 1.0))
+        self._noise = brokers.line.guide.noise
+        self._power = brokers.curve_power
+        self._trial_s = trial_s
+        self._random = random.Random(own.getrandbits(32))
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        """Make one simulated trial."""
+        chance = self._random
+        gauss, reading = chance.gauss(0.0, 1.0), chance.gauss(0.0, 1.0)
+        # Some numbers are unused, so that clusters of tests with equal seeds have equal trials.
+        alarm, *_, flap, which = (chance.random() for _ in range(6))
+        ratio = load / (self._capacity * math.exp(self._noise * gauss))
+        used = (1.0 - IDLE_MIN) * (_USED_AT_REST + (1.0 - _USED_AT_REST) * ratio**self._power)
+        used = min(used, 1.0 - _IDLE_LEAST) + _READING_NOISE * reading
+        indicators = {
+            HANDLER_IDLE: min(max(0.0, used), 1.0) / (1.0 - IDLE_MIN),
+            "achieved": (1.0 - min(1.0, _DELIVERED_MOST / ratio)) / (1.0 - ACHIEVED_MIN),
+            "isr": 0.0,
+        }
+        if alarm < _FALSE_ALARM and max(indicators.values()) < 1.0:
+            if which < 0.7:
+                indicators["isr"] = 1.05 + 0.95 * flap
+            else:
+                indicators["achieved"] = 1.05 + 6.0 * flap
+        is_over = max(indicators.values()) >= 1.0
+        verdict = Verdict.OVERLOADED if is_over else Verdict.SUSTAINED
+        return {_GOAL: Observation(load, verdict, indicators, self._trial_s)}
+
+    hold = measure
 
 
 def _spread(values: Sequence[float]) -> Spread:

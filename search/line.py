@@ -106,16 +106,6 @@ class BoundaryModel:
     bends: tuple[tuple[float, float, float], ...]
     misfit: float
 
-    @property
-    def per_byte_s(self) -> float:
-        """Expected cost of a byte [s of one broker]."""
-        return sum(weight * per_byte for weight, _, per_byte in self.bends)
-
-    @property
-    def per_batch_s(self) -> float:
-        """Expected cost of a batch, without the cost of its bytes [s of one broker]."""
-        return sum(weight * per_byte * bend for weight, bend, per_byte in self.bends)
-
     def predict(self, message_bytes: int) -> tuple[float, float]:
         """The expected limit at a message size [producers], and its standard deviation [ratio]."""
         mean = square = 0.0
@@ -364,10 +354,6 @@ class Line:
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
         """The trials of a point that searched for its limit, without the windows of holds."""
         return split_history(history, self.confirmation).searched
-
-    def model(self, finished: Sequence[FinishedPoint]) -> BoundaryModel | None:
-        """The costs per batch and per byte, or None without a finished limit."""
-        return fit(self.points(finished), self.rate, self.brokers)
 
     def _estimate(self, point: FinishedPoint) -> Estimate | None:
         """The estimate of a limit: by readings inside of the bracket, else the middle of the

@@ -10,16 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from search.checking import Checking, guide_of
 from search.guided import ALLOWANCE
 from search.line import FinishedPoint, Line
 from search.model import (
     Decision,
     Done,
     GaveUp,
-    HoldingMeasurer,
     Measure,
-    Measurer,
     Observation,
     RecoveringMeasurer,
     Searcher,
@@ -82,10 +79,6 @@ class SearchEnd:
 OnStep = Callable[[Decision, Histories], None]
 """Called before every trial, and at the end of every goal: (decision, all trials so far)."""
 
-OnOwnStep = Callable[[Decision, Sequence[Observation]], None]
-"""`OnStep` for a single goal: (decision, its trials so far)."""
-_GOAL = "goal"
-
 
 def run_goals(
     searchers: Mapping[str, Searcher],
@@ -133,58 +126,6 @@ def last_overloaded(histories: Histories) -> bool:
     """True if at least one goal judged the last trial OVERLOADED."""
     last = [seen[-1].verdict for seen in histories.values() if seen]
     return Verdict.OVERLOADED in last
-
-
-class SingleGoalMeasurer:
-    """A `GoalsMeasurer` for a search with a single goal."""
-
-    def __init__(self, measurer: Measurer) -> None:
-        self._measurer = measurer
-
-    def measure(self, load: int) -> dict[str, Observation]:
-        """Offer the load and return its observation, under the name of the only goal."""
-        return {_GOAL: self._measurer.measure(load)}
-
-    def hold(self, load: int) -> dict[str, Observation]:
-        """Hold the load for one window, or make an ordinary trial if the measurer cannot hold."""
-        if isinstance(self._measurer, HoldingMeasurer):
-            return {_GOAL: self._measurer.hold(load)}
-        return self.measure(load)
-
-    def recover(self) -> None:
-        """Wait until the cluster has recovered, if the measurer can."""
-        if isinstance(self._measurer, RecoveringMeasurer):
-            self._measurer.recover()
-
-
-def run_search(
-    searcher: Searcher,
-    measurer: Measurer,
-    on_step: OnOwnStep | None = None,
-    history: Sequence[Observation] = (),
-    check_for_change: bool = True,
-) -> Done | GaveUp:
-    """Run `run_goals` for a single goal, as in a simulation.
-
-    Args:
-        searcher: the searcher of the goal.
-        measurer: makes the trials.
-        on_step: called with every decision before it is carried out.
-        history: finished trials of a resumed search, oldest first.
-        check_for_change: True if a closing trial checks the limit for a change.
-    """
-    if check_for_change:
-        searcher = Checking(searcher, guide_of(searcher))
-    of_goal = SingleGoalMeasurer(measurer)
-    ends = run_goals({_GOAL: searcher}, of_goal, _of_goal(on_step), {_GOAL: history})
-    return ends[_GOAL].result
-
-
-def _of_goal(on_step: OnOwnStep | None) -> OnStep | None:
-    """An `OnStep` that passes the trials of the only goal to `on_step`."""
-    if on_step is None:
-        return None
-    return lambda decision, histories: on_step(decision, tuple(histories[_GOAL]))
 
 
 SHARED_ALLOWANCE = 8
@@ -325,21 +266,3 @@ def run_lines(
             points[name] = with_checked(points[name], ended)
             if on_point is not None:
                 on_point(name, ended)
-
-
-def run_line(
-    line: Line,
-    measurer_for: Callable[[int], Measurer],
-    on_step: OnOwnStep | None = None,
-    finished: Sequence[FinishedPoint] = (),
-    begun: Sequence[Observation] = (),
-) -> list[FinishedPoint]:
-    """Run `run_lines` for a single goal, as in a simulation."""
-    points = run_lines(
-        {_GOAL: line},
-        lambda message_bytes: SingleGoalMeasurer(measurer_for(message_bytes)),
-        _of_goal(on_step),
-        {_GOAL: finished},
-        {_GOAL: begun} if begun else None,
-    )
-    return points[_GOAL]

@@ -234,23 +234,6 @@ class RecoveringMeasurer(Protocol):
         ...
 
 
-@runtime_checkable
-class HoldingMeasurer(Protocol):
-    """A measurer that can continue a load without a rest between windows."""
-
-    def hold(self, load: int) -> Observation:
-        """Hold the load for one window and return its observation."""
-        ...
-
-
-class Measurer(Protocol):
-    """A measurer that makes one trial per call. Trials differ only in the load."""
-
-    def measure(self, load: int) -> Observation:
-        """Offer `load`, judge the trial, store its evidence, and return the observation."""
-        ...
-
-
 def bracket_of(history: Iterable[Observation]) -> Bracket:
     """The bracket of the valid trials; their order does not matter.
 

@@ -273,7 +273,7 @@ class ProducerOptions:
         }
         given = [name for name, rate in rates.items() if rate]
         if len(given) != 1:
-            have = f"{' and '.join(given)} are given" if given else "none is given"
+            have = f"{' and '.join(given)} are given" if given else "no rate is given"
             raise ValueError(
                 f"{have}; expected exactly one of rate_bytes_per_s, rate_records_per_s and rate; "
                 "set one, and remove the others or set them to null"

@@ -19,9 +19,10 @@ from MLRsearch import (
     SearchGoal,
 )
 
+from search.forecast import ACHIEVED_MIN
 from search.model import Bracket, Done, GaveUp, Verdict
-from search.simulate import ACHIEVED_MIN, SimulatedCluster, SimulatedEnd, SimulatedLine
 from tests.bench.search_methods import LIMITS, Contestant
+from tests.support.simulated_clusters import SimulatedCluster, SimulatedEnd, SimulatedLine
 
 _RECORDS = 1_000_000
 _PATIENCE_S = 60.0

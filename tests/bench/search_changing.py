@@ -15,13 +15,6 @@ from search.guide import Guide
 from search.guided import Guided
 from search.line import Line
 from search.model import Done, GaveUp
-from search.simulate import (
-    ClusterSpec,
-    SimulatedCluster,
-    SimulatedLine,
-    run_line_on,
-    run_on,
-)
 from tests.bench.search_methods import RATE
 from tests.bench.search_overloads import (
     LIMITS_NP,
@@ -30,6 +23,13 @@ from tests.bench.search_overloads import (
     even_in_log,
     limits_from,
     line_spec,
+)
+from tests.support.simulated_clusters import (
+    ClusterSpec,
+    SimulatedCluster,
+    SimulatedLine,
+    run_line_on,
+    run_on,
 )
 
 SEARCHES = 1000

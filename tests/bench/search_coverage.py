@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from search.guided import Guided
-from search.simulate import SimulatedCluster, SimulatedEnd, run_on
 from tests.bench.search_methods import OURS, SIZES, Case, line_cases, scenarios
 from tests.bench.search_overloads import (
     LIMITS_NP,
@@ -21,6 +20,7 @@ from tests.bench.search_overloads import (
     limits_from,
     overload_cases,
 )
+from tests.support.simulated_clusters import SimulatedCluster, SimulatedEnd, run_on
 
 POINTS = 1000
 """Number of points per condition."""

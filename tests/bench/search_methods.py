@@ -22,8 +22,14 @@ from search.bisect import Bisection
 from search.limits import Limits
 from search.line import Line, ProducerRate
 from search.model import Done
-from search.simulate import ClusterSpec, LineSpec, SimulatedEnd, SimulatedLine, run_line_on
 from tests.support.searching import holds_the_limit, is_off, run_sizes_on
+from tests.support.simulated_clusters import (
+    ClusterSpec,
+    LineSpec,
+    SimulatedEnd,
+    SimulatedLine,
+    run_line_on,
+)
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 """Message sizes of a line [B], even in their logarithm."""

@@ -24,7 +24,9 @@ from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
 from search.model import Searcher
-from search.simulate import (
+from tests.bench.search_methods import RATE, Case
+from tests.support.searching import run_sizes_on
+from tests.support.simulated_clusters import (
     ClusterSpec,
     LineSpec,
     SimulatedCluster,
@@ -33,8 +35,6 @@ from search.simulate import (
     run_line_on,
     run_on,
 )
-from tests.bench.search_methods import RATE, Case
-from tests.support.searching import run_sizes_on
 
 LIMITS_NP = (8.0, 900.0)
 """Range of the limits [producers], uniform in the logarithm."""

@@ -25,20 +25,14 @@ from jobs.trials.warm_up import LOOKS_MAX
 from metrics.trial.trial import WarmUp
 from search.bisect import Bisection
 from search.estimate import READABLE_MIN
+from search.forecast import ACHIEVED_MIN, IDLE_MIN
 from search.guide import Guide
 from search.guided import Guided
 from search.model import Searcher
 from search.signals import SATURATED_IDLE, SATURATED_UTILIZATION
-from search.simulate import (
-    ACHIEVED_MIN,
-    IDLE_MIN,
-    ClusterSpec,
-    SimulatedCluster,
-    SimulatedEnd,
-    run_on,
-)
 from tests.bench.search_methods import Case
 from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, even_in_log, limits_from
+from tests.support.simulated_clusters import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
 
 FOLDER = Path(__file__).parents[1] / "data" / "ladders"
 """Folder of the recorded ladders."""

@@ -21,9 +21,9 @@ from jobs.testbed.cpu_groups import cpu_groups, group_name
 from metrics.traffic.clients import ProducerPattern
 from search.guided import Guided
 from search.limits import Limits
-from search.lines import run_search
 from search.model import Done, Observation, Verdict
 from tests.support.loaded_brokers import LoadedBrokers, loaded_testbed
+from tests.support.single_goal import run_search
 
 log = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ from metrics.windows.host import host_windows
 from metrics.windows.use import Resource
 from search.guided import Guided
 from search.limits import Limits
-from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, loaded_testbed
+from tests.support.single_goal import run_search
 
 log = logging.getLogger(__name__)
 BROKERS = (1, 2)

@@ -12,20 +12,20 @@ from functools import partial
 from typing import TypeVar
 
 from search.limits import Limits
-from search.lines import run_search as checked_search
 from search.model import (
     Bracket,
     Decision,
     Done,
     GaveUp,
     Measure,
-    Measurer,
     Observation,
     Searcher,
     Verdict,
 )
-from search.simulate import SimulatedEnd, SimulatedLine
-from search.simulate import run_on as checked_on
+from tests.support.simulated_clusters import SimulatedEnd, SimulatedLine
+from tests.support.simulated_clusters import run_on as checked_on
+from tests.support.single_goal import Measurer
+from tests.support.single_goal import run_search as checked_search
 
 run_search = partial(checked_search, check_for_change=False)
 run_on = partial(checked_on, check_for_change=False)

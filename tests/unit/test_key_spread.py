@@ -92,7 +92,7 @@ def test_after_a_wait_for_room_a_request_has_no_second_batch_of_a_partition() ->
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"client": "librdkafka"}, "client librdkafka; expected wire"),
+        ({"client": "librdkafka"}, "client librdkafka; expected client wire"),
         (
             {"transaction_duration_ms": 100.0, "enable_idempotence": True, "acks": "all"},
             "transaction_duration_ms 100; expected sticky_partition random or round_robin",

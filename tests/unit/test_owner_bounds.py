@@ -25,11 +25,11 @@ from jobs.trials.guards import Guards
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.traffic.axes import NP
 from search.line import FinishedPoint, Method
-from search.lines import run_line
 from search.model import Done, GaveUp, Observation, Verdict
 from tests.support.guarded_cluster import Cluster
 from tests.support.patterns import pattern
 from tests.support.processes import PATIENCE_S, becomes
+from tests.support.single_goal import run_line
 
 LABEL = "topic redline-owner, record bounds"
 VALUES: dict[str, st.SearchStrategy[Any]] = {

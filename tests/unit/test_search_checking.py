@@ -11,13 +11,13 @@ import pytest
 
 from search.bisect import Bisection
 from search.budget import Budget
-from search.checking import LEAST, MORE_MAX, Checking, describe, guide_of, suspicion
+from search.checking import LEAST, MORE_MAX, Checking, describe, suspicion
 from search.estimate import Curve
 from search.forecast import forecast, trials_left
 from search.guided import Guided
 from search.limits import Limits
 from search.line import Line, ProducerRate
-from search.lines import run_line, run_lines, run_search
+from search.lines import run_lines
 from search.model import (
     Change,
     Decision,
@@ -30,7 +30,10 @@ from search.model import (
     Verdict,
 )
 from search.posterior import TrialEvidence
-from search.simulate import (
+from tests.bench.search_changing import changing_cases, found_of
+from tests.support import searching
+from tests.support.searching import ScriptedGoals, expect
+from tests.support.simulated_clusters import (
     ClusterSpec,
     LineSpec,
     SimulatedCluster,
@@ -39,9 +42,7 @@ from search.simulate import (
     run_line_on,
     run_on,
 )
-from tests.bench.search_changing import changing_cases, found_of
-from tests.support import searching
-from tests.support.searching import ScriptedGoals, expect
+from tests.support.single_goal import guide_of, run_line, run_search
 
 LIMITS = Limits(128, 4096, 0.05, 3)
 SPEC = ClusterSpec(300.0, noise=0.02, reading_noise=0.005)

@@ -22,9 +22,10 @@ from search.confirming import (
 from search.guided import Guided
 from search.limits import Limits
 from search.line import Line, ProducerRate
-from search.lines import run_goals, run_line
+from search.lines import run_goals
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
 from tests.support.searching import expect, run_search, search_trials
+from tests.support.single_goal import run_line
 
 LIMITS = Limits(64, 1000, 0.05, 2)
 PLAN = Confirmation(8, 10.0)

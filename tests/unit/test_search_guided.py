@@ -27,7 +27,6 @@ from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
 from search.model import Bracket, Done, LoadWords, Measure, Observation, Trials, Verdict
 from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
-from search.simulate import ClusterSpec, SimulatedCluster
 from tests.bench.search_overloads import STARTS as OVERLOAD_STARTS
 from tests.bench.search_overloads import behavior_of, conditions, overload_cases
 from tests.bench.search_recorded import STARTS, ladders, replay_cases
@@ -43,6 +42,7 @@ from tests.support.searching import (
     run_search,
     search_steps,
 )
+from tests.support.simulated_clusters import ClusterSpec, SimulatedCluster
 
 pytestmark = pytest.mark.computes
 

@@ -21,8 +21,8 @@ from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
 from search.model import Bracket, Done, GaveUp, Interval, Measure, Observation, Verdict
 from search.posterior import GAINS, NOISES, Odds, Posterior
-from search.simulate import ClusterSpec, SimulatedCluster
 from tests.support.searching import Scripted, expect, run_on, run_search
+from tests.support.simulated_clusters import ClusterSpec, SimulatedCluster
 
 pytestmark = pytest.mark.computes
 

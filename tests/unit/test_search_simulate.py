@@ -13,14 +13,15 @@ import pytest
 from jobs.trials.early_end import OTHERS_ERROR_RATE
 from search.bisect import Bisection
 from search.early_stop import FEWEST, Progress, StopRule
+from search.forecast import SimulatedSize, draw_brokers
 from search.guided import Guided
 from search.limits import Limits
-from search.line import ProducerRate
+from search.line import Line, ProducerRate
 from search.model import Observation, Verdict
 from search.signals import Signals
-from search.simulate import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine
 from tests.bench.search_methods import OURS, line_cases, scenarios
 from tests.support.searching import holds_the_limit, off_by, run_on
+from tests.support.simulated_clusters import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine
 
 pytestmark = pytest.mark.computes
 
@@ -279,3 +280,18 @@ def test_shares_are_judged_by_counting() -> None:
     for seen in range(1, 30):
         early = StopRule().verdict(Progress(30, {"idle": creeping[:seen]}))
         assert early is not Verdict.SUSTAINED
+
+
+def test_a_forecast_makes_the_trials_of_these_clusters() -> None:
+    line = Line((1_000,), ProducerRate(bytes_per_s=250_000.0), LIMITS, brokers=3)
+    brokers = draw_brokers(line, 7)
+    behavior = ClusterSpec(
+        1.0, brokers.curve_power, noise=0.02, reading_noise=0.005, false_alarm=0.02, trial_s=40.0
+    )
+    costs = (brokers.per_batch_s, brokers.per_byte_s, 0.05)
+    cluster = SimulatedLine(LineSpec(3, line.rate, *costs, behavior), seed=3).cluster(1_000)
+    size = SimulatedSize(brokers, 1_000, trial_s=40.0, seed=3)
+    for load in range(1, 400):
+        expected, (found,) = cluster.measure(load), size.measure(load).values()
+        assert found.indicators == pytest.approx(expected.indicators)
+        assert replace(found, indicators={}) == replace(expected, indicators={})

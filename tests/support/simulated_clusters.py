@@ -1,9 +1,9 @@
-"""Seeded simulated clusters for tests, forecasts and planning.
+"""Seeded simulated clusters for tests and benchmarks.
 
 A simulated cluster has a true capacity: the highest number of producers that it sustains. It also
 has the properties that make a measurement difficult: noise, false alarms, drift, slow recovery,
-overloaded bands of load below the capacity, and invalid trials. It implements
-`search.model.Measurer`. A `SimulatedLine` has a cluster for every message size.
+overloaded bands of load below the capacity, and invalid trials. It is a `Measurer` of
+`tests.support.single_goal`. A `SimulatedLine` has a cluster for every message size.
 
 At the limit, the idle fraction of the request handlers crosses its threshold. Real brokers deliver
 more than this limit, because requests grow while they queue. Let handlers spend the share `a` of a
@@ -23,14 +23,10 @@ import math
 import random
 from dataclasses import dataclass, replace
 
+from search.forecast import ACHIEVED_MIN, IDLE_MIN
 from search.line import FinishedPoint, Line, ProducerRate
-from search.lines import OnOwnStep, run_line, run_search
 from search.model import Done, GaveUp, Observation, Searcher, Verdict
-
-IDLE_MIN = 0.20
-"""Idle fraction of request handlers below which a simulated trial is overloaded [ratio]."""
-ACHIEVED_MIN = 0.99
-"""Acknowledged share of the load below which a simulated trial is overloaded [ratio]."""
+from tests.support.single_goal import OnOwnStep, run_line, run_search
 
 
 @dataclass(frozen=True)
