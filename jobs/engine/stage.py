@@ -1,13 +1,11 @@
-"""The barrier stage that makes one trial's load: the work of each Spark task.
+"""The barrier stage that makes the load of one trial: the work of each Spark task.
 
-The first tasks host producers, the others the members of consumer groups. Every task opens its
-connections, and encodes its pool or joins its groups; then all of them start at one moment. The
+The first tasks are producers; the others are members of consumer groups. Each task opens its
+connections, and encodes its pool or joins its groups. Then all tasks start at the same time. The
 stage returns one row per task (`metrics.trial.client.TaskReport`).
 
-Samples of a generator's host while its tasks make their load, taken by a thread.
-
-One task of each host takes them for all. A sample takes about a millisecond, and one is taken every
-second.
+During the load, one task of each host samples the host on a thread. It takes one sample per second,
+which costs about a millisecond.
 """
 
 from __future__ import annotations
@@ -49,26 +47,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_SCHEMA: pa.Schema = schema_of(TaskReport)
-"""Arrow schema of a task's report."""
+"""Arrow schema of a `TaskReport`."""
 
 TASK_DDL: str = ddl(TASK_SCHEMA)
-"""The same schema for `mapInArrow(f, schema)`."""
+"""The schema of a `TaskReport` as text, for `mapInArrow(f, schema)`."""
 
 INTERVAL_S = 1.0
-"""Interval between two samples [s]."""
+"""Time between two samples of a host [s]."""
 
 
 def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
-    """The reports as one Arrow batch with `TASK_SCHEMA`, for `mapInArrow` to yield."""
+    """The reports as one Arrow batch with `TASK_SCHEMA`, which `mapInArrow` needs."""
     return pa.RecordBatch.from_pylist([row_of(each) for each in reports], schema=TASK_SCHEMA)
 
 
 class HostWatch:
-    """A sampler of this machine until the block ends.
+    """A sampler of this host, which runs until the end of the block.
 
     Args:
         host: takes the samples.
-        is_on: False where another task of this host takes them.
+        is_on: False if another task samples the host.
     """
 
     def __init__(self, host: LocalHost, *, is_on: bool = True) -> None:
@@ -89,7 +87,7 @@ class HostWatch:
             self._thread.join()
 
     def take(self) -> tuple[HostSample, ...]:
-        """Take the samples since the last call, and one more of now."""
+        """Take the samples since the last call, and a new one."""
         if not self._is_on:
             return ()
         samples, self._samples = self._samples, []
@@ -103,7 +101,7 @@ class HostWatch:
 
 
 class LateStartError(RedlineError):
-    """A task got the start signal after the start."""
+    """The start signal reached a task after the start of the load."""
 
 
 class Barrier(Protocol):
@@ -114,12 +112,12 @@ class Barrier(Protocol):
         ...
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        """The messages of all tasks, once all have called."""
+        """The messages of all tasks; blocks until all tasks have called."""
         ...
 
 
 def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
-    """The stage that runs the plan, one row per task; nothing runs until it is collected."""
+    """The stage that runs the plan, with one row per task. It runs when it is collected."""
     count = plan.tasks
     tasks = spark.range(0, count, 1, count)
     return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_DDL, barrier=True)
@@ -128,7 +126,7 @@ def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
 def _map_partition(plan: StagePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from pyspark import BarrierTaskContext
 
-    for _ in batches:  # the ids only made the partitions
+    for _ in batches:  # the ids have no use but to make the partitions
         continue
     barrier = BarrierTaskContext.get()
     row = run_task(plan.plan_of(barrier.partitionId()), barrier)
@@ -138,9 +136,10 @@ def _map_partition(plan: StagePlan, batches: Iterator[pa.RecordBatch]) -> Iterat
 def run_task(
     plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float] = time.time
 ) -> TaskReport:
-    """Prepare, wait for the start, run the load, and return its row, which also holds errors.
+    """Prepare, wait for the start, run the load, and return the task's row.
 
-    A raised error would end the stage of all tasks at once, in a Java stack trace.
+    The row also reports errors. A raised error would end all tasks of the stage at once, with a
+    Java stack trace.
 
     Args:
         wall_clock: clock of this host [s since the epoch].
@@ -161,10 +160,10 @@ class _Task:
         self._client: TaskClient | None = None
 
     def run(self, namespaces: ExitStack) -> TaskReport:
-        """Do what `run_task` says.
+        """Prepare, wait for the start, run the load, and return the task's row.
 
         Args:
-            namespaces: leaves the network namespace of the plan at the end.
+            namespaces: leaves the plan's network namespace at the end.
         """
         plan, problem, is_refused = self._plan, "", False
         try:
@@ -203,18 +202,18 @@ class _Task:
                 plan, plan.control, plan.stage_task(self._task), self._wall_clock
             )
             self._driver.compare_clocks()
-        # The control channel stays in its own namespace; the client's sockets are behind a link.
+        # The control channel stays in the thread's own namespace; the client's sockets do not.
         there = namespaces.enter_context(inside(plan.network_namespace))
         self._gather = there.at_home(self._gather)
         self._client = client_of(plan, self._task)
         self._client.open()
 
     def _await_start(self, problem: str | None) -> StartSignal:
-        """Wait for the start signal of the driver.
+        """Wait for the driver's start signal.
 
-        Without a control channel in the plan, Spark's barrier serves, which polls once a second. A
-        task that did not reach the driver takes no part, and the wait of the others runs into its
-        limit.
+        If the plan has no control channel, the task uses Spark's barrier, which polls once per
+        second. If the task could not connect to the driver, it takes no part, and the other tasks
+        wait up to their time limit.
         """
         ready = TaskReady(self._wall_clock(), socket.gethostname(), problem)
         if self._driver is not None:
@@ -243,7 +242,7 @@ class _Task:
             return client.run(start_s, offset_s, driver, acknowledged)
         except OrphanedError as error:
             return self._absence_report(start_wall_s, str(error))
-        except Exception as error:  # noqa: BLE001 - the driver ends the load of all, and names it
+        except Exception as error:  # noqa: BLE001 - the driver ends the whole load, and reports it
             problem = f"{type(error).__name__}: {error}"
             if driver is not None:
                 driver.report_failure(problem)
@@ -253,16 +252,16 @@ class _Task:
                 acknowledged.finish()
 
     def _with_clock(self, report: TaskReport) -> TaskReport:
-        """Compare the clocks once more, as either may have been set under load or run too fast."""
+        """Compare the clocks again, because a clock can be set or drift during the load."""
         driver = self._driver
         if driver is None:
             return report
-        with suppress(OrphanedError):  # the report says what the driver's end has ended
+        with suppress(OrphanedError):  # the report already says why the load ended
             driver.compare_clocks()
         return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
 
     def _absence_report(self, start_wall_s: float, problem: str) -> TaskReport:
-        """The report of a task without a load, with the last window, which others describe."""
+        """The report of a task that made no load, for the times of the last window."""
         plan, phases = self._plan, self._plan.pattern.phases
         begin_s = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
         end_s = begin_s + phases.measure_s
@@ -272,7 +271,7 @@ class _Task:
 def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
-    """Connect to the driver, to which reports go with the numbers of the whole load."""
+    """Connect to the driver. Reports sent there have the numbers of the whole load."""
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)
     driver.place = functools.partial(placed, plan)

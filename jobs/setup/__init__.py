@@ -1,1 +1,1 @@
-"""Set-up: checks of the machine, packages, jars, and their folders."""
+"""Set-up: checks of this machine, packages, jars, and their folders."""

@@ -1,9 +1,9 @@
 """Set-up: checks the machine, makes .venv, installs the pinned packages, downloads the jars.
 
-`make setup` runs it with the machine's own Python, so it uses the standard library only and writes
-to the standard streams itself. `make test` then runs it with `--dev`, which adds the packages that
-only developers need. `make test-fast` runs it with `--unit` in a checkout that is not set up: unit
-tests need no Spark, no Java and no jars.
+`make setup` runs this module with the machine's own Python, so the module uses only the standard
+library and writes to the standard streams itself. Then `make test` runs it with `--dev`, which adds
+the packages for developers. `make test-fast` runs it with `--unit` in a checkout without set-up,
+because unit tests need no Spark, no Java and no jars.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PackageSet:
     """The packages that one step of set-up installs.
 
     Attributes:
-        stamp: file in .venv that marks the set as installed.
+        stamp: file in .venv that marks the packages as installed.
         pins: file in conf with the packages, their dependencies and their hashes.
         extras: extras of this project.
     """
@@ -43,22 +43,22 @@ class PackageSet:
 
 
 RUN_EXTRAS = ("spark", "charts", "live", "forecast", "librdkafka", "msk")
-"""This project's extras for runs. The others are for notebooks, wheels and development, and for
-Kerberos, which has no wheel for Linux."""
+"""Extras of this project that runs need. The other extras are for notebooks, wheels and
+development, and for Kerberos, which has no wheel for Linux."""
 
 RUNS = PackageSet(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
-"""The packages for runs, and for `make dist`, which makes the executors' wheel."""
+"""Packages for runs, and for `make dist`, which makes the executors' wheel."""
 DEVELOPERS = PackageSet(".ready-dev", "hashes-dev.txt", ("dev",))
-"""The additional packages for tests, linters and benchmarks."""
+"""Additional packages for tests, linters and benchmarks."""
 
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
 STORED = "[bdist_wheel]\ncompression = stored\n"
-"""Settings for setuptools. pip builds PySpark's wheel from source, with half a gigabyte of jars;
-compressing them again took 10 of the 23 s of its installation."""
+"""Settings of setuptools. pip builds PySpark's wheel from source, with half a gigabyte of jars.
+Compressing the jars again would take 10 of the 23 s of the installation."""
 FETCHERS = ("delta-spark", "filelock", "py4j", "pyspark")
-"""The packages that choose the jars and download them."""
+"""Packages that choose and download the jars."""
 SPARK = ("delta-spark", "py4j", "pyspark")
-"""The packages that unit tests do without."""
+"""Packages that unit tests do not need."""
 UNIT_STAMP = ".ready-unit"
 
 _OFFLINE = re.compile(
@@ -69,7 +69,7 @@ _OFFLINE = re.compile(
 
 
 def set_up(root: Path) -> None:
-    """Prepare `root`/.venv for `redline`, and the cache for work offline.
+    """Prepare `root`/.venv for `redline`, and the cache for work without a network.
 
     Raises:
         ConfigError: a requirement of set-up is missing.
@@ -81,7 +81,7 @@ def set_up(root: Path) -> None:
     check_machine(root)
     log = _new_log()
     environment = root / ".venv"
-    _print(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
+    _print(f"Set-up of packages in {environment} and jars in {log.parent}. The log is {log}.")
     python = make_environment(environment)
     _print("Installing the packages takes about a minute...")
     pins = (root / "conf" / RUNS.pins).read_text()
@@ -92,7 +92,7 @@ def set_up(root: Path) -> None:
     )
     with ThreadPoolExecutor(2) as pool:
         jars = pool.submit(_run_jars, python, root)
-        # The class archive halves Spark's start; a failure only keeps the start slow.
+        # The class archive halves the start time of Spark. Without it Spark only starts slowly.
         prepared = pool.submit(_run, [python, "-m", "jobs.spark.prepare"], root, log)
         install(python, root, log, RUNS)
         jars.result()
@@ -102,7 +102,7 @@ def set_up(root: Path) -> None:
 
 
 def add_developers(root: Path) -> None:
-    """Install the packages that only developers need into `root`/.venv.
+    """Install the additional packages for developers into `root`/.venv.
 
     Raises:
         ConfigError: `root`/.venv is not set up, or a package could not be installed.
@@ -121,7 +121,7 @@ def add_developers(root: Path) -> None:
 
 
 def set_up_for_unit_tests(root: Path) -> None:
-    """Install all packages but those of Spark into `root`/.venv.
+    """Install all packages except Spark's into `root`/.venv.
 
     Raises:
         ConfigError: a package could not be installed.
@@ -139,9 +139,9 @@ def set_up_for_unit_tests(root: Path) -> None:
 
 
 def make_environment(folder: Path) -> Path:
-    """Make a virtual environment of this Python in `folder`; return its interpreter.
+    """Make a virtual environment of this Python in `folder`; return the path of its Python.
 
-    An environment of an interrupted set-up is reused if it works and belongs to this Python.
+    An environment from an interrupted set-up is reused if it works and has this version of Python.
     """
     python = folder / "bin" / "python"
     if _is_usable(python):
@@ -157,9 +157,9 @@ def make_environment(folder: Path) -> Path:
 
 
 def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
-    """Install all pinned packages of a set, then this checkout in editable mode.
+    """Install all packages of a set, and then this checkout in editable mode.
 
-    The checkout's own requirements bring the additional packages of systems other than Linux.
+    On systems other than Linux, the checkout's own requirements add packages that the set lacks.
     """
     _run_pip([python, *_KNOWN, root / "conf" / part.pins], root, log)
     with ThreadPoolExecutor(1) as pool:
@@ -170,10 +170,10 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
 
 
 def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
-    """Install the packages of some lines of pins.
+    """Install the packages of these lines of pins.
 
-    Each downloaded file has a known SHA-256, build tools included, as pip builds no isolated
-    environments.
+    Every downloaded file has a known SHA-256, build tools included, because pip makes no isolated
+    build environments.
     """
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
     chosen.write_text(pins)
@@ -182,10 +182,10 @@ def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
 
 
 def _compile(python: Path, root: Path, log: Path) -> None:
-    """Compile the installed packages on all cores; pip uses only one.
+    """Compile the installed packages on all cores, because pip uses only one core.
 
-    The packages' own tests are left out. A file that cannot be compiled, such as a template, goes
-    to the log and is not a failure, as Python compiles a missing file when it imports it.
+    The packages' own tests are left out. A file that cannot be compiled, such as a template, is
+    reported in the log and is not a failure: Python compiles a missing file at its import.
     """
     installed = str(python.parent.parent / "lib")
     _run([python, "-m", "compileall", "-q", "-j", "0", "-x", r"/tests?/", installed], root, log)
@@ -196,18 +196,18 @@ _KNOWN = (*_PIP, "--no-build-isolation", "--no-deps", "--require-hashes", "-r")
 
 
 def requirement_lines(requirements: str, names: Collection[str]) -> str:
-    """The lines of the named packages in a requirements file, each with its hashes."""
+    """The lines of the named packages in a requirements file, with their hashes."""
     whole = requirements.replace("\\\n", "").splitlines()
     return "".join(f"{line}\n" for line in whole if _name_of(line) in names)
 
 
 def _name_of(line: str) -> str:
-    """The normalized package name of a requirements line."""
+    """The normalized name of the package in a requirements line."""
     return line.partition("==")[0].replace("_", "-").lower()
 
 
 def pip_problem(log_text: str, log: Path) -> str:
-    """A message for people from the log of a failed pip."""
+    """The message for the failure in pip's log."""
     unreachable = _OFFLINE.search(log_text)
     if unreachable:
         return (
@@ -252,7 +252,7 @@ def _run(
 def _run_jars(python: Path, root: Path) -> None:
     done = subprocess.run([str(python), "-m", "jobs.setup.jars"], cwd=root, check=False)
     if done.returncode != 0:
-        # The child has written the cause to standard error.
+        # The child process has written the cause to standard error.
         raise SystemExit(done.returncode)
 
 
@@ -262,13 +262,13 @@ def _is_usable(python: Path) -> bool:
         done = subprocess.run(
             [str(python), "-c", code], capture_output=True, text=True, check=False
         )
-    except OSError:  # it does not exist, or its Python has been uninstalled
+    except OSError:  # the file does not exist, or its Python was uninstalled
         return False
     return done.stdout.split() == [sys.base_prefix, *(str(part) for part in sys.version_info[:2])]
 
 
 def _new_log() -> Path:
-    """Make an empty log in the cache folder, and the folder if it is missing."""
+    """Make an empty log in the cache folder, which is made if it is missing."""
     folder = cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -297,20 +297,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dest="step",
         action="store_const",
         const=add_developers,
-        help="add the packages that only developers need to an environment that is set up",
+        help="add the packages for developers to an environment that is set up",
     )
     steps.add_argument(
         "--unit",
         dest="step",
         action="store_const",
         const=set_up_for_unit_tests,
-        help="install what unit tests need: no Spark, no Java, no jars",
+        help="install the packages for unit tests, which need no Spark, no Java and no jars",
     )
     step = parser.parse_args(arguments).step
     root = checkout_root()
     if root is None:
         sys.stderr.write(
-            "Set-up needs a checkout of the project, and this is not one; clone the repository.\n"
+            "Set-up needs a checkout of the project, which this folder is not; clone the "
+            "repository.\n"
         )
         return ConfigError.exit_code
     try:

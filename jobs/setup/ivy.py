@@ -1,4 +1,4 @@
-"""The download of jars and their dependencies from a Maven repository, with Spark's own Ivy.
+"""Download of jars and their dependencies from a Maven repository, with Spark's own Ivy.
 
 Spark's pip package contains Ivy as a jar, so neither Maven nor a tarball is needed. Ivy compares
 every download with the checksum that the repository publishes.
@@ -22,12 +22,12 @@ from jobs.setup.preflight import java_command
 from metrics.common.errors import ConfigError
 
 REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"
-"""Environment variable with the Maven repository; Maven Central where it is not set."""
+"""Environment variable with the address of the Maven repository; by default Maven Central."""
 
 TIMEOUT_S = 900.0
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""The download of all jars takes 7 instead of 13 CPU-seconds with it."""
+"""With this option the download of all jars takes 7 instead of 13 CPU-seconds."""
 
 _UNREACHABLE = re.compile(
     r"Host \S+ not found|UnknownHostException|ConnectException|NoRouteToHost|SocketException"
@@ -36,7 +36,7 @@ _UNREACHABLE = re.compile(
 )
 _UNRESOLVED = re.compile(r"^\s*:: (\S+)#(\S+);(\S+): not found", re.MULTILINE)
 _SAFE = re.compile(r"https://|file:/|http://(localhost|127\.0\.0\.1|\[::1\])[:/]")
-"""Addresses from which downloads cannot be changed in transit."""
+"""Addresses whose downloads cannot be changed in transit."""
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 
 
@@ -68,13 +68,13 @@ def retrieve(
 
     Args:
         wanted: the artifacts.
-        target: folder of the jars; made when missing.
-        work: folder of Ivy's own cache; it makes a second call quick.
+        target: folder for the jars, which is made if it is missing.
+        work: folder for Ivy's cache, which makes a second call faster.
         excluded: organisations whose jars are left out.
 
     Raises:
         UnreachableError: the repository does not answer.
-        NotFoundError: an artifact does not exist.
+        NotFoundError: the repository does not have an artifact.
         ConfigError: another failure, such as a full disk.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def run_java(options: Sequence[str], timeout_s: float) -> tuple[int, str]:
 
     Raises:
         ConfigError: Java is missing.
-        TimeoutExpired: it did not end in time.
+        TimeoutExpired: Java did not end in time.
     """
     done = subprocess.run(
         [java_command(), *options],
@@ -121,37 +121,37 @@ def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
     missing = _UNRESOLVED.findall(log_text)
     if missing:
         names = ", ".join(sorted({":".join(parts) for parts in missing}))
-        return NotFoundError(f"{url} has no {names}. Choose another version.")
+        return NotFoundError(f"{url} does not have {names}. Choose another version.")
     lines = [line.strip() for line in log_text.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if "VERBOSE" not in line), "Ivy printed nothing")
     return ConfigError(f"{_names(wanted)} could not be downloaded from {url}: {last[:300]}")
 
 
 def mirror_url(environ: Mapping[str, str]) -> str | None:
-    """The Maven repository that the environment names, with a final slash; None for Ivy's default.
+    """The Maven repository from the environment, with a final slash; None for Ivy's default.
 
     Raises:
-        ConfigError: its downloads could be changed in transit.
+        ConfigError: downloads from the repository could be changed in transit.
     """
     named = environ.get(REPOSITORY_VARIABLE, "").rstrip("/")
     if named and not _SAFE.match(named):
         kind = named.partition(":")[0]
         raise ConfigError(
-            f"{REPOSITORY_VARIABLE} names an address that begins with {kind[:20]}; expected https: "
-            "or file:, as code is loaded from there; name a repository with such an address"
+            f"{REPOSITORY_VARIABLE} is an address that begins with {kind[:20]}; expected https: "
+            "or file:, because jars from the address are executed; name a repository with https:"
         )
     return f"{named}/" if named else None
 
 
 def _repository() -> str:
-    """The repository's name for people."""
+    """The name of the repository in messages."""
     return mirror_url(os.environ) or "Maven Central"
 
 
 def spark_jar(name: str) -> Path:
-    """The path of a jar of Spark, such as `ivy`, found without importing Spark.
+    """The path of a jar of Spark, such as `ivy`, found without an import of Spark.
 
-    Under spark-submit `pyspark` is a zip archive without jars, so SPARK_HOME is searched too.
+    Under spark-submit `pyspark` is a zip archive without jars, so SPARK_HOME is searched, too.
 
     Raises:
         ConfigError: neither the pip package nor SPARK_HOME has the jar.
@@ -173,7 +173,7 @@ def spark_jar(name: str) -> Path:
 def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:
     """The proxy that the environment names for `url`, as Java system properties.
 
-    Java itself does not read https_proxy, as pip does.
+    Java does not read the variable https_proxy; pip does.
 
     Args:
         url: address of the repository; None for Ivy's default.

@@ -1,14 +1,13 @@
-"""The jars of Delta, Kafka and the exporter: downloaded once, then read from the cache.
+"""The jars of Delta, Kafka and the exporter, which are downloaded once and then cached.
 
-`spark.jars.packages` would use the network at every start. `python -m jobs.setup.jars` downloads
-the jars of a first run, and of the Kafka versions on its command line.
+The Spark setting `spark.jars.packages` would use the network at every start. `python -m
+jobs.setup.jars` downloads the jars for a first run, and for the Kafka versions on its command line.
+The cache has sets of jars. Each set is downloaded once, either completely or not at all, and is
+verified before use.
 
-A cache of jar sets, each downloaded once, completely or not at all, and verified before use.
-
-The project's own Java classes as jars for the class path of another JVM, such as a broker's.
-
-Janino, the compiler in Spark's package, compiles the classes in a JVM of its own in less than a
-second, so a JRE is sufficient. The cache keeps the jars.
+The module also compiles the project's own Java classes to jars for the class path of another JVM,
+such as a broker's JVM. Janino, the compiler in Spark's package, compiles them in a separate JVM in
+less than a second, so a JRE is sufficient. The cache keeps these jars, too.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class JarSet:
     """A set of jars in a cache, safe for threads, for processes, and after a crash at any moment.
 
     Attributes:
-        folder: folder of the sets; made at the first download.
+        folder: folder of all sets, which is made at the first download.
         name: name of the set and of its folder.
-        recipe: content of the set; a set with another recipe is downloaded again.
-        fetch: puts the jars into its first argument; its second argument is a folder for
+        recipe: description of the content. A set with another recipe is downloaded again.
+        fetch: downloads the jars into its first argument. Its second argument is a folder for
             temporary files, which is deleted afterwards.
         pinned: jar → its known SHA-256; None for a set without known hashes.
     """
@@ -68,10 +67,10 @@ class JarSet:
     pinned: Mapping[str, str] | None = None
 
     def jars(self) -> list[Path]:
-        """The jars, sorted by name; downloaded unless the set is complete.
+        """The jars, sorted by name. They are downloaded unless the set is complete.
 
         Raises:
-            ConfigError: the folder cannot be written, a jar has another hash, or `fetch` fails.
+            ConfigError: the folder cannot be written, a jar has another hash, or `fetch` failed.
         """
         found = self.intact()
         if found is not None:
@@ -79,7 +78,7 @@ class JarSet:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / f".{self.name}.lock", timeout=LOCK_TIMEOUT_S):
-                # Another process may have downloaded it while this one waited.
+                # Another process may have downloaded the set in the meantime.
                 found = self.intact()
                 return self._download() if found is None else found
         except Timeout as error:
@@ -94,7 +93,7 @@ class JarSet:
             ) from error
 
     def intact(self) -> list[Path] | None:
-        """The jars of a set that is complete, unchanged and as pinned; None otherwise."""
+        """The jars of a set that is complete, unchanged and has the pinned hashes; else None."""
         folder = self.folder / self.name
         try:
             manifest = json.loads((folder / MANIFEST).read_text())
@@ -103,14 +102,14 @@ class JarSet:
             jars = {folder / jar: digest for jar, digest in sorted(manifest["jars"].items())}
             whole = all(_digest(path) == digest for path, digest in jars.items())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # missing, truncated or invalid: the caller downloads it
+            return None  # missing, truncated or invalid: the caller downloads the set
         is_known = self.pinned is None or manifest["jars"] == self.pinned
         return list(jars) if whole and is_known else None
 
     def _download(self) -> list[Path]:
         partial, work = (self.folder / f".{self.name}.{each}" for each in ("partial", "work"))
         final = self.folder / self.name
-        for leftover in (partial, work):  # files of a killed process
+        for leftover in (partial, work):  # folders of a killed process
             shutil.rmtree(leftover, ignore_errors=True)
         try:
             partial.mkdir()
@@ -136,7 +135,7 @@ def _require_pinned(name: str, jars: Mapping[str, str], pinned: Mapping[str, str
             f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''} of {name} has "
             f"the SHA-256 {jars.get(other[0], '(missing)')}; expected "
             f"{pinned.get(other[0], 'no such jar')} from conf/jars.sha256; the download is "
-            "deleted: ask the operator of the repository about this jar"
+            "deleted; ask the operator of the repository about this jar"
         )
 
 
@@ -145,13 +144,13 @@ def _digest(path: Path) -> str:
 
 
 SCALA = "2.13"
-"""Version of Scala of Kafka's jars; Delta's depend on Spark's own."""
+"""Scala version of Kafka's jars. Delta's jars have the Scala version of Spark."""
 
 LOG4J_VERSION = "2.25.3"
-"""Version for a Kafka release without log4j 2 (3.9)."""
+"""Version of log4j 2 for a Kafka release without log4j 2 (3.9)."""
 
 EXPORTER_VERSION = "1.0.1"
-"""Version of the Prometheus JMX exporter, the newest on Maven Central."""
+"""Version of the Prometheus JMX exporter: the newest one on Maven Central."""
 
 SPARK_HAS = (
     "com.fasterxml.jackson.core",
@@ -163,7 +162,7 @@ SPARK_HAS = (
     "org.scala-lang",
     "org.slf4j",
 )
-"""Delta's dependencies that Spark provides; Spark's class loader prefers its own."""
+"""Dependencies of Delta that Spark provides. Spark's class loader prefers Spark's own jars."""
 
 
 @functools.cache
@@ -171,11 +170,11 @@ def delta_jars(spark: str | None = None, scala: str | None = None) -> list[Path]
     """The jars that a Spark session needs for Delta tables.
 
     Args:
-        spark, scala: versions of the running Spark; by default those of the installed one.
+        spark, scala: versions of the running Spark; by default the versions of the installed Spark.
 
     Raises:
-        ConfigError: Spark is not supported, or the jars are not in the cache and could not be
-            downloaded.
+        ConfigError: this release of Spark is not supported, or the jars are neither cached nor
+            downloadable.
     """
     if spark is None or scala is None:
         build = installed_spark()
@@ -198,16 +197,16 @@ def kafka_jars(version: str = DEFAULT_RELEASE, artifact: str = f"kafka_{SCALA}")
     """The jars of a Kafka broker of this version, with a log4j 2 binding for SLF4J.
 
     Args:
-        artifact: the Maven artifact; the broker by default.
+        artifact: name of the Maven artifact; by default the broker.
 
     Raises:
-        ConfigError: the version does not exist, is older than 2.8, or is not in the cache and
-            could not be downloaded.
+        ConfigError: the version does not exist, is older than 2.8, or is neither cached nor
+            downloadable.
     """
     if not RELEASE.accepts(version):
         raise ConfigError(
-            f"Kafka version {version!r} is not supported; expected one from 2.8.0 on, such as "
-            f"{DEFAULT_RELEASE}; choose another"
+            f"Kafka version {version!r} is not supported; expected 2.8.0 or later, such as "
+            f"{DEFAULT_RELEASE}; choose another version"
         )
     wanted = [Coordinate("org.apache.kafka", artifact, version)]
     try:
@@ -215,8 +214,8 @@ def kafka_jars(version: str = DEFAULT_RELEASE, artifact: str = f"kafka_{SCALA}")
         return _resolve(name, wanted, with_binding=True)
     except NotFoundError as error:
         raise ConfigError(
-            f"Kafka {version} is not complete in the Maven repository: {error} "
-            f"{DEFAULT_RELEASE} is known to work."
+            f"Kafka {version} is not complete in the Maven repository: {error} Choose another "
+            f"version; {DEFAULT_RELEASE} is known to work."
         ) from error
 
 
@@ -225,7 +224,7 @@ def exporter_jar(version: str = EXPORTER_VERSION) -> Path:
     """The Prometheus JMX exporter as a Java agent, for the brokers of tests.
 
     Raises:
-        ConfigError: it is not in the cache and could not be downloaded.
+        ConfigError: the exporter is neither cached nor downloadable.
     """
     name = "jmx_prometheus_javaagent"
     return _resolve(f"{name}-{version}", [Coordinate("io.prometheus.jmx", name, version)])[0]
@@ -247,8 +246,8 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
     """The log4j 2 binding for the SLF4J among these jars; None if they contain a binding.
 
-    Without a binding a broker writes no log. SLF4J 1 and 2 need different bindings, and a binding
-    works only with log4j of its own version.
+    Without a binding a broker writes no log. SLF4J 1 and 2 need different bindings. A binding works
+    only with the log4j of the same version.
     """
     if any(re.match(r"log4j-slf4j2?-impl-|slf4j-reload4j-", name) for name in jar_names):
         return None
@@ -281,7 +280,7 @@ def _resolve(
 
 @functools.cache
 def pins() -> dict[str, dict[str, str]]:
-    """Set → jar → its SHA-256, from conf/jars.sha256."""
+    """Set of jars → jar → its SHA-256, from conf/jars.sha256."""
     found: dict[str, dict[str, str]] = {}
     for line in (files("conf") / "jars.sha256").read_text(encoding="ascii").splitlines():
         if line.startswith("["):
@@ -316,20 +315,20 @@ _PARTS = ("janino", "commons-compiler")
 
 
 def java_jar(name: str, source: str, class_path: Sequence[Path]) -> Path:
-    """The path of a jar with one public class; compiled unless the cache has it.
+    """The path of a jar with one public class. The class is compiled if the jar is not cached.
 
     Args:
         name: name of the public class.
-        source: Java without lambdas and type inference, which Janino does not support.
+        source: Java source without lambdas and type inference, which Janino does not support.
         class_path: jars that the source needs.
 
     Raises:
-        ConfigError: Java or Janino is missing, or the source does not fit the jars.
+        ConfigError: Java or Janino is missing, or the source does not compile with the jars.
     """
     compiler = [spark_jar(part) for part in _PARTS]
     seen = [source, *(jar.name for jar in [*compiler, *class_path])]
     recipe = hashlib.sha256("\n".join(seen).encode()).hexdigest()
-    # The digest is part of the name, so that a JVM does not confuse two versions of a jar.
+    # The name contains the digest, so that a JVM does not confuse two versions of a jar.
     folder = f"{name}-{recipe[:12]}"
 
     def compile_it(target: Path, work: Path) -> None:
@@ -357,7 +356,7 @@ def _compile(
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
             f"the compilation of {path.name} took more than {TIMEOUT_S:.0f} s; stop other programs "
-            "on this machine, then try again"
+            "on this machine, then run the command again"
         ) from error
     if code != 0 or not any(classes.rglob("*.class")):
         jars = ", ".join(jar.name for jar in class_path)
@@ -369,7 +368,7 @@ def _compile(
 def _pack(classes: Path, jar: Path) -> None:
     with zipfile.ZipFile(jar, "w") as archive:
         for path in sorted(classes.rglob("*.class")):
-            # With a constant time stamp, the same classes make the same jar.
+            # A constant time stamp, so that equal classes make equal jars.
             entry = zipfile.ZipInfo(path.relative_to(classes).as_posix())
             archive.writestr(entry, path.read_bytes())
 

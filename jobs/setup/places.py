@@ -1,15 +1,13 @@
-"""The folders of this machine; standard library only, as set-up needs them first.
+"""The folders of this machine, the environment of child processes, and checks of import paths.
 
-The environment of child processes: that of this process, without secrets.
+The module uses only the standard library, because set-up imports it first.
 
-Shared class archives of Java (JEP 350), from which a JVM starts with its classes loaded.
-
-The JVM validates an archive, and ignores one of another Java or class path.
-
-The check for packages that shadow this project's packages in Python's import path.
-
-The project's packages are flat (`jobs`, `search`, `metrics`, `conf`), so that a checkout works as
-it is; in a shared environment another package may have one of these names. Standard library only.
+- Child processes get the environment of this process without secrets.
+- A JVM starts faster from a shared class archive of its loaded classes (JEP 350). The JVM validates
+the archive, and ignores an archive of another Java or class path.
+- The project's packages are top-level packages (`jobs`, `search`, `metrics`, `conf`), so that a
+checkout works without installation. In a shared environment, another package can have one of these
+names and shadow the project's package.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from pathlib import Path
 
 CACHE_VARIABLE = "REDLINE_CACHE"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
-"""Environment variable that is set where Databricks runs the job."""
+"""Environment variable that Databricks sets."""
 
 
 def checkout_root() -> Path | None:
@@ -35,10 +33,10 @@ def checkout_root() -> Path | None:
 
 
 def cache_dir() -> Path:
-    """The folder of all downloads; it may not exist yet.
+    """The folder of all downloads, which may not exist yet.
 
-    It is `REDLINE_CACHE` where that is set, else `.cache` in the checkout, else in the user's cache
-    folder.
+    It is the folder in `REDLINE_CACHE` if this variable is set, otherwise `.cache` in the checkout,
+    or the user's cache folder if there is no checkout.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
@@ -56,18 +54,18 @@ _SECRET: set[str] = set()
 
 
 def withhold(variable: str) -> None:
-    """Withhold this environment variable from all later child processes."""
+    """Keep this environment variable from all later child processes."""
     _SECRET.add(variable)
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a child process."""
+    """The environment for a child process, without secrets."""
     return {name: value for name, value in os.environ.items() if name not in _SECRET}
 
 
 @contextmanager
 def secrets_withheld() -> Iterator[None]:
-    """Remove the withheld variables while a library starts a process with the environment."""
+    """Remove secret variables while a library starts a process with this environment."""
     kept = {name: os.environ.pop(name) for name in _SECRET if name in os.environ}
     try:
         yield
@@ -76,9 +74,9 @@ def secrets_withheld() -> Iterator[None]:
 
 
 def archive_path(folder: Path, name: str, java: str, class_path: Sequence[str]) -> Path:
-    """The path of the archive of this program on this Java; it may not exist yet.
+    """The path of a program's class archive for this Java, which may not exist yet.
 
-    A digest keeps the archives of different Javas and class paths apart.
+    A digest in the name distinguishes Java versions and class paths.
     """
     launcher = Path(java).resolve()
     seen = [str(launcher), str(launcher.stat().st_mtime_ns), *class_path]
@@ -87,24 +85,24 @@ def archive_path(folder: Path, name: str, java: str, class_path: Sequence[str]) 
 
 
 def write_options(draft: Path) -> list[str]:
-    """Options of a JVM that writes its loaded classes to this file at its exit."""
+    """Options of a JVM that writes its loaded classes to `draft` at its exit."""
     return [f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def read_options(archive: Path) -> list[str]:
-    """Options of a JVM that starts from this archive; empty where the file is missing."""
+    """Options of a JVM that starts from this archive; empty if the file is missing."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
 
 
 NAMES = ("conf", "metrics", "search")
-"""The packages besides `jobs`, which contains this module."""
+"""The project's packages except `jobs`, which contains this module."""
 
 
 def shadowing_problem(ours: Path, names: Iterable[str] = NAMES) -> str:
-    """A message about packages that shadow this project's; empty without any.
+    """A message about packages that shadow the project's packages; empty if there are none.
 
     Args:
-        ours: folder or archive of this project's packages.
+        ours: folder or archive with the project's packages.
     """
     found = {name: importlib.util.find_spec(name) for name in names}
     others = {name: place for name, spec in found.items() if (place := _elsewhere(spec, ours))}
@@ -119,7 +117,7 @@ def shadowing_problem(ours: Path, names: Iterable[str] = NAMES) -> str:
 
 
 def _elsewhere(spec: importlib.machinery.ModuleSpec | None, ours: Path) -> str:
-    """The path of a package outside of `ours`; empty if it is inside, or does not exist."""
+    """The path of a package outside of `ours`; empty if it is inside or does not exist."""
     if spec is None:
         return ""
     places = list(spec.submodule_search_locations or [spec.origin or ""])

@@ -1,7 +1,7 @@
-"""The checks of this machine before a run: one message, with the remedy, for each problem.
+"""Checks of this machine before a run. Each problem has one message, with the remedy.
 
-Set-up runs them before the virtual environment exists, so they use the standard library only, and
-only modules that an old interpreter has.
+Set-up runs the checks before the virtual environment exists. So the module uses only the standard
+library, and only modules that an old Python has.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from metrics.common.errors import ConfigError, RedlineError
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
 BEFORE_JAVA = 23
-"""The first Java on which Spark 3.5 to 4.1 do not start with Delta: their Hadoop (3.3.4 to 3.4.2)
-calls `Subject.getSubject`, which Java refuses since then (JEP 486, HADOOP-19212)."""
+"""The first Java with which Spark 3.5 to 4.1 and Delta do not start. Their Hadoop (3.3.4 to 3.4.2)
+calls `Subject.getSubject`, which Java no longer supports (JEP 486, HADOOP-19212)."""
 MIN_DISK_BYTES = 3_000_000_000
 MIN_MEMORY_BYTES = 4_000_000_000
 JAVA_TIMEOUT_S = 30.0
@@ -42,7 +42,7 @@ class Machine:
     Attributes:
         environ: environment variables.
         proc: root of procfs.
-        cgroup: root of the control groups, with the limits of a container.
+        cgroup: root of the control groups, which contain the limits of a container.
     """
 
     environ: Mapping[str, str]
@@ -56,14 +56,14 @@ def this_machine() -> Machine:
 
 
 def check_machine(folder: Path, machine: Machine | None = None) -> None:
-    """Check the machine for a run, and raise one error that lists all problems.
+    """Check the machine before a run. All problems are listed in one error.
 
     Args:
-        folder: folder of the data, whose disk is checked; it may not exist yet.
-        machine: machine to check; this one by default.
+        folder: folder of the data, whose disk is checked. It may not exist yet.
+        machine: machine to check; by default this machine.
 
     Raises:
-        ConfigError: the machine lacks a requirement.
+        ConfigError: the machine does not meet a requirement.
     """
     machine = machine or this_machine()
     found = (
@@ -78,7 +78,7 @@ def check_machine(folder: Path, machine: Machine | None = None) -> None:
 
 
 def python_problem(version: tuple[int, ...]) -> str | None:
-    """The problem of this Python version; None without one."""
+    """The problem of this Python version; None without a problem."""
     if version >= MIN_PYTHON:
         return None
     return (
@@ -88,7 +88,7 @@ def python_problem(version: tuple[int, ...]) -> str | None:
 
 
 def venv_problem() -> str | None:
-    """The reason for which this Python cannot make a virtual environment; None without one."""
+    """Reason why this Python cannot make a virtual environment; None without a problem."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if not missing:
         return None
@@ -101,7 +101,7 @@ def venv_problem() -> str | None:
 
 
 def java_command(environ: Mapping[str, str] | None = None) -> str:
-    """The Java launcher that Spark uses: that of JAVA_HOME, else the first on PATH.
+    """The Java launcher that Spark uses: in JAVA_HOME if it is set, otherwise the first on PATH.
 
     Raises:
         ConfigError: Java is missing.
@@ -123,7 +123,7 @@ def java_command(environ: Mapping[str, str] | None = None) -> str:
 
 
 def java_problem(machine: Machine) -> str | None:
-    """The problem of the Java that Spark and the brokers use; None without one."""
+    """The problem of the Java that Spark and the brokers use; None without a problem."""
     try:
         command = java_command(machine.environ)
         version = java_version(command, machine.environ)
@@ -140,10 +140,10 @@ def java_problem(machine: Machine) -> str | None:
 
 
 def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
-    """The major version of a Java launcher, 8 for "1.8.0".
+    """The major version of a Java launcher. For "1.8.0" it is 8.
 
     Raises:
-        ConfigError: it does not start, or does not print its version.
+        ConfigError: the launcher does not start, or does not print its version.
     """
     try:
         done = subprocess.run(
@@ -166,7 +166,7 @@ def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
 
 
 def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None:
-    """The problem of the disk with `folder`; None without one."""
+    """The problem of the disk that contains `folder`; None without a problem."""
     existing = folder.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -180,7 +180,7 @@ def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None
 
 
 def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> str | None:
-    """The problem of the available memory; None without one, or where it is unknown."""
+    """The problem of the available memory; None without a problem, or if it is unknown."""
     available = available_memory_bytes(machine)
     if available is None or available >= needed_bytes:
         return None
@@ -192,7 +192,7 @@ def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> st
 
 
 def available_memory_bytes(machine: Machine) -> int | None:
-    """The least that the kernel, the container and `ulimit -v` permit [B]; None if unknown."""
+    """Lowest limit of available memory: kernel, container or `ulimit -v` [B]; None if unknown."""
     limits = (_kernel_available(machine), _cgroup_available(machine), _address_space())
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
@@ -203,7 +203,7 @@ def _kernel_available(machine: Machine) -> int | None:
     if meminfo.is_file():
         match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
         return int(match.group(1)) * 1024 if match else None
-    # On other systems (macOS) the standard library knows the installed, not the free memory.
+    # On other systems (macOS) the standard library shows only the installed memory.
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -211,7 +211,7 @@ def _kernel_available(machine: Machine) -> int | None:
 
 
 def _cgroup_available(machine: Machine) -> int | None:
-    """The memory below the limit of the container or service; its page cache counts as free."""
+    """Free memory below the limit of the container or service [B]. Page cache counts as free."""
     for folder, limit_file, used_file, cache_key in (
         (machine.cgroup / _own_cgroup(machine), "memory.max", "memory.current", "inactive_file"),
         (machine.cgroup, "memory.max", "memory.current", "inactive_file"),
@@ -241,7 +241,7 @@ def _own_cgroup(machine: Machine) -> str:
 def _statistic(path: Path, key: str) -> int:
     try:
         match = re.search(rf"^{key} (\d+)$", path.read_text(), re.MULTILINE)
-    except OSError:  # unknown: count nothing as reclaimable
+    except OSError:  # unknown, so nothing counts as reclaimable
         return 0
     return int(match.group(1)) if match else 0
 
@@ -267,7 +267,7 @@ def _gigabytes(size_bytes: int) -> str:
 
 
 def main() -> int:
-    """Check this machine for the Makefile; each problem is a line on standard error."""
+    """Check this machine for the Makefile. Each problem is a line on standard error."""
     try:
         check_machine(Path.cwd())
     except ConfigError as error:

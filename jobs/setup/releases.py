@@ -1,9 +1,8 @@
-"""The Kafka releases that the testbed can start, and where each keeps a cluster's metadata.
+"""Supported releases: Kafka for the testbed, Spark, and the releases of Delta for each Spark.
 
-The supported releases of Spark, and the releases of Delta that belong to each.
-
-Delta's jars fit only the Spark for which they were built, and their Maven names changed twice, so
-this table is the only place that pairs them.
+Delta's jars work only with the Spark for which they were built, and their Maven names have changed
+twice. So the table in this module is the only place that pairs Spark and Delta. The module also
+knows where each Kafka release stores the metadata of a cluster.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ RELEASE = Text(
 )
 
 Metadata = Literal["zookeeper", "kraft", "combined"]
-"""Where a cluster's metadata are: in ZooKeeper, in KRaft controllers of their own, or in brokers
-that are KRaft controllers, too."""
+"""Place of a cluster's metadata: ZooKeeper, KRaft controllers of their own ("kraft"), or brokers
+that are also KRaft controllers ("combined")."""
 
 _KRAFT_SINCE = (3, 3)
 """The first release whose KRaft mode is ready for production (KIP-833)."""
@@ -36,7 +35,7 @@ _KRAFT_BY_DEFAULT_SINCE = (3, 9)
 
 
 def as_broker_releases(value: Any) -> Any:
-    """Broker id → its release, also from a text such as `1: 3.9.2, 3: 4.1.2`."""
+    """Broker id → release of Kafka, also from a text such as `1: 3.9.2, 3: 4.1.2`."""
     given = value
     if isinstance(value, str):
         pairs = [part.partition(":") for part in value.strip(" {}").split(",")]
@@ -51,34 +50,35 @@ def as_broker_releases(value: Any) -> Any:
 
 
 def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
-    """Where brokers of this release keep the metadata.
+    """The place where brokers of this release store the metadata.
 
     Args:
         release: a release that `RELEASE` accepts.
-        chosen: the user's choice; by default ZooKeeper before 3.9, as most clusters of those
-            releases have it, and KRaft controllers of their own from 3.9 on.
+        chosen: the user's choice. By default it is ZooKeeper before 3.9, like most clusters of
+            these releases, and separate KRaft controllers from 3.9 on.
 
     Raises:
-        ConfigError: the release cannot do what was chosen.
+        ConfigError: the release does not support the choice.
     """
     minor = _minor_of(release)
     if chosen is None:
         return "kraft" if minor >= _KRAFT_BY_DEFAULT_SINCE else "zookeeper"
     if chosen == "zookeeper" and minor >= _KRAFT_ONLY_SINCE:
         raise ConfigError(
-            f"metadata is zookeeper and kafka_version {release}, which has no ZooKeeper mode; "
-            "expected kraft or combined from 4.0 on; choose one of them, or a release before 4.0"
+            f"metadata is zookeeper, and kafka_version {release} has no ZooKeeper mode; expected "
+            "kraft or combined from 4.0 on; choose one of them, or a release before 4.0"
         )
     if chosen != "zookeeper" and minor < _KRAFT_SINCE:
         raise ConfigError(
-            f"metadata is {chosen} and kafka_version {release}, whose KRaft mode is a preview; "
-            "expected zookeeper before 3.3; choose it, or a release from 3.3 on"
+            f"metadata is {chosen}, and the KRaft mode of kafka_version {release} is a preview; "
+            "expected zookeeper before 3.3; choose zookeeper, or a release from 3.3 on"
         )
     return chosen
 
 
 DELTA_PACKAGE = "delta-spark"
-"""Delta's name on the package index; its Maven name depends on Spark, Scala and Delta."""
+"""Delta's name on the package index. Its Maven name depends on the versions of Spark, Scala and
+Delta."""
 _NAMED_BY_SPARK_SINCE = (4, 1)
 """The first Delta whose Maven name contains the release of Spark."""
 _CORE = "spark-core_*"
@@ -87,14 +87,14 @@ _CORE_JAR = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d.*)\.jar")
 
 @dataclass(frozen=True)
 class SparkPair:
-    """A supported release of Spark, and the releases of Delta that fit it.
+    """A supported release of Spark, and the releases of Delta that work with it.
 
     Attributes:
         spark: major and minor number of Spark.
-        scala: versions of Scala for which this Spark and its Delta have jars.
-        delta: the release of Delta that is tested, and used where none is installed.
+        scala: versions of Scala for which both this Spark and Delta have jars.
+        delta: the tested release of Delta, which is used if none is installed.
         delta_since: the first release of Delta for this Spark.
-        delta_before: the first release of Delta that no longer supports it.
+        delta_before: the first release of Delta that does not support this Spark any more.
     """
 
     spark: str
@@ -104,7 +104,7 @@ class SparkPair:
     delta_before: tuple[int, int]
 
     def __str__(self) -> str:
-        """The pair for people: releases of Spark, Delta and Scala."""
+        """The pair in messages: releases of Spark, Delta and Scala."""
         return f"Spark {self.spark} (Delta {self.delta}, Scala {' or '.join(self.scala)})"
 
     def accepts_delta(self, delta: str) -> bool:
@@ -112,10 +112,10 @@ class SparkPair:
         return self.delta_since <= _minor_of(delta) < self.delta_before
 
     def artifact(self, scala: str, delta: str | None = None) -> Coordinate:
-        """The Maven artifact of Delta.
+        """The Maven artifact of Delta for this Spark.
 
         Args:
-            delta: a release that `accepts_delta`; the tested one by default.
+            delta: a release that `accepts_delta` accepts; by default the tested release.
         """
         release = delta or self.delta
         is_named = _minor_of(release) >= _NAMED_BY_SPARK_SINCE
@@ -133,27 +133,27 @@ PAIRS = (
     SparkPair("4.0", ("2.13",), "4.0.0", (4, 0), (5, 0)),
     SparkPair("4.1", ("2.13",), "4.4.0", (4, 1), (5, 0)),
 )
-"""All supported pairs, the oldest first; docs/deploy/README.md says how each was tested."""
+"""All supported pairs, oldest first. docs/deploy/README.md describes the tests of each pair."""
 
 
 @dataclass(frozen=True)
 class SparkBuild:
-    """The release of a Spark, and the Scala for which its jars were built."""
+    """A release of Spark, and the Scala version of its jars."""
 
     spark: str
     scala: str
 
 
 def require_pair(spark: str, scala: str | None = None, delta: str | None = None) -> SparkPair:
-    """The pair of a release of Spark.
+    """The pair for a release of Spark.
 
     Args:
         spark: version of Spark, such as `3.5.7` or a platform's `3.5.2-amzn-1`.
-        scala: version of Scala, such as `2.12`; None where it is not known.
-        delta: version of Delta; None where the pair's own is used.
+        scala: version of Scala, such as `2.12`; None if it is unknown.
+        delta: version of Delta; None if the pair's own Delta is used.
 
     Raises:
-        ConfigError: the combination is not supported; the message lists all that are.
+        ConfigError: the combination is not supported. The message lists the supported pairs.
     """
     pair = next((each for each in PAIRS if _minor_of(spark) == _minor_of(each.spark)), None)
     given = f"Spark {spark}"
@@ -166,13 +166,13 @@ def require_pair(spark: str, scala: str | None = None, delta: str | None = None)
     newest = pair or PAIRS[-1]
     *others, last = map(str, PAIRS)
     raise ConfigError(
-        f"{given} is not supported; expected {', '.join(others)}, or {last}; use one of these, "
-        f"such as by pip install {newest.packages}, or a runtime of the platform that has it"
+        f"{given} is not supported; expected {', '.join(others)}, or {last}; install one of them, "
+        f"such as with pip install {newest.packages}, or use a runtime of the platform that has it"
     )
 
 
 def installed_spark() -> SparkBuild:
-    """The Spark whose jars this process would start, found without importing Spark.
+    """The Spark that this process would start, found without an import of Spark.
 
     Raises:
         ConfigError: neither the pip package nor SPARK_HOME has Spark's jars.
@@ -182,13 +182,13 @@ def installed_spark() -> SparkBuild:
     if parts is None:
         raise ConfigError(
             f"Spark's jar is named {jar}; expected a name such as spark-core_2.13-4.1.4.jar; "
-            "install Spark's own release"
+            "install a release of Apache Spark"
         )
     return SparkBuild(parts["spark"], parts["scala"])
 
 
 def installed_delta() -> str | None:
-    """The version of the installed package delta-spark; None without it."""
+    """The version of the installed package delta-spark; None if it is not installed."""
     try:
         return importlib.metadata.version(DELTA_PACKAGE)
     except importlib.metadata.PackageNotFoundError:
@@ -196,6 +196,6 @@ def installed_delta() -> str | None:
 
 
 def _minor_of(version: str) -> tuple[int, int]:
-    """Major and minor number of a version; (0, 0) for a text that is none."""
+    """Major and minor number of a version; (0, 0) for any other text."""
     parts = re.match(r"(\d+)\.(\d+)", version)
     return (int(parts[1]), int(parts[2])) if parts else (0, 0)

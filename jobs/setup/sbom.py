@@ -1,7 +1,7 @@
 """The bill of materials of a release: `python -m jobs.setup.sbom FILE` writes it as CycloneDX JSON.
 
-It lists the packages that an installation of the wheel needs, at the versions of set-up
-(conf/constraints.txt), and the jars that it downloads (conf/jars.sha256).
+The bill lists the packages that an installed wheel needs, with the versions of set-up
+(conf/constraints.txt), and the jars that the wheel downloads (conf/jars.sha256).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LICENSE = "Apache-2.0"
 
 
 def bill() -> dict[str, Any]:
-    """The document; it has no time stamp, so the same pins give the same document."""
+    """The bill as a document. It has no time stamp, so equal pins give equal documents."""
     packages = {name: importlib.metadata.version(name) for name in sorted(needed(NAME))}
     jars = {(name, digest) for each in pins().values() for name, digest in each.items()}
     return {
@@ -50,7 +50,7 @@ def bill() -> dict[str, Any]:
 
 
 def needed(name: str) -> set[str]:
-    """All packages that a package needs on this system for runs, directly or indirectly."""
+    """All packages that a package needs for runs on this system, directly or indirectly."""
     found = set(_requirements(name, RUN_EXTRAS))
     open_names = list(found)
     while open_names:

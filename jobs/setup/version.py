@@ -1,4 +1,4 @@
-"""The version and the address, for setup.py, the command line and the tables."""
+"""The version and the address of the project, for setup.py, the command line and the tables."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
-/** Hadoop's local files, with checksums, as `fs.file.impl`. */
+/** Hadoop's local file system with checksums, for the setting `fs.file.impl`. */
 public class LocalFiles extends LocalFileSystem {
     public LocalFiles() {
         super(new Raw());
     }
 
-    /** The same as `fs.AbstractFileSystem.file.impl`, which performs renames. */
+    /** The same file system for `fs.AbstractFileSystem.file.impl`, which performs renames. */
     public static class Checked extends ChecksumFs {
         public Checked(URI uri, Configuration conf) throws IOException, URISyntaxException {
             super(new Plain(uri, conf));
@@ -39,7 +39,7 @@ public class LocalFiles extends LocalFileSystem {
         }
     }
 
-    /** Does in Java what Hadoop does with child processes. */
+    /** Sets permissions and reads links in Java, where Hadoop would start child processes. */
     public static class Raw extends RawLocalFileSystem {
         public void setPermission(Path path, FsPermission permission) throws IOException {
             if (permission.getStickyBit()) {

@@ -13,7 +13,7 @@ public class RedlineTermination implements sun.misc.SignalHandler {
                 return;
             }
         } catch (Exception gone) {
-            // The driver has ended.
+            // The driver has already ended.
         }
         System.exit(143);
     }

@@ -1,12 +1,11 @@
-"""Whether the Spark of a job is supported: looked at before anything else is done.
+"""Checks, before anything else, whether a job's Spark and its place of tables are supported.
 
-Places of Delta tables in which several runs can write at the same time.
-
-A commit of Delta creates the next file of the table's log, and must fail where that file exists.
-HDFS, Azure, Google Cloud Storage and local disks offer this. S3 does not by itself: Delta's default
-LogStore for it is `S3SingleDriverLogStore`, with which a second driver overwrites a commit of the
-first (docs.delta.io, "Storage configuration"). Runs, nights and notebooks share their tables, so a
-run refuses such a place. Databricks has a commit service of its own.
+Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
+the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
+Storage and local disks support this. S3 needs help: Delta's default LogStore for S3 is
+`S3SingleDriverLogStore`, with which a second driver overwrites a commit of the first
+(docs.delta.io, "Storage configuration"). Runs, nights and notebooks share their tables, so a run
+refuses such a place. Databricks has a commit service of its own.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-"""Delta's extension of a session; its class tells whether Delta's jars are there."""
+"""Delta's extension of a session. If its class exists, the JVM has Delta's jars."""
 _EXTENSIONS = "spark.sql.extensions"
 
 
 def require_supported_spark() -> SparkPair:
-    """The pair of the Spark that this process uses: the active session's, or the installed one.
+    """The supported pair for the Spark of this process: of the active session or installed.
 
     Raises:
-        ConfigError: the session is one of Spark Connect, this release of Spark is not supported,
-            the installed Delta does not fit it, the active session has no Delta, or Java is too
-            old or too new for a session.
+        ConfigError: the session is a Spark Connect session, this release of Spark is not supported,
+            the installed Delta does not work with it, the active session has no Delta, or Java is
+            too old or too new for a session.
     """
     import pyspark
     from pyspark.sql import SparkSession
@@ -43,15 +42,15 @@ def require_supported_spark() -> SparkPair:
 
     if is_remote() or "SPARK_REMOTE" in os.environ:
         raise ConfigError(
-            "the session is one of Spark Connect (SPARK_REMOTE, shared access mode, serverless), "
-            "which runs no RDD stages; expected a classic session, as producers are tasks of such "
-            "a stage; unset SPARK_REMOTE, use spark-submit, or a cluster with dedicated access "
-            "mode. Notebooks read the tables with any session"
+            "the session is a Spark Connect session (SPARK_REMOTE, shared access mode, "
+            "serverless), which cannot run RDD stages; expected a classic session, because "
+            "producers are tasks of such a stage; unset SPARK_REMOTE, use spark-submit, or use a "
+            "cluster with dedicated access mode. Notebooks can read the tables with any session"
         )
     active = SparkSession.getActiveSession()
     if active is not None:
         return require_session(active)
-    # Under spark-submit the jars of Delta are those of the cluster, whatever is installed here.
+    # Under spark-submit, the cluster provides the jars of Delta, whatever is installed here.
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not is_submitted and (problem := java_problem(this_machine())) is not None:
         raise ConfigError(problem)
@@ -68,10 +67,10 @@ def used_spark() -> str:
 
 
 def require_session(session: SparkSession) -> SparkPair:
-    """The pair of a session that another program started.
+    """The supported pair for a session that another program has started.
 
     Raises:
-        ConfigError: its release of Spark is not supported, or it has no Delta.
+        ConfigError: the session's release of Spark is not supported, or the session has no Delta.
     """
     jvm: Any = getattr(session, "_jvm", None)
     if jvm is None or DATABRICKS in os.environ:  # Databricks has a Delta of its own
@@ -83,14 +82,14 @@ def require_session(session: SparkSession) -> SparkPair:
         return pair
     raise ConfigError(
         f"the active Spark session has no Delta tables ({_EXTENSIONS} is {extensions!r}); expected "
-        f"one with {EXTENSION} and its jars; stop it, so that this job starts its own, or start it "
+        f"{EXTENSION} and its jars; stop the session, so that this job starts its own, or start it "
         f"with spark.jars.packages={pair.artifact(scala)}, {_EXTENSIONS}={EXTENSION} and "
         "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
     )
 
 
 def scala_of(jvm: Any) -> str:
-    """Major and minor number of the Scala of a running Spark.
+    """Major and minor number of the Scala version of a running Spark.
 
     Args:
         jvm: py4j's view of the JVM.
@@ -99,7 +98,7 @@ def scala_of(jvm: Any) -> str:
 
 
 def has_class(jvm: Any, name: str) -> bool:
-    """Whether a running JVM has a class, such as one of a jar that --jars names.
+    """Whether a running JVM has a class, for example from a jar in --jars.
 
     Args:
         jvm: py4j's view of the JVM.
@@ -110,24 +109,24 @@ def has_class(jvm: Any, name: str) -> bool:
 
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 SAFE = "io.delta.storage.S3DynamoDBLogStore"
-"""Delta's LogStore that excludes a second writer on S3, by a table of DynamoDB."""
+"""LogStore of Delta for several writers on S3, which uses a table of DynamoDB."""
 SINGLE_DRIVER = "spark.redline.tables.single_driver"
-"""Setting by which a user states that only one run at a time writes to the tables."""
+"""Setting with which a user states that only one run at a time writes to the tables."""
 _DEFAULT = "S3SingleDriverLogStore"
 _UNSAFE = frozenset({_DEFAULT, "HDFSLogStore", "LocalLogStore", "AzureLogStore", "GCSLogStore"})
-"""LogStores of Delta that exclude no second writer on S3."""
+"""LogStores of Delta that are not safe for a second writer on S3."""
 _DATABRICKS_COMMITS = "spark.databricks.delta.multiClusterWrites.enabled"
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*):")
 
 
 def require_safe_commits(spark: SparkSession, tables: str) -> None:
-    """Require a place of tables in which several runs can write at the same time.
+    """Require a place of tables to which several runs can write at the same time.
 
     Args:
-        tables: path or name of a schema, as `metrics.tables.store.TableStore` takes it.
+        tables: path or name of a schema, as in `metrics.tables.store.TableStore`.
 
     Raises:
-        ConfigError: commits of a second run would be lost there.
+        ConfigError: commits of a second run would be lost at this place.
     """
     context: Any = spark.sparkContext
     settings = dict(context.getConf().getAll())
@@ -145,13 +144,13 @@ def require_safe_commits(spark: SparkSession, tables: str) -> None:
 def commit_problem(
     place: str, scheme: str, settings: Mapping[str, str], *, on_databricks: bool = False
 ) -> str | None:
-    """Why commits of a second run would be lost, with the remedy; None where they are safe.
+    """Reason why commits of a second run would be lost, with the remedy; None if they are safe.
 
     Args:
-        place: the address of the tables, for the message.
-        scheme: the scheme of the address, or of Spark's default file system.
+        place: address of the tables, for the message.
+        scheme: scheme of the address, or of Spark's default file system.
         settings: settings of the Spark context, from which Delta chooses its LogStore.
-        on_databricks: whether the session is that of a Databricks runtime.
+        on_databricks: whether the session is a session of a Databricks runtime.
     """
     is_single = settings.get(SINGLE_DRIVER, "").strip().lower() == "true"
     if scheme not in S3_SCHEMES or is_single:
@@ -160,8 +159,8 @@ def commit_problem(
         if settings.get(_DATABRICKS_COMMITS, "true").strip().lower() != "false":
             return None
         return (
-            f"{place} is on {scheme}:, and {_DATABRICKS_COMMITS} is false, so that commits of two "
-            f"runs at the same time are lost; expected true; remove the setting"
+            f"{place} is on {scheme}:, and {_DATABRICKS_COMMITS} is false, so that simultaneous "
+            f"commits of two runs are lost; expected true; remove the setting"
         )
     name = log_store(scheme, settings)
     if name.rpartition(".")[2] not in _UNSAFE:
@@ -171,25 +170,25 @@ def commit_problem(
         f"runs write at the same time; expected a LogStore for several writers; set "
         f"spark.delta.logStore.{scheme}.impl={SAFE}, spark.io.delta.storage.S3DynamoDBLogStore."
         "ddb.tableName and spark.io.delta.storage.S3DynamoDBLogStore.ddb.region in all sessions "
-        "(docs/deploy names the jars), or name tables elsewhere with --tables; if only one run at "
-        f"a time ever writes there, set {SINGLE_DRIVER}=true"
+        "(docs/deploy names the jars), or name another place with --tables; if only one run at a "
+        f"time ever writes to this place, set {SINGLE_DRIVER}=true"
     )
 
 
 def scheme_of(address: str) -> str:
-    """The scheme of an address, in lower case; empty without one."""
+    """The scheme of an address, in lower case; empty if the address has none."""
     found = _SCHEME.match(address)
     return found[1].lower() if found else ""
 
 
 def log_store(scheme: str, settings: Mapping[str, str]) -> str:
-    """The class name of the LogStore that Delta chooses; it takes keys with and without `spark.`.
+    """The class name of the LogStore that Delta chooses from keys with and without `spark.`.
 
-    Delta itself refuses settings in which these keys contradict each other.
+    Delta itself refuses settings in which such keys contradict each other.
     """
     for key in ("delta.logStore.class", f"delta.logStore.{scheme}.impl"):
         name = (settings.get(f"spark.{key}") or settings.get(key) or "").strip()
-        if name and not name.endswith("DelegatingLogStore"):  # which chooses by the scheme
+        if name and not name.endswith("DelegatingLogStore"):  # that class chooses by the scheme
             return name
     return _DEFAULT
 
@@ -199,26 +198,26 @@ def _missing_class(name: str, jvm: Any) -> str | None:
         return None
     return (
         f"Delta's LogStore {name} is in no jar of this session; expected its jar on the class "
-        "path; add it with --packages (docs/deploy names the jars), or correct the setting"
+        "path; add the jar with --packages (docs/deploy names the jars), or correct the setting"
     )
 
 
 def _schema_location(spark: SparkSession, schema: str) -> str | None:
-    """The location of a schema, or of the one that will be created; None where it is unknown.
+    """The location of a schema that exists or will be created; None if it is unknown.
 
-    A catalog of its own, such as Unity Catalog, may put a new schema anywhere.
+    A catalog such as Unity Catalog can create a new schema at any location.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         return spark.catalog.getDatabase(schema).locationUri or None
-    except (PySparkException, Py4JJavaError):  # a new schema, or one whose creation will fail
+    except (PySparkException, Py4JJavaError):  # a new schema, or a schema that cannot be created
         return None if "." in schema else spark.conf.get("spark.sql.warehouse.dir", None)
 
 
 def _default_scheme(spark: SparkSession) -> str:
-    """The scheme of addresses without one: that of Hadoop's default file system."""
+    """The scheme of Hadoop's default file system, which addresses without a scheme use."""
     context: Any = spark.sparkContext
     files = context._jvm.org.apache.hadoop.fs.FileSystem
     return str(files.getDefaultUri(context._jsc.hadoopConfiguration()).getScheme() or "").lower()

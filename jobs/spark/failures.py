@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
 _NO_SECRET = "A secret key must be specified"
-_STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM is about to end
+_STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM ends soon
 _REMEDY = (
     "raise spark.driver.memory (for the redline command: SPARK_DRIVER_MEMORY=2g), or give this "
     "machine more memory; --resume continues a run"
@@ -21,19 +21,19 @@ _REMEDY = (
 
 
 class SparkFailedError(ConfigError):
-    """Spark's driver failed, or does not start, with the present settings of this machine."""
+    """Spark's driver failed or did not start, with the present settings of this machine."""
 
 
 @contextmanager
 def report_spark_failures() -> Iterator[None]:
-    """Turn errors that follow from the end of Spark's driver into one `SparkFailedError`.
+    """Turn all errors that follow from the end of Spark's driver into one `SparkFailedError`.
 
     Raises:
         SparkFailedError: the driver's JVM ended, or is out of memory.
     """
     try:
         yield
-    except RedlineError:  # it has a message of its own
+    except RedlineError:  # already has a message for people
         raise
     except Exception as error:
         failure = failure_of(error)
@@ -55,26 +55,27 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
                 return SparkFailedError(f"Spark's driver has too little memory; {_REMEDY}")
             if text is not None and _NO_SECRET in text:
                 return SparkFailedError(
-                    "Spark authenticates, but its settings have no secret; expected "
+                    "Spark's authentication is on, but its settings have no secret; expected "
                     "the spark.authenticate.secret of the master and its workers; add it to "
                     "the file of --properties-file, or set spark.authenticate and "
                     "spark.network.crypto.enabled to false there"
                 )
             is_lost = is_lost or text is None or _STOPPED in text
         elif isinstance(at, Py4JError) or _STOPPED in _python_text(at):
-            is_lost = True  # an error of Py4J and not of Java: the JVM does not answer
+            is_lost = True  # an error of Py4J, not of Java: the JVM does not answer
         at = at.__cause__ or at.__context__
     if not is_lost:
         return None
     return SparkFailedError(
         "Spark's driver ended during the run: its JVM was killed or is out of memory, or the "
-        "master ended it, as for a wrong spark.authenticate.secret; expected a driver that runs to "
-        f"the end; finished work is kept; look at spark.log, or {_REMEDY}"
+        "master ended it, for example because of a wrong spark.authenticate.secret; expected a "
+        "driver that runs to the end; finished work is kept; read spark.log, "
+        f"or {_REMEDY}"
     )
 
 
 def _python_text(error: BaseException) -> str:
-    """An error's message; empty where PySpark has to ask a JVM for it that has ended."""
+    """The message of an error; empty if PySpark would need a JVM that has ended."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the first error is reported
@@ -82,7 +83,7 @@ def _python_text(error: BaseException) -> str:
 
 
 def _java_text(error: Py4JJavaError) -> str | None:
-    """Java's messages of an error and its causes; None where the JVM does not answer."""
+    """Java's messages of an error and its causes; None if the JVM does not answer."""
     words, at = [], error.java_exception
     try:
         while at is not None:

@@ -1,8 +1,8 @@
 """Set-up's last step for Spark: a short session that writes an archive of its loaded classes.
 
-With the archive a local session is ready, with its tables open, in half the time. `python -m
-jobs.spark.prepare` runs during the installation of other packages, so it uses Spark, Delta and the
-standard library only.
+With the archive, a local session with open tables is ready in half the time. `python -m
+jobs.spark.prepare` runs while set-up installs other packages, so it uses only Spark, Delta and the
+standard library.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DUMP_TIMEOUT_S = 120.0
-"""Time for writing the archive, which takes 10 s on an idle machine [s]."""
+"""Time limit for writing the archive [s]. On an idle machine it takes 10 s."""
 
 
 def make_archive() -> Path:
-    """Make the class archive of local sessions unless it exists; return its path.
+    """Make the class archive of local sessions if it does not exist; return its path.
 
     Raises:
         RedlineError: Spark did not start, or Delta's jars could not be downloaded.
@@ -41,7 +41,7 @@ def make_archive() -> Path:
             _use(session, f"{folder}/table")
         finally:
             code = close_session(session, DUMP_TIMEOUT_S)
-        if code == 0 and draft.exists():  # else it may be truncated
+        if code == 0 and draft.exists():  # otherwise the archive may be truncated
             draft.replace(archive)
     return archive
 
@@ -61,7 +61,7 @@ def _use(session: SparkSession, table: str) -> None:
 
 
 def main() -> int:
-    """Make the archive; return the exit code. Without it sessions only start more slowly."""
+    """Make the archive; return the exit code. Without the archive, sessions start more slowly."""
     try:
         make_archive()
     except (RedlineError, OSError) as error:

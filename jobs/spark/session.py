@@ -1,25 +1,18 @@
-"""The Spark session of a job: an active one, that of spark-submit, or a new local one.
+"""The Spark session of a job: the active one, the session of spark-submit, or a new local one.
 
-The Java class that creates and renames a local Spark session's files without child processes.
-
-Hadoop sets modes and reads links with its native library, which PySpark's package lacks, or else
-with the commands `chmod` and `readlink`. It started about 90 of them for each appended trial, which
-took a third of the append's CPU time. Janino compiles the source, hence its plain style.
-
-The forwarding of SIGTERM from spark-submit's JVM to the driver's Python, which ends the run.
-
-Under spark-submit a scheduler or a container's runtime sends SIGTERM to the JVM. By default it
-exits at once, so the driver's Python loses its connection before it can delete topics or report the
-end. With this handler the JVM waits for its Python and returns Python's exit code, 143, as for any
-other run (`org.apache.spark.deploy.PythonRunner`).
-
-Wheels of spark-submit's --py-files, sent so that executors can import from them.
-
-Spark recognizes archives of Python packages by the suffix .zip, .egg or .jar: it sends a .whl to
-the executors, but does not add it to their import path. A wheel is a zip file, so this module sends
-it again under that suffix.
-
-The number of tasks that the registered executors can run at once.
+- A Java class creates and renames the files of a local session without child processes. Hadoop sets
+modes and reads links with its native library, which PySpark's package lacks, or else with the
+commands `chmod` and `readlink`. Each appended trial started about 90 of these commands, which took
+a third of the append's CPU time. Janino compiles the source, hence its plain style.
+- SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A
+scheduler or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so
+the driver's Python loses its connection before it can delete topics or report the end. With the
+handler the JVM waits for Python, and returns Python's exit code, 143, as in any other run
+(`org.apache.spark.deploy.PythonRunner`).
+- Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
+import from them. Spark recognizes archives of Python packages by the suffixes .zip, .egg and .jar.
+It sends a .whl to the executors, but does not add it to their import path. A wheel is a zip file.
+- The number of task slots is the number of tasks that the registered executors can run at once.
 """
 
 from __future__ import annotations
@@ -62,16 +55,16 @@ SETTINGS = {
     "spark.hadoop.fs.file.impl": NAME,
     "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{NAME}$Checked",
 }
-"""Spark settings that use the class."""
+"""Spark settings that use the class `LocalFiles`."""
 COMPILED_WITH = ("hadoop-client-api", "slf4j-api")
-"""Jars of Spark that the source needs."""
+"""Jars of Spark that the source of `LocalFiles` needs."""
 SOURCE = java_source(__package__, NAME)
 
 
 _log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
 _SOURCE = java_source(__package__, _NAME)
-"""Java source for Janino, hence the plain style. The shell has its own `kill`."""
+"""Java source for Janino, hence its plain style. The shell in it has its own `kill`."""
 
 
 def pass_on_termination(jvm: Any) -> None:
@@ -84,7 +77,7 @@ def pass_on_termination(jvm: Any) -> None:
 
     try:
         compiled(jvm, _NAME, _SOURCE).passOnTo(str(os.getpid()))
-    except Py4JError as error:  # a JVM without Janino, or without signals
+    except Py4JError as error:  # the JVM lacks Janino or signals
         _log.warning("SIGTERM is not forwarded to the driver: %s", str(error)[:300])
 
 
@@ -92,9 +85,9 @@ _WHEEL = ".whl"
 
 
 def send_wheels(context: SparkContext) -> list[str]:
-    """Send each wheel of --py-files again under a name that executors import from.
+    """Send each wheel of --py-files again, with a suffix from which executors can import.
 
-    It returns these names.
+    It returns the new file names.
     """
     from pyspark import SparkFiles
 
@@ -102,7 +95,7 @@ def send_wheels(context: SparkContext) -> list[str]:
     names = [Path(path).name for path in given.split(",") if path.endswith(_WHEEL)]
     if not names:
         return []
-    # Executors that start later download the files too, so they stay with Spark's own files.
+    # Executors that start later download the files, too, so the files stay with Spark's own files.
     folder = Path(tempfile.mkdtemp(prefix="wheels-", dir=SparkFiles.getRootDirectory()))
     sent = []
     for name in names:
@@ -125,10 +118,10 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
-# The tables of a run are small: Spark's defaults of 200, 50 and as many tasks as there are slots
-# only cost time, and so does a list of all files of the table in each commit. With such lists, in
-# time zones other than UTC, Delta 4.4 reads the whole state of the table again, twice per commit:
-# an append takes 1.2 instead of 0.5 CPU-seconds.
+# The tables of a run are small. Spark's defaults of 200, 50 and as many tasks as slots only cost
+# time, and so does a list of all the table's files in each commit. With such lists, in time zones
+# other than UTC, Delta 4.4 reads the whole state of the table twice per commit: an append takes 1.2
+# instead of 0.5 CPU-seconds.
 SMALL_TABLES = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -139,7 +132,7 @@ SMALL_TABLES = {
 LOCAL = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
-    # With a secret of the session that Spark makes and keeps in the memory of its JVM.
+    # Spark makes the secret of the session, and keeps it in the memory of its JVM.
     "spark.authenticate": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -148,26 +141,26 @@ LOCAL = {
     # Generating and compiling Java code for each query costs more than it saves on small tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Plans of hundreds of columns are long, and only the UI, which is off, shows them.
+    # Plans of hundreds of columns are long, and only the disabled UI shows them.
     "spark.sql.ui.explainMode": "simple",
-    # Queries of one task need no adaptive execution.
+    # Adaptive execution has no use for queries of one task.
     "spark.sql.adaptive.enabled": "false",
     **SMALL_TABLES,
 }
 
 QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
-"""Options for the JVM of a local session, which runs for minutes and plans small queries. Its
-second compiler costs more than it saves, on the cores that make the load: opening the tables and
-twelve appends took 40 instead of 62 CPU-seconds, and 30 instead of 36 s, without it. With one
-compiler the JVM has 48 MB for compiled code, which Spark fills; sweeping the code and compiling it
-again took 25 of the 147 CPU-seconds of tests/spark/test_store.py."""
+"""Options for the JVM of a local session, which runs for minutes and plans small queries. The
+second compiler of the JVM costs more than it saves, on the cores that make the load. Without it,
+opening the tables and twelve appends took 40 instead of 62 CPU-seconds, and 30 instead of 36 s.
+With one compiler the JVM would have only 48 MB for compiled code, which Spark fills. Sweeping this
+code and compiling it again took 25 of the 147 CPU-seconds of tests/spark/test_store.py."""
 
 ONE_COLLECTOR = "-XX:+UseSerialGC"
-"""Option for the same JVM: on two cores, concurrent collector threads cost more than the pauses
-that they avoid. tests/spark/test_store.py took 81 instead of 92 CPU-seconds."""
+"""Option for the JVM of a local session. On two cores, concurrent collector threads cost more than
+the pauses that they avoid: tests/spark/test_store.py took 81 instead of 92 CPU-seconds."""
 _READ_BY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
-# Scratch folders of the sessions that this process started, by application id.
+# Application id → scratch folder of a session that this process started.
 _scratch: dict[str, Path] = {}
 
 
@@ -179,22 +172,23 @@ def local_session(
     settings: Mapping[str, str] | None = None,
     java_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """A session that reads and writes Delta tables; close it with `close_session`.
+    """A session that reads and writes Delta tables. Close it with `close_session`.
 
-    It returns the active session where there is one (a notebook, Databricks). Under spark-submit
-    it uses spark-submit's master and settings. Otherwise it starts Spark as `local[slots]` on the
+    If there is an active session (a notebook, Databricks), it is returned. Under spark-submit, the
+    session uses spark-submit's master and settings. Otherwise Spark starts as `local[slots]` on the
     loopback interface, without output on the terminal.
 
     Args:
-        slots: number of tasks that run at once, so the maximum for a barrier stage; by default
-            the number of processors, at least 2. Local sessions only.
+        slots: number of tasks that can run at once, which is the maximum for a barrier stage. Only
+            for local sessions. By default it is the number of processors, at least 2.
         app_name: name of the application.
-        log: file for the output of Spark and its Python workers; a temporary file by default.
+        log: file for the output of Spark and its Python workers; by default a temporary file.
         settings: Spark settings that override the defaults.
-        java_options: options that replace those for `session_archive`. Local sessions only.
+        java_options: JVM options that replace the options for `session_archive`. Only for local
+            sessions.
 
     Raises:
-        ConfigError: Java or Delta's jars are missing, or the release of Spark is not supported.
+        ConfigError: Java or Delta's jars are missing, or this release of Spark is not supported.
         SparkFailedError: Spark did not start.
     """
     from pyspark.sql import SparkSession
@@ -223,7 +217,7 @@ def local_session(
 def session_archive() -> Path:
     """The path of the class archive of local sessions, which `jobs.spark.prepare` makes.
 
-    It is in the virtual environment, like the jars of its class path.
+    The archive is in the virtual environment, like the jars of its class path.
     """
     import pyspark
 
@@ -234,21 +228,21 @@ def session_archive() -> Path:
 
 
 def _files_jar() -> list[Path]:
-    """The jar of `files_java`; empty where it cannot be made and Hadoop's own class is used."""
-    if os.name != "posix":  # Java has no POSIX permissions there
+    """The jar of `LocalFiles`; empty if it cannot be made, so that Hadoop's own class is used."""
+    if os.name != "posix":  # Java has no POSIX permissions on this system
         return []
     try:
         needed = [spark_jar(name) for name in COMPILED_WITH]
         return [java_jar(NAME, SOURCE, needed)]
     except ConfigError as error:
-        _log.info("Spark writes files with Hadoop's own class, which takes longer: %s", error)
+        _log.info("Spark uses Hadoop's own class for files, which takes longer: %s", error)
         return []
 
 
 def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
-    """Stop a session that `local_session` started, and its JVM; other sessions stay open.
+    """Stop a session that `local_session` started, and its JVM. Other sessions stay open.
 
-    It returns the exit code of the JVM; None where the session stays open, or the JVM had ended.
+    It returns the exit code of the JVM; None if the session stays open, or the JVM had ended.
     """
     scratch = _scratch.pop(session.sparkContext.applicationId, None)
     if scratch is None:
@@ -261,13 +255,13 @@ def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> i
 
 
 def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
-    """Run an action that waits for Spark jobs, so that an interrupt cancels them.
+    """Run an action that waits for Spark jobs. An interrupt cancels the jobs.
 
-    py4j does not survive an exception that a signal raises within its calls, so the action runs
-    on a thread of its own while this thread waits.
+    py4j does not survive an exception that a signal raises within its calls. So the action runs on
+    a thread of its own while this thread waits.
 
     Args:
-        group: job group of the action's jobs.
+        group: job group for the jobs of the action.
     """
 
     def grouped() -> Answer:
@@ -284,7 +278,7 @@ def run_interruptibly(session: SparkSession, group: str, action: Callable[[], An
 
 
 def cancel_group(session: SparkSession, group: str) -> None:
-    """Cancel the jobs of a group, including those that Spark has not received yet.
+    """Cancel the jobs of a group, including jobs that Spark has not received yet.
 
     Spark before 4.0 cancels only running jobs.
     """
@@ -305,8 +299,8 @@ def cause_of(error: Py4JJavaError) -> str:
 def cause_in(text: str) -> str:
     """The line with the cause in the message of a failed Spark job.
 
-    It is the last line of a Python traceback, the second line of a failed barrier stage, or else
-    the first line.
+    It is the last line of a Python traceback, the second line of a failed barrier stage, or
+    otherwise the first line.
     """
     message = text.split("\n\tat ", 1)[0]
     lines = [line.strip() for line in message.splitlines() if line.strip()]
@@ -328,7 +322,7 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     own_files = _files_jar()
     if own_files:
         conf.setAll(list(SETTINGS.items()))
-    # On the JVM's own class path, as a class archive excludes classes of other loaders.
+    # On the class path of the JVM itself, because a class archive excludes other class loaders.
     conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, [*delta_jars(), *own_files])))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
@@ -344,9 +338,10 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
 
 
 def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Options of a JVM that runs for minutes, added to those in Java's environment variables.
+    """Options of a JVM that runs for minutes, in addition to Java's environment variables.
 
-    They name no garbage collector where the environment does, as a JVM with two does not start.
+    They name no garbage collector if the environment names one, because a JVM with two collectors
+    does not start.
     """
     chosen = " ".join(environ.get(name, "") for name in _READ_BY_JAVA)
     is_chosen = re.search(r"-XX:\+Use\w+GC\b", chosen) is not None
@@ -361,16 +356,16 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    java_command()  # its message is shorter than that of Spark's launcher
+    java_command()  # its message is shorter than the message of Spark's launcher
     os.environ["SPARK_LOCAL_IP"] = LOOPBACK
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any python3 on PATH
-    # A SPARK_HOME of another version would start jars that do not fit this pyspark.
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers run any python3 on PATH
+    # A SPARK_HOME of another version would start jars that do not work with this pyspark.
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open_to_append(log) as stream:
             # These streams also keep the JVM's start-up messages off the terminal.
-            launch: Any = launch_gateway  # it is not typed
+            launch: Any = launch_gateway  # it has no types
             with secrets_withheld():  # from the JVM, and from the Python workers that it starts
                 gateway = launch(conf, {"stdout": stream, "stderr": stream})
         with _own_interrupts():
@@ -389,9 +384,9 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 def _own_interrupts() -> Iterator[None]:
     """Keep the present handler of SIGINT while a context is created.
 
-    PySpark's handler cancels the jobs over the connection that waits for one, so the interrupt
-    arrives as a network error. The present handler raises KeyboardInterrupt; the code that catches
-    it closes the session, which ends the jobs.
+    PySpark's handler cancels jobs over the connection that waits for a job, so an interrupt looks
+    like a network error. The present handler raises KeyboardInterrupt. The code that catches it
+    closes the session, which ends the jobs.
     """
     handler = signal.getsignal(signal.SIGINT)
     yield
@@ -400,9 +395,9 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def _log_server_errors(context: SparkContext) -> None:
-    """Log errors of PySpark's own server instead of printing them as tracebacks.
+    """Log errors of PySpark's own server, instead of printing them as tracebacks.
 
-    The server fails in the middle of a request when the JVM is killed.
+    The server fails in the middle of a request if the JVM is killed.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
@@ -410,11 +405,11 @@ def _log_server_errors(context: SparkContext) -> None:
 
 
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
-    """The session of spark-submit; Delta is added where spark-submit did not name it."""
+    """The session of spark-submit. Delta is added unless spark-submit has named it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # A session takes its SQL extensions from the context's settings, not from the builder's.
+    # A session takes its SQL extensions from the settings of the context, not of the builder.
     conf = apply_small_table_settings(SparkConf().setAppName(app_name))
     conf.setAll([*DELTA.items(), *settings.items()])
     with _own_interrupts():
@@ -456,7 +451,7 @@ def _java_context(context: SparkContext) -> Any:
 
 
 def _end_jvm(timeout_s: float) -> int | None:
-    """End the JVM before the interpreter ends; it exits when its standard input closes."""
+    """End the JVM before this Python ends. The JVM exits when its standard input closes."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -475,20 +470,20 @@ def _end_jvm(timeout_s: float) -> int | None:
 
 
 DEADLINE_S = 60.0
-"""Longest wait for executors [s]: they register seconds after the driver, and within a minute
-where a container has to be downloaded."""
+"""Longest wait for executors [s]. They register seconds after the driver, or within a minute if a
+container must be downloaded first."""
 SETTLED_S = 5.0
-"""Time without a new executor after which the number of executors counts as complete [s]; used
-where the settings promise no number."""
+"""Time without a new executor after which all executors count as registered [s]; used if the
+settings do not give the number of executors."""
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Slots:
-    """The number of slots, and the time spent waiting for them.
+    """The number of task slots, and the time spent waiting for them.
 
     Attributes:
-        count: slots at the end of the wait.
+        count: number of slots at the end of the wait.
         waited_s: length of the wait [s].
     """
 
@@ -499,7 +494,7 @@ class Slots:
 def registered_slots(context: SparkContext) -> int:
     """Number of tasks that can run at once on the executors that have registered so far.
 
-    It is the number by which Spark admits a barrier stage.
+    Spark compares this number with the number of tasks of a barrier stage.
     """
     java: Any = context._jsc.sc()
     return int(java.maxNumConcurrentTasks(java.resourceProfileManager().defaultResourceProfile()))
@@ -518,7 +513,7 @@ def await_slots(
         count: returns the current number of slots.
         wanted: number of slots to wait for; None to wait until the number has not changed for
             `SETTLED_S`.
-        clock, pause: time and pauses [s]; replaced in tests.
+        clock, pause: time and pauses [s], which tests replace.
     """
     began_s = changed_s = clock()
     seen = count()

@@ -101,7 +101,10 @@ def test_a_missing_ticket_an_unknown_service_and_another_mechanism_are_reported(
     broker: Testbed, realm: Any
 ) -> None:
     message = refusal(broker)
-    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in message
+    assert (
+        "Kerberos gives no ticket for the broker's service kafka (No Kerberos credentials"
+        in message
+    )
     assert "kinit, and KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
 
     kinit(realm)
@@ -110,7 +113,7 @@ def test_a_missing_ticket_an_unknown_service_and_another_mechanism_are_reported(
     assert "correct cluster security.kerberos_service_name" in message
 
     plain = broker.client_security(mechanism="PLAIN").client_kwargs()
-    with pytest.raises(ConfigError, match="does not offer the SASL mechanism PLAIN"):
+    with pytest.raises(ConfigError, match="does not support the SASL mechanism PLAIN"):
         connect(broker.bootstrap_servers, plain)
 
 

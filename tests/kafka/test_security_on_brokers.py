@@ -226,7 +226,7 @@ def test_the_message_names_wrong_credentials(secured: Testbed, mechanism: str) -
     else:
         options["sasl_plain_password"] = PASSWORD
     message = refusal(address(secured, "SASL_SSL"), options)
-    assert f"it refuses the login by {mechanism}" in message
+    assert f"the broker refuses the login by {mechanism}" in message
     assert "token_from" in message if mechanism == "OAUTHBEARER" else "password_from" in message
     assert PASSWORD not in message
 
@@ -251,11 +251,15 @@ def test_missing_certificates_are_named(secured: Testbed) -> None:
 @pytest.mark.parametrize(
     ("listener", "protocol", "part"),
     [
-        ("PLAINTEXT", "SASL_SSL", "its listener does not use TLS, which SASL_SSL needs"),
-        ("PLAINTEXT", "SASL_PLAINTEXT", "its listener takes no login"),
-        ("SASL_PLAINTEXT", "PLAINTEXT", "its listener requires a login, and PLAINTEXT has none"),
-        ("SASL_SSL", "SSL", "its listener requires a login, and SSL has none"),
-        ("SASL_SSL", "PLAINTEXT", "it does not serve Kafka clients by PLAINTEXT"),
+        ("PLAINTEXT", "SASL_SSL", "listener does not use TLS, which SASL_SSL needs"),
+        ("PLAINTEXT", "SASL_PLAINTEXT", "listener accepts no login"),
+        (
+            "SASL_PLAINTEXT",
+            "PLAINTEXT",
+            "listener requires a login, and the protocol PLAINTEXT has none",
+        ),
+        ("SASL_SSL", "SSL", "listener requires a login, and the protocol SSL has none"),
+        ("SASL_SSL", "PLAINTEXT", "does not serve Kafka clients by PLAINTEXT"),
     ],
 )
 def test_another_kind_of_listener_is_recognized(

@@ -48,7 +48,7 @@ def test_librdkafka_gets_the_level_and_refuses_one_that_it_does_not_have() -> No
 
     assert [level(options(name)) for name in ("none", "snappy", *DECODERS)] == [-1] * 5
     assert [level(options(name, 4)) for name in DECODERS] == [4, 4, 4]
-    with pytest.raises(LibraryError, match=r"compression_zstd_level is 19.*levels from 0 to 12"):
+    with pytest.raises(LibraryError, match=r"compression_zstd_level is 19; expected 0 to 12"):
         level(options("zstd", 19))
     # kafka-python has no levels.
     kafka_python.producer_options(ProducerPattern(100, 10.0, options("gzip")))

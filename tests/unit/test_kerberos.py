@@ -65,7 +65,10 @@ def test_a_missing_ticket_and_an_unknown_service_are_explained(
         return explain_refusal(caught.value, options(service))
 
     message = refusal()
-    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in message
+    assert (
+        "Kerberos gives no ticket for the broker's service kafka (No Kerberos credentials"
+        in message
+    )
     assert "KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.client_keytab)
     message = refusal("kaffka")

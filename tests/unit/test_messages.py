@@ -112,14 +112,14 @@ def test_only_the_first_part_of_a_file_is_read(lines: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     payload = Payload("messages", messages_file=str(tmp_path / "gone"))
-    with pytest.raises(MessagesError, match=r"gone cannot be read here.*on every executor"):
+    with pytest.raises(MessagesError, match=r"gone cannot be read on this host.*on every executor"):
         BatchPool(producer_pattern(100, 10.0, payload=payload))
 
 
 def test_sizes_of_a_file_must_have_the_mean_of_the_axis(lines: Path) -> None:
     payload = Payload("messages", messages_file=str(lines), sizes="messages")
     with pytest.raises(
-        MessagesError, match=r"is 100, .* mean of 14 B.*set message_bytes to \[14\]"
+        MessagesError, match=r"is 100; expected 14, the mean.*set message_bytes to \[14\]"
     ):
         BatchPool(producer_pattern(100, 10.0, payload=payload))
     pool = BatchPool(producer_pattern(14, 1_000.0, payload=payload, pool_bytes=65_536))

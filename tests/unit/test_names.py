@@ -43,9 +43,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameService]:
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        ("unknown", "broker 1 at unknown:9092: the name of its host is not resolved here"),
+        ("unknown", "broker 1 at unknown:9092: the name of the broker's host cannot be resolved"),
         ("silent", "no answer from the name service"),
-        ("known", "it takes no connection"),
+        ("known", "the broker accepts no connection"),
     ],
 )
 def test_many_connections_share_one_look_up_and_fail_with_the_reason(

@@ -194,7 +194,9 @@ def test_an_unknown_codec_is_refused_by_name() -> None:
 
 def test_a_missing_codec_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "zstd", None)
-    with pytest.raises(CodecError, match=r"no package zstandard.*pip install zstandard"):
+    with pytest.raises(
+        CodecError, match=r"package zstandard is not installed.*pip install zstandard"
+    ):
         BatchPool(_pattern(compression="zstd"))
 
 

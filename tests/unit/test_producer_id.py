@@ -163,7 +163,7 @@ def test_a_coordinator_that_is_not_ready_or_elsewhere_is_searched_again_and_name
     made.asked(now)
     made.answer(0, 1, now, 0, (9, AT))
     assert made.asked(now + 0.1) == [(0, 1, FIND)], "it joined later"
-    wanted = r"1 producers got no coordinator.* brokers \[1, 2\],.*broker 9 at host:9092 has"
+    wanted = r"1 producers got no coordinator.* brokers \[1, 2\],.*broker 9 at host:9092, which"
     with pytest.raises(ProducerIdError, match=wanted):
         made.asked(20.1)
 

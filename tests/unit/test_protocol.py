@@ -87,13 +87,13 @@ def test_response_is_read_as_kafka_python_writes_it() -> None:
 
 def test_answers_of_no_broker_end_in_an_error_and_no_loop() -> None:
     for sent, words in (
-        (struct.pack(">i", -4) + b"rest", "a frame of -4 bytes"),
-        (b"HTTP/1.1 400 Bad Request", r"a frame of 1213486160 bytes.*a broker's listen"),
+        (struct.pack(">i", -4) + b"rest", "a frame has -4 bytes"),
+        (b"HTTP/1.1 400 Bad Request", r"a frame has 1213486160 bytes.*a broker's listen"),
     ):
         with pytest.raises(AnswerFormatError, match=words):
             list(FrameReader().feed(sent))
     backwards = struct.pack(">iihi", 1, 2**31 - 1, -6, 0) + bytes(8)
-    with pytest.raises(AnswerFormatError, match=r"about records.*name of -6 bytes"):
+    with pytest.raises(AnswerFormatError, match=r"about records.*name has -6 bytes"):
         decode_produce_response(backwards)
     for error in (MemoryError, RecursionError):
         words = "about anything, of 3 bytes, cannot be read"

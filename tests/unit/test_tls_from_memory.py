@@ -172,7 +172,7 @@ def test_a_file_without_certificate_or_key_is_refused(
         ({"ca_pem_from": f"file:{tmp_path}/nothing"}, "security.*cannot be used"),
         ({"certfile": trust, "certfile_password_from": password}, "without a private key"),
         # OpenSSL would prompt for the password of an encrypted key.
-        (files_of(authority, tmp_path, PASSWORD), "key_password_from when it is encrypted"),
+        (files_of(authority, tmp_path, PASSWORD), "key_password_from if the key is encrypted"),
     ):
         with pytest.raises(ConfigError, match=part):
             tls_context(sent(Security.model_validate({"protocol": "SSL", **keys})))

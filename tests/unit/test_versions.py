@@ -84,13 +84,15 @@ def test_tasks_name_a_request_of_which_the_broker_knows_no_version(
     plan, task = plan_of(cluster, **options), int(request_kind is FetchRequest)
     text = refusal_of(plan, task)
     place = f"broker 1 at 127.0.0.1:{cluster.ports[1]}"
-    assert f"{place} knows {name} {above} to {max(most, above)}, and this engine" in text
-    assert f"this engine speaks {ours};" in text
+    assert f"{place} supports {name} {above} to {max(most, above)}, and this engine" in text
+    assert f"this engine supports {ours};" in text
     if api.least:
         cluster.oldest[request_kind], cluster.offered[request_kind] = 0, api.least - 1
-        assert f"knows {name} 0 to {api.least - 1}, and this engine" in refusal_of(plan, task)
+        assert f"supports {name} 0 to {api.least - 1}, and this engine" in refusal_of(plan, task)
     del cluster.offered[request_kind]
-    assert f"knows {name} in no version, and this engine speaks {ours};" in refusal_of(plan, task)
+    assert f"supports {name} in no version, and this engine supports {ours};" in refusal_of(
+        plan, task
+    )
 
 
 def test_the_highest_version_that_both_know_is_spoken() -> None:
@@ -99,7 +101,9 @@ def test_the_highest_version_that_both_know_is_spoken() -> None:
     ):  # fmt: skip
         known = {versions.FIND_COORDINATOR.key: (least, most)}
         if spoken is None:
-            with pytest.raises(ConfigError, match=f"{least} to {most}, and this engine speaks 1 t"):
+            with pytest.raises(
+                ConfigError, match=f"{least} to {most}, and this engine supports 1 t"
+            ):
                 negotiated([versions.FIND_COORDINATOR], known)
         else:
             found = negotiated([versions.FIND_COORDINATOR], known)
@@ -116,8 +120,8 @@ def test_a_request_that_a_load_does_not_send_is_not_needed(cluster: SimulatedClu
     places = {1: ("127.0.0.1", cluster.ports[1])}
     for oldest, newest, words in (
         (7, 7, None),
-        (8, 17, "knows Produce 8 to 17, and this engine speaks 7;"),
-        (0, 6, "knows Produce 0 to 6, and this engine speaks 7;"),
+        (8, 17, "supports Produce 8 to 17, and this engine supports 7;"),
+        (0, 6, "supports Produce 0 to 6, and this engine supports 7;"),
     ):
         cluster.oldest[ProduceRequest], cluster.offered[ProduceRequest] = oldest, newest
         found = refusals_of(places, {}, PATIENCE_S)

@@ -1,1 +1,1 @@
-"""Messages, and the record batches that they are encoded into once."""
+"""Messages, and the record batches into which the messages are encoded."""

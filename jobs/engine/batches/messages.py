@@ -1,4 +1,4 @@
-"""Messages with their keys, values and headers, the same for the same seed."""
+"""Messages with keys, values and headers. The same seed gives the same messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metrics.common.errors import ConfigError
 from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload
 
 MESSAGES_MAX = 200_000
-"""Number of messages read from a file at most."""
+"""Maximum number of messages that are read from a file."""
 
 REPEATED = b"x"
 _LENGTH = struct.Struct(">I")
@@ -23,11 +23,11 @@ Message = tuple[bytes | None, bytes, list[Header]]
 
 
 class MessagesError(ConfigError):
-    """A file of messages that is unusable."""
+    """A file of messages cannot be used."""
 
 
 class MixedValues:
-    """Values of random bytes, a share of which, at the end, is one repeated character."""
+    """Values that begin with random bytes and end with one repeated character."""
 
     def __init__(self, rng: random.Random, compressibility: float) -> None:
         self._rng = rng
@@ -35,7 +35,7 @@ class MixedValues:
         self._owed = 0.0
 
     def make(self, size: int) -> bytes:
-        """Make a value, which makes up for the rounding of the one before it."""
+        """Make a value of `size` bytes; the rounding error of earlier values is corrected."""
         self._owed += size * self._random_share
         count = min(size, max(0, round(self._owed)))
         self._owed -= count
@@ -43,7 +43,7 @@ class MixedValues:
 
 
 class SampledValues:
-    """Values from real messages, which are cut, or continued with the following messages."""
+    """Values cut from real messages. A longer value continues with the next messages."""
 
     def __init__(self, rng: random.Random, messages: Sequence[bytes]) -> None:
         self._rng = rng
@@ -55,7 +55,7 @@ class SampledValues:
             start += len(message)
 
     def make(self, size: int) -> bytes:
-        """Make a value of this size."""
+        """Make a value of `size` bytes."""
         start = self._rng.choice(self._starts)
         value = self._joined[start : start + size]
         while len(value) < size:
@@ -64,10 +64,12 @@ class SampledValues:
 
 
 def read_messages(payload: Payload) -> list[bytes]:
-    """Read the first messages of the file, up to `pool_bytes` and `MESSAGES_MAX`.
+    """Read the first messages of `payload.messages_file`.
+
+    It reads at most `payload.pool_bytes` bytes, and returns at most `MESSAGES_MAX` messages.
 
     Raises:
-        MessagesError: the file cannot be read, holds no message, or is cut off.
+        MessagesError: the file cannot be read, has no message, or ends within a message.
     """
     path, limit_bytes = Path(payload.messages_file or ""), payload.pool_bytes
     try:
@@ -76,8 +78,8 @@ def read_messages(payload: Payload) -> list[bytes]:
             is_whole = not file.read(1)
     except OSError as error:
         raise MessagesError(
-            f"payload.messages_file {path} cannot be read here: {error.strerror}; expected a "
-            "file at the same path on every executor; put it there, or correct the path"
+            f"payload.messages_file {path} cannot be read on this host: {error.strerror}; expected "
+            "the file at this path on every executor; copy the file there, or correct the path"
         ) from None
     is_prefixed = payload.messages_format == "length-prefixed"
     lines = data.split(b"\n")
@@ -86,8 +88,9 @@ def read_messages(payload: Payload) -> list[bytes]:
     if not messages:
         raise MessagesError(
             f"payload.messages_file {path} has no message in its first {limit_bytes} B; expected "
-            "one a line, or after a length of four bytes with payload.messages_format "
-            "length-prefixed; correct the file, or raise payload.pool_bytes"
+            "one message per line, or a length of four bytes before each message if "
+            "payload.messages_format is length-prefixed; correct the file, or raise "
+            "payload.pool_bytes"
         )
     return messages
 
@@ -99,9 +102,9 @@ def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
         size = _LENGTH.unpack_from(data, position)[0] if end <= len(data) else 0
         if size > MESSAGE_BYTES_MAX or (is_whole and (end > len(data) or end + size > len(data))):
             raise MessagesError(
-                f"payload.messages_file {path} does not hold messages after lengths of four "
-                f"bytes: the length at byte {position} is {size} B; expected up to "
-                f"{MESSAGE_BYTES_MAX} B and no more than the file has; correct the file"
+                f"payload.messages_file {path} is not length-prefixed: the length at byte "
+                f"{position} is {size} B; expected at most {MESSAGE_BYTES_MAX} B, and at most the "
+                "rest of the file; correct the file"
             )
         if end + size > len(data):
             break
@@ -111,11 +114,11 @@ def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
 
 
 class Messages:
-    """An endless stream of messages, the same for the same pattern and seed.
+    """An endless stream of messages. The same pattern and seed give the same messages.
 
-    Sizes, or messages of a file that bring their own sizes, are drawn in strata: each of 128 in a
-    row comes from another 128th of the distribution, in random order. So every longer part of the
-    stream has the configured mean.
+    Sizes are drawn by stratified sampling: of 128 consecutive sizes, one comes from each 128th of
+    the distribution, in random order. Messages of a file, which have sizes of their own, are drawn
+    in the same way. So the mean of every long part of the stream is the configured mean.
     """
 
     def __init__(

@@ -1,14 +1,15 @@
-"""Record batches, encoded once and sent many times.
+"""A pool of record batches, which are encoded once and sent many times.
 
-A pool is a ring of sections (`jobs.engine.batches.sections`), each with the records of one full
-batch. Every producer goes round the ring from a place of its own, one section per batch.
+A pool is a ring of sections (`jobs.engine.batches.sections`). Each section has the records of one
+full batch. Each producer starts at another section and takes one section per batch.
 
-Compressed data cannot be cut, so a compressed section keeps a body for each of several record
-counts: the natural count of batches while the brokers keep up, the full count, and others between
-them, as many as the pool's size allows. A batch takes the largest count that is not above the
-number of due records; the remaining ones open the next batch, so no record is lost.
+Compressed data cannot be cut, so a compressed section has one compressed body for each of several
+record counts: the natural count (the usual count while the brokers keep up), the full count, and
+counts in between, as many as fit into the pool. A batch takes the largest of these counts that does
+not exceed the number of due records. The remaining due records open the next batch, so no record is
+lost.
 
-Kafka's codecs and their levels, as Kafka's own producer has them.
+The module also defines Kafka's codecs, with the levels of Kafka's own producer.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ _LZ4_HIGH_LEAST = 3  # below this level, LZ4 frames use the fast compressor
 
 
 class CodecError(ConfigError):
-    """A codec that is unknown, or whose library is missing here."""
+    """A codec is unknown, or its library is not installed on this host."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A codec, which is one value of `compression.type`.
+    """A codec: one value of `compression.type`.
 
     Attributes:
-        number: value of the lowest three bits of a batch's attributes.
-        encode: compresses data at a level.
-        package: name of the package to install.
-        is_installed: returns whether its library is installed.
-        level: level from `ProducerOptions`; None for a codec without levels.
+        number: number of the codec in the lowest three bits of a batch's attributes.
+        encode: function that compresses data at a level.
+        package: Python package with the codec's library.
+        is_installed: function that tells whether the library is installed.
+        level: compression level; None for a codec without levels.
     """
 
     number: int
@@ -62,7 +63,7 @@ class Codec:
     level: int | None = None
 
     def compress(self, data: bytes) -> bytes:
-        """Compress encoded records to the bytes that follow the batch header."""
+        """Compress encoded records; the result follows the batch header."""
         return self.encode(data, self.level or 0)
 
 
@@ -79,7 +80,7 @@ def _zstd(data: bytes, level: int) -> bytes:
 
 CODECS: Mapping[str, Codec] = {
     "none": Codec(0, lambda data, _level: data),
-    # Without a time, so that equal pools have equal bytes.
+    # The header has no time, so that equal pools have equal bytes.
     "gzip": Codec(1, functools.partial(gzip.compress, mtime=0)),
     "snappy": Codec(
         2, lambda data, _level: bytes(codec.snappy_encode(data)), "python-snappy", codec.has_snappy
@@ -87,34 +88,35 @@ CODECS: Mapping[str, Codec] = {
     "lz4": Codec(3, _lz4, "lz4", codec.has_lz4),
     "zstd": Codec(4, _zstd, "zstandard", codec.has_zstd),
 }
-"""Name of a codec, as in `compression.type` → codec."""
+"""Value of `compression.type` → codec."""
 
 
 def codec_of(options: ProducerOptions) -> Codec:
-    """The codec of a producer at its level.
+    """The codec that the producer's options select, with their level.
 
     Raises:
-        CodecError: there is no codec of this name, or its library is not installed here.
+        CodecError: no codec has this name, or the codec's library is not installed on this host.
     """
     name = options.compression
     found = CODECS.get(name)
     if found is None:
         raise CodecError(
-            f"producer.compression is {name}; expected one of {', '.join(CODECS)}; correct it"
+            f"producer.compression is {name}; expected one of {', '.join(CODECS)}; choose a codec"
         )
     if not found.is_installed():
         raise CodecError(
-            f"producer.compression is {name}, and {socket.gethostname()} has no package "
-            f"{found.package}; expected it on every executor; install it there "
-            f"(pip install {found.package}), or choose another codec"
+            f"producer.compression is {name}, and the package {found.package} is not installed on "
+            f"{socket.gethostname()}; expected the package on every executor; run pip install "
+            f"{found.package} there, or choose another codec"
         )
     return replace(found, level=options.compression_level)
 
 
 ESTIMATION_FACTOR = 1.05
-"""Factor by which Kafka's producer expects a batch to compress worse than those before it."""
+"""Kafka's producer multiplies the compression ratio of earlier batches by this factor to estimate
+the next batch."""
 
-_RAW_BYTES_MAX = 67_108_864  # of data compressed for a pool, which bounds the time to make it
+_RAW_BYTES_MAX = 67_108_864  # limit of uncompressed data, so that a pool is made quickly
 _PROBE_BYTES = 1_048_576
 _ROUNDS = 3
 _BISECTIONS = 10
@@ -125,10 +127,10 @@ _MEAN_TOLERANCE = 0.01
 
 
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
-    """Record counts to keep compressed bodies for, rising to `full`.
+    """Record counts for which a section has compressed bodies, in ascending order up to `full`.
 
-    These are the counts around `natural`, unless batches get full anyway, and from 1 on about
-    `per_octave` counts in each doubling.
+    The counts next to `natural` are among them if `natural` is below `full`. The other counts start
+    at 1, with about `per_octave` counts in each doubling.
     """
     around = range(max(1, natural - 1), natural + 2) if natural < full else ()
     counts = {full, *around}
@@ -142,16 +144,17 @@ def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
 class BatchPool:
     """Encoded batches, shared by all producers of a task.
 
-    The pool is bounded by `payload.pool_bytes` and by 200,000 records, holds at least one full
-    batch, and is the same for the same pattern and seed.
+    The pool has at most `payload.pool_bytes` bytes and 200,000 records, but at least one full
+    batch. The same pattern and seed give the same pool.
 
     Attributes:
-        sections: the ring, in order.
-        compression_ratio: size of the records before compression over the size after it.
-        mean_payload_bytes: mean payload of a record in batches of the natural size [B].
+        sections: the sections in the order of the ring.
+        compression_ratio: size of the records before compression divided by the size after
+            compression [ratio].
+        mean_payload_bytes: mean payload of a record in batches with the natural record count [B].
 
     Raises:
-        CodecError: the codec is unknown, or its library is missing here.
+        CodecError: the codec is unknown, or its library is not installed on this host.
         MessagesError: the file of messages cannot be used.
     """
 
@@ -169,7 +172,7 @@ class BatchPool:
         self._shrinking = self._expected_shrinking()
         self._per_octave = _STEPS_PER_OCTAVE[0]
         self._last_ends: tuple[Sequence[int], Sequence[int]] = ((), ())
-        self._totals = [0, 0, 0, 0]  # records, payload, before and after compression
+        self._totals = [0, 0, 0, 0]  # records, payload, sizes before and after compression [B]
         self.sections = self._make()
         records, payload_bytes, raw, sent = self._totals
         self.mean_payload_bytes = payload_bytes / records
@@ -181,7 +184,7 @@ class BatchPool:
         return len(self.sections)
 
     def section_of(self, producer: int) -> Section:
-        """The section that this producer's first batch takes."""
+        """The section of this producer's first batch."""
         return self.sections[producer * _STEP % len(self.sections)]
 
     def take(
@@ -192,19 +195,19 @@ class BatchPool:
         stamp: tuple[int, int, int] = NO_STAMP,
         is_transactional: bool = False,
     ) -> tuple[bytes, memoryview]:
-        """A batch to send: its header, and its records without a copy.
+        """A batch to send: its header, and a view of its encoded records.
 
         Args:
-            records: a count that `section.fitting` returns.
-            base_timestamp_ms: create time of its first record [ms since the epoch].
+            records: number of records, as `section.fitting` returns it.
+            base_timestamp_ms: create time of the first record [ms since the epoch].
             stamp: producer id, epoch and sequence of an idempotent producer.
-            is_transactional: whether it belongs to its producer's transaction.
+            is_transactional: whether the batch belongs to a transaction.
         """
         last_ms = base_timestamp_ms + int((records - 1) * self._interval_ms)
         times = (base_timestamp_ms, last_ms)
         return batch_of(section, records, times, stamp, is_transactional)
 
-    # --- what goes in -------------------------------------------------------
+    # --- messages -----------------------------------------------------------
 
     def _check_mean(self) -> None:
         pattern = self._pattern
@@ -216,10 +219,9 @@ class BatchPool:
         )
         if abs(mean - pattern.message_bytes) > max(1.0, _MEAN_TOLERANCE * mean):
             raise MessagesError(
-                f"message_bytes is {pattern.message_bytes}, and the messages of "
-                f"payload.messages_file have a mean of {mean:.0f} B, the key included; expected "
-                f"the same, as payload.sizes is messages; set message_bytes to [{mean:.0f}], or "
-                "payload.sizes to fixed"
+                f"message_bytes is {pattern.message_bytes}; expected {mean:.0f}, the mean of the "
+                "messages and keys of payload.messages_file, because payload.sizes is messages; "
+                f"set message_bytes to [{mean:.0f}], or payload.sizes to fixed"
             )
 
     def _messages(self, name: str, compressibility: float | None = None) -> Messages:
@@ -231,7 +233,7 @@ class BatchPool:
         )
 
     def _fitted_compressibility(self) -> float | None:
-        """The share of repeated characters that gives the configured ratio with this codec."""
+        """The share of repeated characters with which the codec reaches the configured ratio."""
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio
         if payload.kind != "mixed" or wanted is None:
@@ -251,10 +253,10 @@ class BatchPool:
         return high
 
     def _expected_shrinking(self) -> float:
-        """Compressed size of a batch that Kafka's producer expects, over its size [ratio].
+        """Kafka's estimate of a batch's compressed size divided by its uncompressed size [ratio].
 
-        The producer takes the ratio of earlier batches times 1.05; this repeats that estimate until
-        it converges.
+        Kafka's producer multiplies the ratio of earlier batches by 1.05. This function repeats the
+        estimate until it converges.
         """
         shrinking = 1.0
         for _ in range(_ROUNDS if self._codec.number else 0):
@@ -273,9 +275,9 @@ class BatchPool:
         lingered = self._natural
 
         def encoded_with(left_over: Message | None) -> Encoded:
-            # Batches that leave before they are full hold only heads, which therefore have the
-            # mean on their own. A message that did not fit opens the next batch only where batches
-            # get full: otherwise each batch would begin with a large message.
+            # A batch that is sent before it is full has only messages of `heads`, so `heads` alone
+            # must have the configured mean. A message that did not fit opens the next batch only if
+            # batches get full. Otherwise each batch would begin with a large message.
             opening = [left_over] if left_over and lingered >= full else []
             messages = chain(opening, islice(heads, lingered - len(opening)), rest)
             return self._encode(messages)
@@ -291,7 +293,7 @@ class BatchPool:
         return sections
 
     def _count(self, first: Encoded) -> int:
-        """Number of sections that fit into the pool; also sets `_per_octave`."""
+        """Number of sections that fit into the pool. Sets `_per_octave`."""
         if self._codec.number == 0:
             return self._pattern.payload.pool_bytes // max(1, len(first.data))
         share = len(self._codec.compress(first.data)) / len(first.data)
@@ -311,7 +313,7 @@ class BatchPool:
     def _section(self, encoded: Encoded) -> Section:
         section: Section
         if self._codec.number == 0:
-            # Sections with equal message sizes share their ends, to save memory.
+            # Sections with equal message sizes share one list of ends, to save memory.
             ends = (encoded.ends, encoded.payload_ends)
             if ends != self._last_ends:
                 self._last_ends = ends
@@ -335,9 +337,9 @@ class BatchPool:
 
 @functools.lru_cache(maxsize=2)
 def pool_of(pattern: ProducerPattern) -> BatchPool:
-    """The pool of this pattern, cached for the next trial.
+    """The pool of this pattern, from a cache that lasts over several trials.
 
-    Spark reuses Python workers, and encoding a pool can take longer than a trial's warm-up.
+    Spark reuses Python workers, and encoding a pool can take longer than the warm-up of a trial.
 
     Raises:
         CodecError, MessagesError: see `BatchPool`.

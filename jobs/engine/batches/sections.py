@@ -1,18 +1,16 @@
-"""Encoded records of one batch, and the header that is made for each send.
+"""Encoded records of one batch, and the batch header for each send.
 
-A section holds the records of one full batch, encoded once. A shorter batch takes the first ones:
-without compression a prefix, because records lie one after the other with rising offset deltas;
-with compression a body of its own, because compressed data cannot be cut. Only the 61-byte header
-differs from send to send: timestamps, record count, the stamp of an idempotent producer, and the
-CRC-32C over all bytes that follow it. The layout is Kafka's record batch format v2
-(https://kafka.apache.org/documentation/#recordbatch).
+A section has the records of one full batch, encoded once. A shorter batch takes the first records
+of a section. Without compression these are a prefix of the data, because records follow each other
+with ascending offset deltas. With compression they are a separate body, because compressed data
+cannot be cut. Only the 61-byte header differs between sends: timestamps, record count, the stamp of
+an idempotent producer, and the CRC-32C over all bytes after the CRC field. The layout is Kafka's
+record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
 
-CRC-32C of a batch whose records are the same each time, without reading them again.
-
-Only the header, before the records, changes from one sending to the next. A CRC is linear: the CRC
-of head and body together is the CRC of the head, shifted past as many zero bytes as the body has,
-exclusive-or the CRC of the body. The shift is a linear map of 32 bits, so four tables of 256
-entries compute it. The method is that of zlib's crc32_combine, with tables.
+The CRC-32C of a batch is computed without reading the records again. A CRC is linear: the CRC of a
+head and a body is the CRC of the head, shifted by as many zero bytes as the body has, exclusive-or
+the CRC of the body. The shift is a linear map of 32 bits, so four tables of 256 entries compute it.
+This is the method of zlib's crc32_combine, with tables.
 """
 
 from __future__ import annotations
@@ -34,10 +32,10 @@ _BITS = 32
 
 
 class Tail:
-    """The checksum of a body that follows a head.
+    """The checksum of a body, to be combined with the checksum of a head before the body.
 
     Args:
-        body: the body, which must not change.
+        body: the bytes of the body, which must not change.
     """
 
     __slots__ = ("_crc", "_moves")
@@ -47,7 +45,7 @@ class Tail:
         self._moves = _moves_past(len(body))
 
     def after(self, head: bytes) -> int:
-        """CRC-32C of the head followed by the body."""
+        """CRC-32C of `head` and the body together."""
         crc = crc32c(head)
         first, second, third, fourth = self._moves
         return (
@@ -61,7 +59,7 @@ class Tail:
 
 @functools.lru_cache(maxsize=64)
 def _moves_past(size: int) -> tuple[Sequence[int], ...]:
-    """Four tables, one for each byte of a CRC: byte → its part of the CRC past `size` zeros."""
+    """Four tables, one per byte of a CRC: value of the byte → its share of the shifted CRC."""
     zeros = bytes(size)
     of_none = crc32c(zeros)
     of_bit = [crc32c(zeros, 1 << bit) ^ of_none for bit in range(_BITS)]
@@ -75,31 +73,31 @@ def _moves_past(size: int) -> tuple[Sequence[int], ...]:
 
 
 RECORDS_MAX = 200_000
-"""Number of records in a section at most."""
+"""Maximum number of records of a section."""
 
 RAW_BATCH_BYTES_MAX = 16_777_216
-"""Size of a batch of several records before compression at most [B]."""
+"""Maximum size of a batch of several records before compression [B]."""
 
 TAIL_BYTES_MIN = 32_768
-"""Bodies below this size are read again for each checksum, which is as fast [B]."""
+"""Minimum size of a body for a `Tail` [B]. Reading a smaller body again is as fast."""
 
 _UP_TO_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_OFFSET = 12
 _MAGIC = 2
-_TRANSACTIONAL = 0x10  # of a batch's attributes
+_TRANSACTIONAL = 0x10  # bit in a batch's attributes
 _UNBOUNDED = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Records encoded as in an uncompressed batch.
+    """Records encoded as in an uncompressed batch, without the batch header.
 
     Attributes:
-        data: the encoded records, without the batch header.
-        ends: ends[m] is where the first m records end [B]; ends[0] is 0.
+        data: the encoded records.
+        ends: ends[m] is the size of the first m records in `data` [B]; ends[0] is 0.
         payload_ends: payload_ends[m] is the payload of the first m records [B].
-        left_over: the message that did not fit any more; None without one.
+        left_over: the first message that did not fit; None if all messages fit.
     """
 
     data: bytes
@@ -116,13 +114,14 @@ class Encoded:
 def encode(
     messages: Iterator[Message], batch_size: int, interval_ms: float, shrinking: float = 1.0
 ) -> Encoded:
-    """Encode messages until the next one does not fit; the first one always fits.
+    """Encode messages until the next one does not fit. The first message always fits.
 
     Args:
-        batch_size: size of the batch with its header at most [B].
-        interval_ms: interval between the timestamps of two records [ms].
-        shrinking: expected size of the records after compression over their size before it; the
-            next record counts uncompressed, as in Kafka's producer [ratio].
+        batch_size: maximum size of the batch, header included [B].
+        interval_ms: time between the timestamps of two records [ms].
+        shrinking: expected size of the records after compression divided by the size before
+            compression [ratio]. The next record counts with its uncompressed size, as in Kafka's
+            producer.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -151,13 +150,13 @@ def encode(
 
 
 class Section:
-    """The records of one full batch, of which a batch takes some or all; here uncompressed.
+    """The uncompressed records of one full batch; a shorter batch takes the first records.
 
     Attributes:
         full_records: number of records in a full batch.
-        codec: number of the codec in a batch's attributes.
-        following: the next section in the pool's ring.
-        tail: checksum of a full batch's body, made at its first use where the body is large enough.
+        codec: number of the codec, as in a batch's attributes.
+        following: the next section in the ring of the pool.
+        tail: checksum of a full batch's body; None until the first use, or if the body is small.
     """
 
     codec = 0
@@ -174,19 +173,19 @@ class Section:
         self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
-        """Largest record count of a batch in this section that is not above `records`."""
+        """Largest record count of a batch from this section that does not exceed `records`."""
         return min(records, self.full_records)
 
     def body(self, records: int) -> memoryview:
-        """Bytes after the header of a batch of so many records, without a copy."""
+        """The bytes after the header of a batch with this number of records, as a view."""
         return self._data[: self._ends[records]]
 
     def size_of(self, records: int) -> int:
-        """Size of a batch of so many records, header included [B]."""
+        """Size of a batch with this number of records, header included [B]."""
         return BATCH_HEADER_BYTES + self._ends[records]
 
     def payload_of(self, records: int) -> int:
-        """Payload of so many records, keys and values [B]."""
+        """Payload (keys and values) of this number of records [B]."""
         return self._payload_ends[records]
 
 
@@ -205,16 +204,16 @@ class CompressedSection(Section):
         self.full_records = self._counts[-1]
 
     def fitting(self, records: int) -> int:
-        """Largest record count for which there is a body, or the smallest one."""
+        """Largest record count with a body that does not exceed `records`, or the smallest one."""
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 
     def body(self, records: int) -> memoryview:
-        """Bytes after the header of a batch of so many records, without a copy."""
+        """The bytes after the header of a batch with this number of records, as a view."""
         return self._bodies[records]
 
 
 NO_STAMP = (-1, -1, -1)
-"""The stamp of a batch whose producer is not idempotent."""
+"""The stamp of a batch from a producer that is not idempotent."""
 
 
 def batch_of(
@@ -224,13 +223,13 @@ def batch_of(
     stamp: tuple[int, int, int] = NO_STAMP,
     is_transactional: bool = False,
 ) -> tuple[bytes, memoryview]:
-    """A batch to send: its header, and its records without a copy.
+    """A batch to send: its header, and a view of its encoded records.
 
     Args:
-        records: a count that `section.fitting` returns.
-        timestamps_ms: create times of its first and last record [ms since the epoch].
+        records: number of records, as `section.fitting` returns it.
+        timestamps_ms: create times of the first and the last record [ms since the epoch].
         stamp: producer id, epoch and sequence of an idempotent producer.
-        is_transactional: whether it belongs to its producer's transaction.
+        is_transactional: whether the batch belongs to a transaction.
     """
     body = section.body(records)
     attributes = section.codec | _TRANSACTIONAL if is_transactional else section.codec

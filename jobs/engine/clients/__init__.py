@@ -1,1 +1,1 @@
-"""Clients behind one protocol: the engine's own, kafka-python's and librdkafka."""
+"""Clients behind one interface: the engine's own client, kafka-python and librdkafka."""

@@ -1,4 +1,4 @@
-"""kafka-python's KafkaProducer and KafkaConsumer as clients."""
+"""KafkaProducer and KafkaConsumer of kafka-python as clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ProducerPattern
 
 RECORD_ROOM_BYTES = 128
-"""Upper bound of a record's framing [B]."""
+"""Upper bound of the framing of one record [B]."""
 
 DELIVERY_TIMEOUT_SPARE_MS = 1
 
@@ -29,11 +29,11 @@ _MESSAGES = 10_000
 _COMMIT_TIMEOUT_MS = 5_000
 
 _IMPLEMENTED_BY_LOOP = ("buffer.memory", "partitioner.ignore.keys")
-"""Properties that the engine's loop implements: it bounds the buffer, and chooses partitions."""
+"""Properties that the loop of library producers implements: buffer size and partition choice."""
 
 
 def _in_kafka(names: Collection[str]) -> set[str]:
-    """Kafka's properties for kafka-python's options, which have underscores for dots."""
+    """Kafka's names of properties for kafka-python's names, which have underscores, not dots."""
     return {name.replace("_", ".") for name in names}
 
 
@@ -42,15 +42,15 @@ def _in_python(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kernels_or(size: int) -> int | None:
-    """The size of a socket's buffer as kafka-python takes it: None leaves it to the kernel."""
+    """A socket buffer's size for kafka-python; None leaves the size to the kernel."""
     return size if size > 0 else None
 
 
 def producer_options(pattern: ProducerPattern) -> dict[str, object]:
-    """KafkaProducer's configuration for the same batches and the same requests.
+    """KafkaProducer's configuration for the batches and requests of the engine's own client.
 
     Raises:
-        LibraryError: it lacks an option that is not at its default.
+        LibraryError: kafka-python lacks an option that differs from its default.
     """
     options = pattern.options
     known = _in_kafka(KafkaProducer.DEFAULT_CONFIG)
@@ -69,17 +69,18 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
 
 
 class ThrottleTimes:
-    """Throttle times in the responses to a client of kafka-python, which does not expose them.
+    """Sum of the throttle times that brokers report to a kafka-python client.
 
-    Its metrics hold only the longest of a minute, and cost CPU for each request. So the method that
-    takes the responses is wrapped; it is private, and the version is pinned.
+    kafka-python does not expose throttle times. Its metrics have only the longest throttle time of
+    a minute, and cost CPU time for each request. So this class wraps the private method that
+    handles responses. The version of kafka-python is pinned.
 
     Args:
-        taker: the object that takes responses.
-        method: name of its method, whose last argument is a response.
+        taker: the object whose method handles responses.
+        method: name of this method; the last argument of the method is the response.
 
     Attributes:
-        total_ms: sum over all responses [ms].
+        total_ms: sum of the throttle times of all responses [ms].
     """
 
     def __init__(self, taker: Any, method: str) -> None:
@@ -114,7 +115,7 @@ class KafkaPythonProducer:
             raise LibraryError(f"kafka-python cannot start its producer: {error}") from error
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """Offer a record, which is always taken: the loop bounds the buffer in its place."""
+        """Offer a record; always True, because the loop bounds the buffer."""
         key, value, headers = record
         number = partition - self._first
         try:
@@ -132,14 +133,14 @@ class KafkaPythonProducer:
 
     @property
     def throttle_ms(self) -> int:
-        """Sum of throttle times; see `LibraryProducer.throttle_ms`."""
+        """Sum of the brokers' throttle times [ms]; see `LibraryProducer.throttle_ms`."""
         return self._throttle.total_ms
 
     def serve(self) -> None:
-        """Do nothing, as the library's own thread calls the callbacks."""
+        """Do nothing; the library's own thread runs the callbacks."""
 
     def end(self) -> None:
-        """Do nothing, as queued records cannot be taken back and are sent."""
+        """Do nothing; kafka-python sends all queued records, and cannot drop them."""
 
     def close(self) -> None:
         """Close without waiting."""
@@ -147,10 +148,10 @@ class KafkaPythonProducer:
 
 
 class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
-    """A counter of assignments, as two in a row may name the same partitions.
+    """Counter of assignments, which also detects two equal assignments in a row.
 
     Args:
-        on_assigned: called with what was assigned, on kafka-python's thread.
+        on_assigned: called with the assigned partitions, on kafka-python's thread.
     """
 
     def __init__(self, on_assigned: Callable[[set[TopicPartition]], None]) -> None:
@@ -158,7 +159,7 @@ class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it h
         self._on_assigned = on_assigned
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Do nothing: the library reads on the thread that takes part in rebalances."""
+        """Do nothing; the library reads and rebalances on the same thread."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """Count the assignment."""
@@ -179,7 +180,7 @@ class KafkaPythonConsumer:
         self._throttle: ThrottleTimes | None = None
 
     def open(self) -> None:
-        """Subscribe."""
+        """Subscribe; see `LibraryConsumer.open`."""
         options = self._plan.pattern.consumers
         given = _in_python(kafka_options(options, known=_in_kafka(KafkaConsumer.DEFAULT_CONFIG)))
         given |= {
@@ -194,11 +195,11 @@ class KafkaPythonConsumer:
         self._consumer.subscribe(list(self._plan.topics), listener=self._counter)
 
     def _pause(self, assigned: set[TopicPartition]) -> None:
-        """Pause fetching until the offsets to begin at are known; called while joining."""
+        """Pause fetching until the start offsets are known; called during a rebalance."""
         self._consumer.pause(*assigned)
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """Take arrived records; see `LibraryConsumer.poll`."""
+        """Take the records that have arrived; see `LibraryConsumer.poll`."""
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         resume_join(self._consumer._coordinator)
         for each, records in polled.items():
@@ -222,17 +223,17 @@ class KafkaPythonConsumer:
 
     @property
     def throttle_ms(self) -> int:
-        """Sum of throttle times; see `LibraryConsumer.throttle_ms`."""
+        """Sum of the brokers' throttle times [ms]; see `LibraryConsumer.throttle_ms`."""
         return 0 if self._throttle is None else self._throttle.total_ms
 
     def begin(self) -> None:
-        """Begin to read; see `LibraryConsumer.begin`."""
+        """Start reading; see `LibraryConsumer.begin`."""
         self._is_begun = True
         if self._counter.assignments == self._taken:
             self._consumer.resume(*self._consumer.assignment())
 
     def high_watermark(self, partition: int) -> int | None:
-        """End of a partition; see `LibraryConsumer.high_watermark`."""
+        """End offset of a partition; see `LibraryConsumer.high_watermark`."""
         each = topic_partition(self._plan, partition)
         if each not in self._consumer.assignment():
             return None
@@ -240,6 +241,6 @@ class KafkaPythonConsumer:
         return end
 
     def close(self) -> None:
-        """Commit and leave; see `LibraryConsumer.close`."""
+        """Commit, and leave the group; see `LibraryConsumer.close`."""
         if self._consumer is not None:
             self._consumer.close(timeout_ms=_COMMIT_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""The interface of client libraries in both of their roles, and their options."""
+"""The interfaces of client libraries for producers and consumers, and the libraries' options."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
 
 Settled = Callable[[str | None], None]
-"""A callback, called once per accepted record from any thread: None when acknowledged, else the
-error's name."""
+"""A callback that is called once per accepted record, from any thread. Its argument is None for an
+acknowledged record, otherwise the error's name."""
 
 NEVER_SENT = "never sent"
-"""Argument of `Settled` for a record that left the queue without being sent."""
+"""Argument of `Settled` for a record that was dropped from the queue and never sent."""
 
 Read = tuple[int, int, int, int]
-"""A record that was read: its partition's number, offset, size of key and value [B], and create
-time [ms since the epoch]."""
+"""A record that a consumer read: number of the partition, offset, size of key and value [B], and
+create time [ms since the epoch]."""
 
 
 class LibraryError(ConfigError):
-    """A library that is missing, or that refuses what the plan requires."""
+    """A client library is missing, or does not support the plan."""
 
 
 class ReadError(RedlineError):
-    """An error that ended a library's consumer."""
+    """A library's consumer ended because of an error."""
 
 
 class LibraryProducer(Protocol):
-    """One producer of a library, with connections and threads of its own."""
+    """One producer of a client library, with connections and threads of its own."""
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """Offer a record without waiting; False when there is no room for it now.
+        """Offer a record without waiting; False if the library has no room for it.
 
         Args:
-            partition: number of its partition (`jobs.engine.task.plan`).
+            partition: number of the record's partition (`jobs.engine.task.plan`).
+            settled: called once with the outcome if the record is accepted.
         """
         ...
 
     def serve(self) -> None:
-        """Call `settled` for the outcomes that are known, in a library that needs polling."""
+        """Call `settled` for all known outcomes, if the library needs polling."""
         ...
 
     def end(self) -> None:
-        """Stop sending queued records, as far as the library supports it."""
+        """Drop the queued records, if the library can."""
         ...
 
     def close(self) -> None:
-        """Close at once, without waiting for answers."""
+        """Close without waiting for outstanding acknowledgements."""
         ...
 
     @property
@@ -63,29 +64,29 @@ class LibraryProducer(Protocol):
 
 
 class LibraryConsumer(Protocol):
-    """One consumer of a library; all calls come from one thread."""
+    """One consumer of a client library; only one thread uses it."""
 
     def open(self) -> None:
-        """Subscribe; polling joins the group."""
+        """Subscribe to the topics. The consumer joins its group when it polls."""
         ...
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """Take the records that have arrived, after a wait of at most so long for the first [s]."""
+        """Take the records that have arrived. Waits at most `timeout_s` for the first record."""
         ...
 
     def take_assignment(self) -> Mapping[int, int] | None:
-        """Take a new assignment, partition → offset to begin at; None without a new one.
+        """Take a new assignment: partition → start offset; None if there is no new assignment.
 
-        No record of these partitions is polled before `begin`.
+        No record of a newly assigned partition is polled before `begin`.
         """
         ...
 
     def begin(self) -> None:
-        """Begin to poll the partitions that are assigned now and later."""
+        """Start reading all partitions that are assigned now and later."""
         ...
 
     def high_watermark(self, partition: int) -> int | None:
-        """End of a partition as the library last learned it; None before that."""
+        """End offset of a partition that the library last received; None if it is unknown."""
         ...
 
     @property
@@ -101,15 +102,16 @@ class LibraryConsumer(Protocol):
 def kafka_options(
     options: Any, *, without: Collection[str] = (), known: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """The options that a library takes unchanged: Kafka's property → value.
+    """The options that a library accepts unchanged: Kafka's name of the property → value.
 
     Args:
         options: options of producers or consumers.
-        without: properties that the library has by another name, or that its caller implements.
-        known: properties that the library lists; None where it refuses unknown ones itself.
+        without: properties with another name in the library, and properties that the caller
+            implements.
+        known: properties that the library has; None if the library itself rejects unknown ones.
 
     Raises:
-        LibraryError: the library lacks an option that is not at its default.
+        LibraryError: the library lacks an option that differs from its default.
     """
     given = {}
     defaults = {item.name: item.default for item in dataclasses.fields(options)}
@@ -121,16 +123,16 @@ def kafka_options(
             given[name] = value
         elif value != defaults[option]:
             raise LibraryError(
-                f"the client {options.client} has no {name}, and {option} is {value}; expected "
-                f"{defaults[option]}, as without it; leave {option} out, or choose another client"
+                f"{option} is {value}, and the client {options.client} has no {name}; expected the "
+                f"default {defaults[option]}; leave {option} out, or choose another client"
             )
     return given
 
 
 def missing_package(client: str, package: str) -> LibraryError:
-    """The error for a library that is not installed here."""
+    """The error for a client library that is not installed on this host."""
     return LibraryError(
-        f"the client {client} needs the package {package}, which {socket.gethostname()} lacks; "
-        f"expected it on every executor; install it there (pip install {package}), or set "
+        f"the package {package} of the client {client} is not installed on {socket.gethostname()}; "
+        f"expected the package on every executor; run pip install {package} there, or set "
         "producer.client and consumers.client to wire"
     )

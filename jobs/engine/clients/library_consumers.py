@@ -1,7 +1,7 @@
-"""Members of consumer groups that a library runs: it fetches, decodes, joins and commits.
+"""Consumer group members of a client library, which fetches, decodes, joins and commits.
 
-Each member polls on a thread of its own, as the libraries' users do. Its account is of the same
-kind as that of the engine's own consumers.
+Each member polls on a thread of its own, as users of the libraries do. A member keeps the same
+ledger as the engine's own consumers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _TURN_S = 0.05
 _LEAVE_S = 15.0
 
 _ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, AssertionError)
-"""Errors that libraries raise; adapters raise `ReadError` in place of a library's own errors."""
+"""Errors that libraries raise. Adapters turn other errors of a library into `ReadError`."""
 
 
 class LibraryMember:
-    """One member, with its own thread and account.
+    """One group member with its own thread and ledger.
 
     Attributes:
-        owned: number of partitions that it owns; None until it has joined.
-        trouble: why it ended; None while it runs.
+        owned: number of assigned partitions; None before the first assignment.
+        trouble: the error that ended the member; None while the member runs.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
@@ -53,33 +53,37 @@ class LibraryMember:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to join."""
+        """Start the thread, which joins the group."""
         self._thread.start()
 
     def leave(self) -> None:
-        """Begin to leave."""
+        """Tell the thread to leave the group."""
         self._ending.set()
 
     def join(self) -> None:
-        """Wait for a limited time until it has left."""
+        """Wait until the member has left its group, for a limited time."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(_LEAVE_S)
 
     @property
     def lag(self) -> int:
-        """Number of records that it may read and has not read yet."""
+        """Number of available records that the member has not read yet."""
         return sum(position.lag for position in list(self.positions.values()))
 
     def has_reached(self, targets: Mapping[int, int]) -> bool:
-        """True when it has read all partitions that it owns up to these offsets."""
+        """True if the member has read each of its partitions up to the target offset."""
         positions = list(self.positions.values())
         return self.owned is not None and all(
             each.offset >= targets.get(each.partition, 0) for each in positions
         )
 
     def share(self, targets: Mapping[int, int] | None) -> GroupShare:
-        """The member's account, compared with the offsets that it should have read to."""
+        """The member's ledger.
+
+        Args:
+            targets: partition → offset that the member should have reached.
+        """
         self.ledger.throttle_ms = self._library.throttle_ms
         return self.ledger.share(list(self.positions.values()), targets)
 
@@ -112,10 +116,10 @@ class LibraryMember:
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
     def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
-        """Apply a new assignment; returns the records that were read after it.
+        """Apply a new assignment; return the records that were read after the assignment.
 
-        One poll may return records from before and after the assignment. The earlier ones continue
-        at the member's position, and are counted.
+        One poll may return records from before and after the assignment. The earlier records
+        continue at the member's position, and are counted here.
         """
         after: list[Read] = []
         for record in records:
@@ -153,14 +157,14 @@ class LibraryMember:
 
 
 class LibraryConsumers:
-    """The members that one task hosts; a `TaskClient`.
+    """The group members of one task; a `TaskClient`.
 
     Args:
         task: index among the consumer tasks, from 0.
-        make: makes the consumer of a member of a group.
+        make: makes the library consumer for (plan, group, member).
 
     Raises:
-        LibraryError: the library is not installed here, or lacks an option.
+        LibraryError: the library is not installed on this host, or lacks an option.
     """
 
     def __init__(
@@ -191,7 +195,7 @@ class LibraryConsumers:
         for member in self._members:
             member.ledger.window = window
         if self._options.start != "latest":
-            time.sleep(max(0.0, start_s - time.monotonic()))  # a backlog waits for the load
+            time.sleep(max(0.0, start_s - time.monotonic()))  # read the backlog under load only
         for member in self._members:
             member.begin.set()
         self._turn_until(window, lambda now: now >= window.start_s)

@@ -1,10 +1,10 @@
-"""Producers that a library runs, by the same schedule as the engine's own.
+"""Producers of a client library, which follow the schedule of the engine's own producers.
 
-Each producer follows the engine's schedule record by record: the same intended times, the same
-sticky partitions, the same payload. In an open loop, a record that the library has no room for
-stays due, and its latency counts from the intended time; in a closed loop, latency counts from
-when the library has room. A library forms its own batches; the partition is given with each record,
-because libraries differ in when they change it.
+A library gets its records one by one, with the intended times, sticky partitions and payloads of
+the engine's own producers. If the library has no room for a record in an open loop, the record
+stays due, and its latency counts from the intended time. In a closed loop, latency counts from the
+time at which the library accepts the record. A library makes its own batches. Each record names its
+partition, because libraries change the sticky partition at different times.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.trial.client import TaskReport
 
 RECORDS_MAX = 50_000
-"""Number of records of the pool for a library, beyond which no further batch of them is taken."""
+"""Maximum number of different records for a library, rounded up to whole batches of the pool."""
 
 _RECORDS_PER_TURN = 200
 _CHECK_INTERVAL_S = 0.25
-_NAP_MIN_S = 0.0005  # shorter naps would spend the CPU on waking up
-_NAP_MAX_S = 0.002  # a library reports room and answers only when polled
+_NAP_MIN_S = 0.0005  # shorter sleeps would waste CPU time on wake-ups
+_NAP_MAX_S = 0.002  # a library reports free room and acknowledgements only when it is polled
 
 Outcome = tuple[int, float, int, str | None]
-"""Outcome of a record: (partition, due time, size, error name or None)."""
+"""Outcome of a record: (partition, due time [s], size [B], name of the error or None)."""
 
 
 class LibrarySender:
-    """One producer: its schedule, its library, and its unsettled records.
+    """One producer: its schedule, its library instance, and its unsettled records.
 
     Attributes:
         offered: number of records that the library has accepted.
-        unsettled_bytes: size of the accepted records without an answer [B].
-        unsettled: partition → number of accepted records without an answer.
+        unsettled_bytes: size of the accepted records without an outcome [B].
+        unsettled: partition → number of accepted records without an outcome.
         blocked: whether the library had no room for the next record.
     """
 
@@ -60,18 +60,18 @@ class LibrarySender:
         self.unsettled: Counter[int] = Counter()
         self.unsettled_bytes = 0
         self.blocked = False
-        self.outcomes: deque[Outcome] = deque()  # filled by the library's threads
+        self.outcomes: deque[Outcome] = deque()  # the library's threads append to it
         self._records = records
         self._first = schedule.index * 7919 % len(records)
         self._batch_end = schedule.records_by(schedule.ready_s)
 
     @property
     def next_due_s(self) -> float:
-        """Time when the next record is due."""
+        """Time at which the next record is due [s]."""
         return self.schedule.due_s(self.offered)
 
     def offer(self, wall_offset_s: float, room_bytes: int, now: float) -> bool:
-        """Offer the next record to the library; False when there is no room."""
+        """Offer the next record to the library; False if the library has no room."""
         schedule = self.schedule
         due_s = now if schedule.closed_loop else self.next_due_s
         if self.offered >= self._batch_end:
@@ -99,7 +99,7 @@ class LibrarySender:
 
 
 class LibraryLoop:
-    """The event loop of one task's producers on a library."""
+    """The event loop of one task's producers that use a client library."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class LibraryLoop:
         self.producers: list[Producer] = []
 
     def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
-        """Offer the load as `WireLoop.run` does."""
+        """Offer the load, as `WireLoop.run` does."""
         plan, pattern = self._plan, self._plan.pattern.producer
         window = Window.of(plan.pattern.phases, start_s, self._driver)
         self.account = Account(window, pattern.record_interval_s, self._hosted)
@@ -174,7 +174,7 @@ class LibraryLoop:
                 account.count_late(now - due_s, 1, now)
 
     def _check(self) -> None:
-        """Take answers, and at intervals check that the load is still needed."""
+        """Handle outcomes; at intervals, check in with the driver."""
         for sender in self._senders:
             sender.library.serve()
             self._settle(sender)
@@ -224,7 +224,7 @@ class LibraryLoop:
 
 @functools.lru_cache(maxsize=2)
 def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
-    """The records that the engine's own client sends in batches, one by one."""
+    """The records of the engine's pool, one by one."""
     pool = pool_of(pattern)
     records: list[Record] = []
     for section in pool.sections:
@@ -237,10 +237,10 @@ def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
 
 
 class LibraryProducers:
-    """A `TaskClient` with one instance of a library per producer.
+    """A `TaskClient` with one library instance per producer.
 
     Args:
-        make: makes and connects the producer of an index.
+        make: makes and connects the library producer with an index.
     """
 
     def __init__(
@@ -252,16 +252,16 @@ class LibraryProducers:
         self._libraries: list[LibraryProducer] = []
 
     def open(self) -> None:
-        """Check that every broker takes connections, and make all producers and the records."""
+        """Check that all brokers accept connections; make all producers and their records."""
         plan = self._plan
-        # A library retries until its time limit, and then reports no cause.
+        # A library retries up to its time limit, and then reports no cause.
         wanted = [(f"redline-{plan.trial_id}-look", broker) for broker in plan.brokers]
         connector = connector_of(plan, plan.pattern.producer.options, ())
         for transport in connector.open(wanted).values():
             transport.close()
         for index in plan.producers_of(self._task):
             self._libraries.append(self._make(plan, index))
-        records_of(plan.pattern.producer)  # which the load finds in the cache
+        records_of(plan.pattern.producer)  # fills the cache before the load
 
     def run(
         self,
@@ -278,6 +278,6 @@ class LibraryProducers:
         return producer_report(plan, task, loop.account, loop.producers, wall_offset_s)
 
     def close(self) -> None:
-        """Close all producers."""
+        """Close all library producers."""
         while self._libraries:
             self._libraries.pop().close()

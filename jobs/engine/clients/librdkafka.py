@@ -1,4 +1,4 @@
-"""librdkafka, through the package confluent-kafka, as clients."""
+"""librdkafka as a client, by the package confluent-kafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEVEL_MAX = 12
 """Upper bound of librdkafka's `compression.level`."""
 
 _TOKEN_S = 3600.0
-"""Assumed lifetime of a token without a known expiry [s]."""
+"""Assumed lifetime of a token whose expiry is unknown [s]."""
 
 _MESSAGES = 10_000
 _ASK_S = 5.0
@@ -58,7 +58,7 @@ _NAMES = {
     "ssl_certificate_pem": "ssl.certificate.pem",
     "ssl_key_pem": "ssl.key.pem",
 }
-"""Connection option of kafka-python → the same option of librdkafka."""
+"""Connection option of kafka-python → librdkafka's name of the option."""
 
 _RENAMED = (
     "buffer.memory",
@@ -72,19 +72,19 @@ _RENAMED = (
     "receive.buffer.bytes",
     "send.buffer.bytes",
 )
-"""Kafka's properties that librdkafka has by other names, or that the engine's loop implements."""
+"""Kafka's properties that librdkafka names differently, or that the engine's loop implements."""
 
-# librdkafka would write its log to standard error, which belongs to Spark.
+# By default librdkafka logs to standard error, which belongs to Spark.
 _LOG = logging.getLogger("kafka-redline.librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False
 
 
 def confluent_kafka() -> ModuleType:
-    """Import the package, which executors may lack.
+    """Import confluent-kafka, which an executor may lack.
 
     Raises:
-        LibraryError: the package is missing here.
+        LibraryError: the package is not installed on this host.
     """
     try:
         import confluent_kafka as package
@@ -94,7 +94,7 @@ def confluent_kafka() -> ModuleType:
 
 
 def connection_options(options: Mapping[str, object]) -> dict[str, object]:
-    """The connection options of a plan by librdkafka's names.
+    """The connection options of a plan with librdkafka's names.
 
     Raises:
         LibraryError: librdkafka lacks one of the options.
@@ -111,16 +111,17 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
             found[_NAMES[name]] = value
         else:
             raise LibraryError(
-                f"the producer client librdkafka cannot connect with {name}; expected one of "
-                f"{', '.join(_NAMES)}; set producer.client to wire or kafka-python"
+                f"the connection option {name} is set, and librdkafka does not support it; "
+                f"expected one of {', '.join(_NAMES)}; set producer.client to wire or kafka-python"
             )
     return found
 
 
 def _token(provider: Any, _config: str) -> tuple[object, ...]:
-    """A token and its expiry [s since the epoch]; librdkafka calls again some time before it.
+    """A token and its expiry [s since the epoch]; librdkafka asks again before the expiry.
 
-    With extensions, the name of a principal, which librdkafka does not use, and they follow.
+    If the provider has extensions, the result also has a principal name, which librdkafka ignores,
+    and the extensions.
     """
     found = provider.token(), provider.good_until_s or time.time() + _TOKEN_S
     extensions = provider.extensions()
@@ -128,14 +129,14 @@ def _token(provider: Any, _config: str) -> tuple[object, ...]:
 
 
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
-    """The configuration of librdkafka for the same batches and the same requests.
+    """Configuration of librdkafka for the batches and requests of the engine's own client.
 
-    librdkafka counts 36 bytes of framing for each record where Kafka's format takes 7 to 10, and
-    does not estimate the size after compression, so its batches would be smaller with the same
-    `batch.size`. The batch is bounded by its number of records instead.
+    librdkafka counts 36 bytes of framing per record; Kafka's format needs 7 to 10. It also does not
+    estimate the compressed size. So `batch.size` would give smaller batches, and the batch is
+    limited by its number of records instead.
 
     Args:
-        full_records: number of records in the largest full batch.
+        full_records: number of records of the largest full batch.
     """
     options = pattern.options
     return kafka_options(options, without=_RENAMED) | {
@@ -155,10 +156,10 @@ def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, o
 
 
 def _compression_level(options: ProducerOptions) -> int:
-    """The level as librdkafka takes it: from 0, or -1 for the codec's default, which is Kafka's.
+    """The compression level for librdkafka; -1 for the codec's default, which is Kafka's default.
 
     Raises:
-        LibraryError: librdkafka does not have this level.
+        LibraryError: librdkafka does not support this level.
     """
     level = options.compression_level
     if (
@@ -168,14 +169,14 @@ def _compression_level(options: ProducerOptions) -> int:
         return -1
     if not 0 <= level <= LEVEL_MAX:
         raise LibraryError(
-            f"compression_{options.compression}_level is {level}, and the client librdkafka has "
-            f"levels from 0 to {LEVEL_MAX}; change it, or choose the client wire"
+            f"compression_{options.compression}_level is {level}; expected 0 to {LEVEL_MAX} for "
+            "the client librdkafka; change the level, or choose the client wire"
         )
     return level
 
 
 def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
-    """The configuration of librdkafka for the same fetches, group and commits."""
+    """Configuration of librdkafka for the fetches, group and commits of the engine's consumers."""
     options = plan.pattern.consumers
     return kafka_options(options, without=_RENAMED) | {
         **connection_options(plan.client_options),
@@ -251,20 +252,20 @@ class RdKafkaProducer:
         return True
 
     def serve(self) -> None:
-        """Run the callbacks of answered records."""
+        """Run the callbacks of settled records."""
         self._producer.poll(0)
 
     def end(self) -> None:
-        """Drop the queued records."""
+        """Drop the queued records; see `LibraryProducer.end`."""
         self._producer.purge(in_queue=True, in_flight=False, blocking=False)
 
     def close(self) -> None:
-        """Drop all records."""
+        """Drop all records; see `LibraryProducer.close`."""
         self._producer.purge()
         self._producer.flush(1.0)
 
     def _name(self, error: Any) -> str:
-        """Name of the error, as the other clients name it."""
+        """The error's name in Kafka's Java client, as the other clients report it."""
         code = int(error.code())
         if code == self._kafka.KafkaError._PURGE_QUEUE:
             return NEVER_SENT
@@ -291,7 +292,7 @@ class RdKafkaConsumer:
         self._is_begun = False
 
     def open(self) -> None:
-        """Subscribe."""
+        """Subscribe; see `LibraryConsumer.open`."""
         options = self._options | {"throttle_cb": self._note_throttle}
         self._consumer = self._kafka.Consumer(options, logger=_LOG)
         self._consumer.subscribe(list(self._plan.topics), on_assign=self._assign)
@@ -300,7 +301,7 @@ class RdKafkaConsumer:
         self.throttle_ms += round(event.throttle_time * 1000)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
-        """Begin at the group's committed offsets, or at its start; called while polling."""
+        """Assign the committed offsets, or the group's start offsets; called during a poll."""
         self._owned = consumer.committed(partitions, timeout=_ASK_S) if partitions else []
         for each in self._owned:
             if each.offset < 0:
@@ -325,7 +326,7 @@ class RdKafkaConsumer:
         return number
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """Take arrived records; see `LibraryConsumer.poll`."""
+        """Take the records that have arrived; see `LibraryConsumer.poll`."""
         try:
             messages = self._consumer.consume(_MESSAGES, timeout_s)
         except self._kafka.KafkaException as error:
@@ -346,22 +347,22 @@ class RdKafkaConsumer:
         return assigned
 
     def begin(self) -> None:
-        """Begin to read; see `LibraryConsumer.begin`."""
+        """Start reading; see `LibraryConsumer.begin`."""
         self._is_begun = True
         if self._owned:
             self._consumer.resume(self._owned)
 
     def high_watermark(self, partition: int) -> int | None:
-        """End of a partition; see `LibraryConsumer.high_watermark`."""
+        """End offset of a partition; see `LibraryConsumer.high_watermark`."""
         each = self._kafka.TopicPartition(*self._plan.partitions.of(partition))
         try:
             _first, end = self._consumer.get_watermark_offsets(each, cached=True)
         except self._kafka.KafkaException:
-            return None  # unknown before the first answer
+            return None  # unknown before the first fetch response
         return None if end == self._kafka.OFFSET_INVALID or end < 0 else int(end)
 
     def close(self) -> None:
-        """Commit and leave; see `LibraryConsumer.close`."""
+        """Commit, and leave the group; see `LibraryConsumer.close`."""
         if self._consumer is not None:
             self._consumer.close()
 

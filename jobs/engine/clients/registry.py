@@ -1,4 +1,4 @@
-"""Registry of the clients for producers and consumers, by the names that workloads use."""
+"""Registry of clients: name in a workload → producers and consumers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from metrics.common.extensions import load_extension
 
 @dataclass(frozen=True)
 class Client:
-    """A client in both roles.
+    """One client, for producers and for consumers.
 
     Attributes:
-        producers, consumers: make the client of one task of a plan, unopened; tasks count from 0 in
-            each role.
-        packages: packages that executors need for it: package → a module of it.
+        producers: makes the unopened client of a task with producers; tasks count from 0.
+        consumers: makes the unopened client of a task with consumers; tasks count from 0.
+        packages: packages that executors need for the client: package → one of its modules.
     """
 
     producers: Callable[[TrialPlan, int], TaskClient]
@@ -49,10 +49,10 @@ CLIENTS: Mapping[str, Client] = {
 
 
 def client_named(name: str) -> Client:
-    """The client with this name: one of `CLIENTS`, or one that an installed package adds.
+    """The client with this name, from `CLIENTS` or from an installed package.
 
     Raises:
-        ConfigError: no package here adds it, or the package is broken.
+        ConfigError: no installed package adds the client, or the package is broken.
     """
     if name in CLIENTS:
         return CLIENTS[name]
@@ -62,7 +62,8 @@ def client_named(name: str) -> Client:
     if lacking:
         raise ConfigError(
             f"the client {name} of {added.package} has no {' and no '.join(lacking)}; expected a "
-            "callable for both; report it to the authors of the package, or uninstall it"
+            "callable named producer and one named consumer; report this to the authors of the "
+            "package, or uninstall the package"
         )
     return Client(
         partial(LibraryProducers, make=added.found.producer),
@@ -72,7 +73,7 @@ def client_named(name: str) -> Client:
 
 
 def client_of(plan: TrialPlan, task: int) -> TaskClient:
-    """The client of a task of the stage: producers in the first tasks, consumers in the others."""
+    """The client of a task of the stage: the first tasks are producers, the others consumers."""
     if task < plan.tasks:
         return client_named(plan.pattern.producer.options.client).producers(plan, task)
     return client_named(plan.pattern.consumers.client).consumers(plan, task - plan.tasks)

@@ -1,1 +1,1 @@
-"""The engine's own consumers: groups, fetching, and the ledger of the records read."""
+"""The engine's own consumers: group members, fetching, and the ledger of the records read."""

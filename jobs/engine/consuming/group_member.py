@@ -1,8 +1,8 @@
-"""Member of a consumer group: it joins, takes part in rebalances, sends heartbeats and commits.
+"""A consumer group member, which joins, rebalances, sends heartbeats and commits.
 
-kafka-python's coordinator does all of it, on threads of its own, and never fetches; the engine
-reads the assigned partitions. Private parts of kafka-python are used, whose exact version is
-pinned; tests against real brokers fail when they change.
+kafka-python's coordinator does all this on threads of its own, and never fetches. The engine
+fetches from the assigned partitions. The module uses private parts of kafka-python, whose exact
+version is pinned. Tests against real brokers fail if these parts change.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from metrics.common.errors import RedlineError
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_MS = 1_000
-"""Members learn of a rebalance within this time [ms]."""
+"""Interval of heartbeats, and so the longest time until a member knows of a rebalance [ms]."""
 
 SESSION_MS = 10_000
 POLL_S = 1.0
-"""Longest wait of a member for the cluster before it checks whether to leave [s]."""
+"""Longest time that a member waits for the cluster before it checks whether to leave [s]."""
 _TURN_S = 0.05
 _PAUSE_S = 1.0
 _COMMIT_TIMEOUT_MS = 5_000
@@ -43,25 +43,25 @@ class GroupError(RedlineError):
 
 @dataclass(frozen=True)
 class Assigned:
-    """The change by which the member owns these partitions: partition → offset to begin at."""
+    """The member got an assignment. `offsets` is partition → start offset."""
 
     offsets: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Revoked:
-    """The change by which the member owns nothing; reading must stop before `done` is set."""
+    """The member lost all its partitions. The reader must stop, and then set `done`."""
 
     done: threading.Event
 
 
 @dataclass(frozen=True)
 class Moved:
-    """The change of leaders and first offsets of partitions that could not be read as expected.
+    """The result of a look-up of leaders and first offsets.
 
     Attributes:
-        leaders: partition → broker that leads it now.
-        starts: partition → first offset in its log, where that was looked up.
+        leaders: partition → broker id of the current leader.
+        starts: partition → first offset of the log, for partitions that requested it.
     """
 
     leaders: Mapping[int, int]
@@ -72,18 +72,18 @@ Change = Assigned | Revoked | Moved
 
 
 class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """Lets a member give its partitions up at exactly the offsets that it has read.
+    """Rebalance listener that commits exactly the offsets up to which the member has read.
 
-    The library commits just before a rebalance, which its heartbeat thread may learn of at any
-    moment, while the engine reads on another thread. So each rebalance pauses the reader here, and
-    commits once more while the member still owns the partitions.
+    kafka-python commits just before a rebalance. But its heartbeat thread can start a rebalance at
+    any moment, while the engine reads on another thread. So this listener pauses the reader, and
+    then commits again, while the member still owns the partitions.
 
     Args:
-        pause: stops the reader; returns False if it had nothing to read.
-        commit: commits the offsets of the reader.
+        pause: pauses the reader; returns False if the member owns no partitions yet.
+        commit: commits the reader's offsets.
 
     Attributes:
-        assignments: number of assignments, as two in a row may name the same partitions.
+        assignments: number of assignments, which also detects two equal assignments in a row.
     """
 
     def __init__(self, pause: Callable[[], bool], commit: Callable[[], Awaitable[None]]) -> None:
@@ -92,12 +92,12 @@ class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has 
         self._commit = commit
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Pause the reader, and commit what it has read."""
+        """Pause the reader, and commit its offsets."""
         if self._pause():
             await self._commit()
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        """Pause the reader; partitions that the group took away cannot be committed."""
+        """Pause the reader; the group has taken the partitions away, so no commit is possible."""
         self._pause()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
@@ -106,17 +106,18 @@ class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has 
 
 
 class Member:
-    """One member of one group, on a thread of its own.
+    """One member of one group, with a thread of its own.
 
     Args:
-        wake: called from the member's thread when there is a new change.
+        wake: called from the member's thread when `changes` has a new element.
 
     Attributes:
-        changes: changes of the assignment, oldest first; the reader takes them.
-        positions: partition → next offset, written by the reader and used by commits.
-        owned: number of partitions that the member owns; None until it has joined.
-        trouble: why membership ended; None while it lasts.
-        has_reader: whether a reader takes changes now; there is none before and after a load.
+        changes: changes of the assignment, oldest first. The reader removes them.
+        positions: partition → next offset. The reader writes it, and commits use it.
+        owned: number of assigned partitions; None before the first assignment and during a
+            rebalance.
+        trouble: the error that ended the membership; None while the member runs.
+        has_reader: whether a reader handles `changes`. It is False before and after a load.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
@@ -138,19 +139,19 @@ class Member:
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
-        """Begin to join."""
+        """Start the thread, which joins the group."""
         self._thread.start()
 
     def leave(self) -> None:
-        """Begin to leave: commit, and give the partitions back to the group."""
+        """Tell the thread to leave: it commits, and returns the partitions to the group."""
         self._leaving.set()
 
     def look_up(self, partition: int, start: bool) -> None:
-        """Look up a partition's leader and, if `start`, its first offset; `Moved` follows."""
+        """Request a partition's leader and, if `start`, its first offset. A `Moved` follows."""
         self._lookups.append((partition, start))
 
     def join(self, timeout_s: float) -> None:
-        """Wait at most so long until the member has left [s]."""
+        """Wait until the member has left its group, at most `timeout_s` [s]."""
         self._leaving.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -193,7 +194,7 @@ class Member:
         self._wake()
 
     def _pause_reader(self) -> bool:
-        """Stop the reader; returns False if it had not begun."""
+        """Pause the reader; return False if the member owns no partitions yet."""
         if self.owned is None:
             return False
         self.owned = None
@@ -205,14 +206,14 @@ class Member:
         return True
 
     async def _commit(self) -> None:
-        """Commit exactly what was read, during a rebalance; called by the library."""
+        """Commit the reader's offsets; kafka-python calls this during a rebalance."""
         consumer = self._consumer
         self._set_positions(consumer)
         offsets = consumer._subscription.all_consumed_offsets()
         try:
             await consumer._coordinator._commit_offsets_sync_async(offsets, _COMMIT_TIMEOUT_MS)
         except KafkaError as error:
-            _log.warning("%s: its last records are read again: %s", self.name, error)
+            _log.warning("%s did not commit; its last records are read again: %s", self.name, error)
 
     def _take(self, consumer: Any) -> None:
         offsets = begin_offsets(consumer, self._plan, sorted(consumer.assignment()))
@@ -223,7 +224,7 @@ class Member:
         self._wake()
 
     def _set_positions(self, consumer: Any) -> None:
-        """Set the positions from which automatic commits take their offsets."""
+        """Set the consumer's positions, which automatic commits use."""
         mine = consumer.assignment()
         for partition, offset in list(self.positions.items()):
             each = topic_partition(self._plan, partition)
@@ -243,10 +244,10 @@ class Member:
 
 
 def resume_join(coordinator: Any) -> None:
-    """Resume a join that kafka-python would forget; to be called after each poll.
+    """Resume a group join that kafka-python would not finish; must follow each poll.
 
-    A leader rejoins when it learns of more partitions, and `need_rejoin` becomes False with its
-    assignment. If a poll ends before the cluster's answer to the join, no later poll waits for that
+    A group leader rejoins when it learns of new partitions. At its new assignment `need_rejoin`
+    becomes False. If a poll ends before the answer to the join arrives, no later poll waits for the
     answer, and the leader stops sending heartbeats.
     """
     if coordinator._join_task is not None and not coordinator.need_rejoin():
@@ -254,19 +255,19 @@ def resume_join(coordinator: Any) -> None:
 
 
 def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
-    """The partition of this number as kafka-python's type."""
+    """The partition with this number, as kafka-python's type."""
     return TopicPartition(*plan.partitions.of(number))
 
 
 def number_of(plan: TrialPlan, each: TopicPartition) -> int:
-    """The number of a partition of the trial's topics."""
+    """The number of a partition, which belongs to a topic of the trial."""
     number = plan.partitions.number(each.topic, each.partition)
     assert number is not None, "only topics of the trial are subscribed to"
     return number
 
 
 def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
-    """KafkaConsumer's configuration for a member that commits what it has read."""
+    """KafkaConsumer's configuration for a group member that commits its offsets."""
     return {
         **library_options(plan.client_options, plan.member_name(group, member)),
         "bootstrap_servers": plan.servers,
@@ -278,13 +279,13 @@ def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]
         "auto_commit_interval_ms": plan.pattern.consumers.auto_commit_interval_ms,
         "heartbeat_interval_ms": HEARTBEAT_MS,
         "session_timeout_ms": SESSION_MS,
-        "allow_auto_create_topics": False,  # a late request must not create a deleted topic again
+        "allow_auto_create_topics": False,  # a late request must not recreate a deleted topic
         "metrics_enabled": False,
     }
 
 
 def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -> dict[int, int]:
-    """Partition → offset to begin at: the committed one, or the group's start."""
+    """Partition → start offset: the committed offset, or else the group's start offset."""
     if not owned:
         return {}
     committed = consumer._coordinator.fetch_committed_offsets(set(owned))
@@ -296,7 +297,7 @@ def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -
 def start_offsets(
     consumer: Any, plan: TrialPlan, partitions: list[TopicPartition]
 ) -> dict[int, int]:
-    """Partition → offset at which a group without a committed offset starts."""
+    """Partition → start offset for a group without a committed offset."""
     is_asked = bool(partitions) and plan.pattern.consumers.start != "latest"
     firsts = consumer.beginning_offsets(partitions) if is_asked else dict.fromkeys(partitions, 0)
     numbered = {number_of(plan, each): offset for each, offset in firsts.items()}
@@ -304,10 +305,11 @@ def start_offsets(
 
 
 def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
-    """True when a member owns as many partitions as it does once its whole group has joined.
+    """True if a member owns its final number of partitions, with the whole group joined.
 
-    Kafka's range assignor distributes each topic's partitions evenly, up to one; its round robin,
-    for groups with more members than partitions of a topic, those of all topics together.
+    Kafka's range assignor divides the partitions of each topic evenly, with a difference of at most
+    one. Groups with more members than partitions per topic use the round-robin assignor, which
+    divides the partitions of all topics together.
     """
     if members > partitions.per_topic:
         least, rest = divmod(len(partitions), members)
@@ -318,7 +320,7 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
 
 
 class Joining(Protocol):
-    """State of a member while its group settles."""
+    """State of a member until its group has settled."""
 
     name: str
     owned: int | None
@@ -328,10 +330,10 @@ class Joining(Protocol):
 def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
     """Wait until every member owns its fair share of the partitions.
 
-    Members of other tasks join when their task has opened its connections.
+    Members in other tasks join after their tasks have opened their connections.
 
     Raises:
-        GroupError: a member could not join, or it takes longer than a task may take to open.
+        GroupError: a member could not join, or the wait exceeded the plan's `open_timeout_s`.
     """
     timeout_s, size = plan.open_timeout_s, plan.pattern.consumers.members
     deadline_s = time.monotonic() + timeout_s
@@ -345,7 +347,7 @@ def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
         if time.monotonic() > deadline_s:
             shares = ", ".join(f"{each.name}: {each.owned}" for each in members)
             raise GroupError(
-                f"consumer groups did not settle within {timeout_s:.0f} s; partitions owned: "
-                f"{shares}"
+                f"consumer groups did not settle within {timeout_s:.0f} s; expected a fair share "
+                f"of the partitions for each member; partitions owned: {shares}"
             )
         time.sleep(_TURN_S)

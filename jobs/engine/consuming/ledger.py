@@ -1,4 +1,4 @@
-"""Ledger of what the members of one group in one task have read, and of their lag."""
+"""Ledger of one consumer group in one task: the records read, and the lag."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from jobs.engine.task.window import NOT_YET, Window
 from metrics.trial.consumption import LAG_INTERVAL_S, GroupCounts, GroupShare, ReadRange
 
 SKIPPED = "SkippedRecords"
-"""Error name of records that brokers deleted before they were read."""
+"""Error name for records that brokers deleted before the group read them."""
 
 
 class Position:
-    """Position of one member in one partition that it owns.
+    """A member's position in one of its partitions.
 
     Attributes:
-        offset: offset of the next record.
-        high_watermark: end of what consumers may read, as the broker last reported it.
+        offset: offset of the next record to read.
+        high_watermark: end offset of the readable records, as the broker last reported it.
     """
 
     __slots__ = ("_began", "_records", "high_watermark", "offset", "partition")
@@ -31,35 +31,35 @@ class Position:
 
     @property
     def lag(self) -> int:
-        """Number of records that may be read and are not read yet."""
+        """Number of readable records that the member has not read yet."""
         return max(0, self.high_watermark - self.offset)
 
     def advance(self, records: int, next_offset: int) -> None:
-        """Advance to `next_offset` after reading so many records."""
+        """Advance to `next_offset` after reading `records` records."""
         self._records += records
         self.offset = next_offset
         self.high_watermark = max(self.high_watermark, next_offset)
 
     def read_range(self) -> ReadRange:
-        """The read range so far."""
+        """The range of offsets read since the last `begin_read_range`."""
         return ReadRange(self.partition, self._began, self.offset, self._records)
 
     def begin_read_range(self) -> None:
-        """Begin the next read range."""
+        """Begin the next read range at the current offset."""
         self._began, self._records = self.offset, 0
 
 
 class GroupLedger:
-    """Ledger of one group in one task. Times are of the engine's clock [s].
+    """Ledger of one group in one task. Times are on the engine's clock [s].
 
     Args:
-        interval_s: interval between two records of one producer, from which the times of the
-            records of a batch follow [s].
+        interval_s: time between two records of one producer [s]. It gives the due times of all
+            records of a batch.
 
     Attributes:
-        counts: counts of the members in this task.
-        throttle_ms: sum of the throttle times that brokers reported [ms].
-        window: the measured window, once the load has a start.
+        counts: counts of the group's members in this task.
+        throttle_ms: sum of the brokers' throttle times [ms].
+        window: the measured window; `NOT_YET` before the load starts.
     """
 
     def __init__(self, group: int, members: int, interval_s: float) -> None:
@@ -76,7 +76,7 @@ class GroupLedger:
         self.window = window
 
     def begin_window(self, positions: Iterable[Position], following: Window) -> GroupShare:
-        """Begin the following window; returns the account of the one that has ended."""
+        """Begin the following window; return the group's share of the window that has ended."""
         owned = list(positions)
         over = self.share(owned)
         for position in owned:
@@ -87,7 +87,7 @@ class GroupLedger:
     def count_read(
         self, records: int, wire_bytes: int, first_age_s: float | None, now: float
     ) -> None:
-        """Count a batch; its first record was due `first_age_s` ago, None when unknown."""
+        """Count a batch. Its first record has the age `first_age_s` [s]; None if it is unknown."""
         self._last_read_s = now
         if self.window.holds(now):
             self.counts.records += records
@@ -96,11 +96,11 @@ class GroupLedger:
                 self.latency.add(first_age_s, records)
 
     def close_read_range(self, position: Position) -> None:
-        """Close the read range in a partition that the member no longer owns."""
+        """Store the read range of a partition that the member no longer owns."""
         self._read_ranges.append(position.read_range())
 
     def sample_lag(self, lag_records: int, now: float) -> None:
-        """Record the lag, once for each point of the time grid that has passed."""
+        """Record the lag once for each sampling time since the last call."""
         window = self.window
         if now < window.start_s:
             return
@@ -110,10 +110,11 @@ class GroupLedger:
     def share(
         self, positions: Iterable[Position], targets: Mapping[int, int] | None = None
     ) -> GroupShare:
-        """The account, with the read ranges of partitions that are still owned.
+        """The group's share of the window.
 
         Args:
-            targets: partition → offset up to which members should have read, where it is known.
+            positions: positions in the partitions that the members own now.
+            targets: partition → offset that the members should have reached; None if it is unknown.
         """
         self.latency.fold()
         owned, counts = list(positions), self.counts
@@ -129,9 +130,9 @@ class GroupLedger:
         counts.notes = ()
         if unread:
             text = (
-                f"consumer group {counts.group} had {counts.unread_records} acknowledged records "
-                f"unread at the end of the drain, in {len(unread)} partitions; the first is "
-                f"partition {min(unread)}"
+                f"consumer group {counts.group} left {counts.unread_records} acknowledged records "
+                f"in {len(unread)} partitions unread at the end of the drain; the first of these "
+                f"is partition {min(unread)}"
             )
             counts.notes = (text,)
         read = tuple(each for each in read_ranges if each.records or each.length)

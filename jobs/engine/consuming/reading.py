@@ -1,9 +1,8 @@
-"""Reading of one member: the partitions that it owns, and the connections that fetch them.
+"""Reading of one member: its partitions, its fetch requests, and its connections.
 
-Fetch requests on the wire, and the fetch sessions that keep them small (KIP-227).
-
-Version 10 is used because all its fields have a fixed width and it carries every codec. Brokers
-from Kafka 2.1 to 4.x accept it, as they accept the produce requests of the engine.
+Fetch sessions keep the requests small (KIP-227). The requests have version 10, because all its
+fields have a fixed width and it supports every codec. Brokers from Kafka 2.1 to 4.x accept this
+version, and also the version of the engine's produce requests.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class FetchEncoder:
     """Encoder of the fetch requests of one connection.
 
     Args:
-        partitions: the partitions of all topics, which requests name by their numbers.
+        partitions: the partitions of all topics, with their numbers.
     """
 
     def __init__(self, partitions: Partitions, client_id: str, options: ConsumerOptions) -> None:
@@ -68,8 +67,8 @@ class FetchEncoder:
 
         Args:
             session: (id, epoch) of the fetch session.
-            wanted: (partition, offset) to fetch from.
-            forgotten: partitions that leave the session.
+            wanted: (number of a partition, offset from which to fetch).
+            forgotten: numbers of the partitions that leave the session.
         """
         room = self._options.max_partition_fetch_bytes
         fetched = [(number, (_UNKNOWN, offset, _UNKNOWN, room)) for number, offset in wanted]
@@ -83,7 +82,7 @@ class FetchEncoder:
     def _by_topic(
         self, form: struct.Struct, items: Sequence[tuple[int, tuple[int, ...]]]
     ) -> list[bytes]:
-        """(Number, other fields) of partitions, grouped by topic."""
+        """Encode (number of a partition, other fields), grouped by topic."""
         packed: dict[str, list[bytes]] = {}
         for number, fields in items:
             topic, partition = self._partitions.of(number)
@@ -95,12 +94,13 @@ class FetchEncoder:
 
 
 class FetchSession:
-    """The fetch session of one connection, in which requests name only what has changed.
+    """The fetch session of one connection. Its requests name only changed partitions.
 
-    A session begins with a request that names all partitions; later ones name those whose offset
-    moved. A broker without room for another session answers with id 0; then every request names all
-    partitions, as those of real consumers do. A broker fills an answer in the order of the request
-    up to `fetch.max.bytes`, so a partition that was read moves to the end (KIP-74).
+    The first request of a session names all partitions. Later requests name the partitions with a
+    new offset. A broker that has no room for another session answers with id 0. After that answer
+    every request names all partitions, as in real consumers. A broker fills an answer in the order
+    of the session's partitions, up to `fetch.max.bytes`. So a partition with new data moves to the
+    end of the order (KIP-74).
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class FetchSession:
     def next_request(
         self, wanted: Mapping[int, int]
     ) -> tuple[tuple[int, int], list[tuple[int, int]], list[int]]:
-        """The content of the next request: (id, epoch), partitions to name, partitions to forget.
+        """The next request: (id, epoch), partitions to name, partitions to forget.
 
         Args:
             wanted: partition → next offset, for all partitions to fetch.
@@ -124,7 +124,7 @@ class FetchSession:
         return session, moved, [p for p in known if p not in wanted]
 
     def update(self, error_code: int, session_id: int) -> None:
-        """Update the session from the broker's answer; any error begins a new one."""
+        """Update the session from the broker's answer. An error ends the session."""
         if error_code or session_id == 0:
             self._id = self._epoch = 0
             return
@@ -132,25 +132,26 @@ class FetchSession:
         self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def renew(self) -> None:
-        """Begin a new session with the next request, which ends the broker's old session, too."""
+        """Begin a new session with the next request, which also ends the old session."""
         self._epoch = 0
 
 
 RETRY_S = 0.1
-"""Wait of a connection after an answer with an error, before it sends the next request [s]."""
+"""Time between an answer with an error and the next request of the connection [s]."""
 
 _OFFSET_OUT_OF_RANGE = 1
 _NO_SUCH_SESSION = frozenset({70, 71})
-"""Brokers forget fetch sessions when they have too many; the next request begins a new one."""
+"""Error codes of brokers that have dropped the fetch session; the next request begins a new one."""
 
 
 class Reader:
-    """The partitions that one member owns, with its positions.
+    """The partitions of one member, with the member's positions.
 
     Attributes:
         positions: partition → the member's position.
-        generation: grows with each assignment; answers to requests of older ones are ignored.
-        is_paused: True until the first assignment, and while the group rebalances.
+        generation: number of assignments so far. Answers to requests of an earlier generation are
+            ignored.
+        is_paused: True before the first assignment, and during a rebalance.
     """
 
     def __init__(self, member: Member, ledger: GroupLedger, leaders: Sequence[int]) -> None:
@@ -163,11 +164,11 @@ class Reader:
 
     @property
     def lag(self) -> int:
-        """Number of records that this member may read and has not read yet."""
+        """Number of readable records that this member has not read yet."""
         return sum(position.lag for position in self.positions.values())
 
     def apply(self, change: Change) -> None:
-        """Apply a change of the assignment, or of the leaders."""
+        """Apply a change of the assignment or of the leaders."""
         if isinstance(change, Moved):
             self._move(change)
             return
@@ -193,30 +194,30 @@ class Reader:
                 self.positions[partition] = Position(partition, start)
 
     def offsets_led_by(self, broker: int) -> dict[int, int]:
-        """Partition → next offset, for the owned partitions that this broker leads."""
+        """Partition → next offset, for the member's partitions whose leader is this broker."""
         leaders = self.leaders
         return {p: at.offset for p, at in self.positions.items() if leaders[p] == broker}
 
     def has_reached(self, targets: Mapping[int, int]) -> bool:
-        """True when the member has read all partitions that it owns up to these offsets."""
+        """True if the member has read each of its partitions up to the target offset."""
         if self.is_paused:
             return False
         return all(at.offset >= targets.get(p, 0) for p, at in self.positions.items())
 
 
 class FetchChannel(Channel):
-    """One member's connection to one broker, with one request at a time, as real consumers have.
+    """One member's connection to one broker. As in real consumers, it has one request in flight.
 
     Args:
         key: (client id, broker id).
-        encoder: encodes its requests.
-        partitions: the partitions of all topics.
-        check_crcs: verify the CRC of each batch.
+        encoder: encodes the fetch requests.
+        partitions: the partitions of all topics, with their numbers.
+        check_crcs: whether to verify the CRC of each batch.
 
     Attributes:
-        stream: parses the bytes that arrive.
-        wall_offset_s: what to add to the clock for seconds since the epoch.
-        sent_s: when the unanswered request was sent; None without one.
+        stream: parser of the received bytes.
+        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
+        sent_s: time at which the request in flight was sent; None if there is no such request.
         retry_s: earliest time of the next request.
     """
 
@@ -246,33 +247,33 @@ class FetchChannel(Channel):
         self._failed = False
 
     def reset(self) -> None:
-        """Begin on a fresh transport, without a request in flight."""
+        """Prepare for a new transport; no request is in flight."""
         self.stream = FetchStream(self, self._partitions, self._check_crcs)
         self.sent_s = None
         self.retry_s = 0.0
 
     def handle_lost(self, error: str) -> None:
-        """Handle a lost transport; a later request fetches the same records."""
+        """Handle a lost transport; a later request fetches the same records again."""
         self.sent_s = None
         self._session = FetchSession()
         self.reader.ledger.counts.errors[error] += 1
 
     def look_up_leaders(self) -> None:
-        """Look up the leaders of the partitions that this broker led."""
+        """Request the new leaders of the partitions that this broker led."""
         for partition in self.reader.offsets_led_by(self.broker):
             self.reader.member.look_up(partition, False)
 
     @property
     def skippable(self) -> int:
-        """The rest of a batch, unless its CRC is checked; see `Channel`."""
+        """Rest of the current batch [B]; 0 if CRCs are checked. See `Channel`."""
         return 0 if self._check_crcs else self.stream.skippable
 
     def skip(self, size: int, now: float) -> None:
-        """Skip bytes; see `Channel`."""
+        """Skip bytes that were dropped; see `Channel`."""
         self.stream.skip(size, now)
 
     def next_request(self, now: float) -> bytes | None:
-        """The next request; None while there is nothing to fetch from this broker."""
+        """The next fetch request; None if there is nothing to fetch from this broker."""
         reader = self.reader
         wanted = reader.offsets_led_by(self.broker)
         if not wanted:
@@ -284,10 +285,10 @@ class FetchChannel(Channel):
         self.sent_s = now
         return self._encoder.encode(self._correlation_id, *self._session.next_request(wanted))
 
-    # --- what the stream finds ----------------------------------------------------
+    # --- events of the stream -----------------------------------------------------
 
     def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
-        """Begin the batches of this partition."""
+        """Begin the batches of a partition; see `Sink`."""
         reader = self.reader
         current = self._generation == reader.generation
         position = self._position = reader.positions.get(index) if current else None
@@ -303,7 +304,7 @@ class FetchChannel(Channel):
             position.high_watermark = high_watermark
 
     def take_batch(self, batch: Batch, now: float) -> None:
-        """Count a batch, without the records before the position, which were read before."""
+        """Count the batch's new records, from the member's position on; see `Sink`."""
         position = self._position
         if position is None or self._generation != self.reader.generation:
             return
@@ -319,7 +320,7 @@ class FetchChannel(Channel):
         self.reader.ledger.count_read(records, size, age_s, now)
 
     def take_control_batch(self, last_offset: int, records: int) -> None:
-        """Skip the control batch of a transaction's end."""
+        """Skip a control batch, which marks the end of a transaction; see `Sink`."""
         position = self._position
         if position is None or self._generation != self.reader.generation:
             return
@@ -329,7 +330,7 @@ class FetchChannel(Channel):
             self.reader.ledger.counts.control_records += records
 
     def end_response(self, answer: FetchAnswer, now: float) -> None:
-        """End the response."""
+        """Finish the request in flight, and update the session; see `Sink`."""
         self.sent_s = None
         self.reader.ledger.throttle_ms += answer.throttle_ms
         self._session.update(answer.error_code, answer.session_id)

@@ -1,8 +1,8 @@
-"""Parser of fetch responses as they arrive: it reads batch headers and skips records.
+"""Parser of fetch responses while they arrive. It reads batch headers and skips records.
 
-A response can be tens of megabytes, so it is never held as a whole: bytes arrive in one buffer that
-all connections share, and at most a part of a header is kept until the next read. Layouts: Kafka's
-fetch response version 10 and record batch format v2
+A response can have tens of megabytes, so the parser never stores a whole response. All connections
+receive into one shared buffer, and the parser stores at most an incomplete header between two
+reads. The layouts are Kafka's fetch response version 10 and record batch format v2
 (https://kafka.apache.org/documentation/#recordbatch).
 """
 
@@ -24,20 +24,20 @@ _NAME_LENGTH = struct.Struct(">h")
 _COUNT = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqqii")  # …, high watermark, …, aborted, bytes of records
 _BATCH = struct.Struct(">qiibIhiqqqhii")
-_BATCH_WITHOUT_CRC = struct.Struct(">qi4xb4xhiqq14xi")  # nor epoch and producer
+_BATCH_WITHOUT_CRC = struct.Struct(">qi4xb4xhiqq14xi")  # also without epoch and producer
 _LENGTH_END = 12
 _CRC_END = 21
 _MAGIC = 2
-_CONTROL = 0x20  # of a batch's attributes
+_CONTROL = 0x20  # bit in a batch's attributes
 
 
 class FetchFormatError(AnswerFormatError):
-    """A response whose bytes are not a fetch response, so that it cannot be parsed further."""
+    """The received bytes are not a fetch response, so parsing must end."""
 
 
 @dataclass(frozen=True)
 class FetchAnswer:
-    """A response that has arrived as a whole."""
+    """The header of a fetch response that has arrived completely."""
 
     correlation_id: int
     error_code: int
@@ -46,18 +46,18 @@ class FetchAnswer:
 
 
 class Sink(Protocol):
-    """Receiver of the parts of responses."""
+    """Receiver of the parsed parts of fetch responses."""
 
     def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
         """Begin the batches of the partition with this number."""
         ...
 
     def take_batch(self, batch: Batch, now: float) -> None:
-        """Take a batch that has arrived completely, the last of its bytes at `now`."""
+        """Take a complete batch, whose last byte arrived at `now`."""
         ...
 
     def take_control_batch(self, last_offset: int, records: int) -> None:
-        """Take a control batch that has arrived completely: the end of a transaction."""
+        """Take a complete control batch, which marks the end of a transaction."""
         ...
 
     def end_response(self, answer: FetchAnswer, now: float) -> None:
@@ -66,19 +66,20 @@ class Sink(Protocol):
 
 
 Batch = tuple[int, int, int, int, int, int]
-"""(base offset, last offset, records, base timestamp [ms], max timestamp [ms], bytes)."""
+"""(base offset, last offset, number of records, base timestamp [ms], max timestamp [ms], size
+[B])."""
 
 
 class FetchStream:
     """Parser of one connection's bytes into responses, partitions and batches.
 
     Args:
-        sink: receives them in their order.
-        partitions: the partitions of all topics, for their numbers.
-        check_crcs: verify the CRC-32C of each batch, which reads every byte.
+        sink: receives the parsed parts in the order of the bytes.
+        partitions: the partitions of all topics, with their numbers.
+        check_crcs: whether to verify the CRC-32C of each batch, which reads every byte.
 
     Attributes:
-        skippable: number of coming bytes that are skipped [B].
+        skippable: number of the next bytes that the parser skips [B].
     """
 
     def __init__(self, sink: Sink, partitions: Partitions, check_crcs: bool = False) -> None:
@@ -97,10 +98,10 @@ class FetchStream:
         self.skippable = 0
 
     def feed(self, data: memoryview, now: float) -> None:
-        """Parse the bytes that arrived at `now`.
+        """Parse bytes that arrived at `now`.
 
         Raises:
-            FetchFormatError: they are not a fetch response, or a CRC is wrong.
+            FetchFormatError: the bytes are not a fetch response, or a batch has a wrong CRC.
         """
         position, end = 0, len(data)
         while position < end:
@@ -128,18 +129,19 @@ class FetchStream:
                     self._step(whole, 0, now)
 
     def skip(self, size: int, now: float) -> None:
-        """Skip `size` of the `skippable` bytes."""
+        """Skip `size` bytes, at most `skippable`."""
         self.skippable -= size
         self._frame_left -= size
         if not self.skippable:
             self._passed(now)
 
-    # --- the parts of a response, in their order -------------------------------
+    # --- the parts of a response, in the order of arrival ----------------------
 
     def _await(self, step: Callable[[memoryview, int, float], None], need: int) -> None:
         if need > self._frame_left:
             raise FetchFormatError(
-                f"a fetch response is {need - self._frame_left} bytes shorter than its parts"
+                f"a fetch response ends {need - self._frame_left} bytes too early; its parts need "
+                "more bytes than its size field says"
             )
         self._step, self._need = step, need
 
@@ -157,14 +159,16 @@ class FetchStream:
             self._await(self._name_length, _NAME_LENGTH.size)
             return
         if self._frame_left:
-            raise FetchFormatError(f"a fetch response has {self._frame_left} bytes too many")
+            raise FetchFormatError(
+                f"a fetch response has {self._frame_left} unexpected bytes at its end"
+            )
         self._step, self._need = self._head, _HEAD.size
         self._sink.end_response(self._answer, now)
 
     def _name_length(self, data: memoryview, at: int, now: float) -> None:
         (length,) = _NAME_LENGTH.unpack_from(data, at)
         if length < 0:
-            raise FetchFormatError(f"a fetch response has a topic's name of {length} bytes")
+            raise FetchFormatError(f"a topic name in a fetch response has {length} bytes")
         self._await(self._name_and_count, length + _COUNT.size)
 
     def _name_and_count(self, data: memoryview, at: int, now: float) -> None:
@@ -172,12 +176,12 @@ class FetchStream:
         name = bytes(data[at:end])
         if name not in self._firsts:
             raise FetchFormatError(
-                f"a fetch response is about the topic {name!r}, which is not one of the trial's"
+                f"a fetch response has the topic {name!r}; expected a topic of the trial"
             )
         self._first = self._firsts[name]
         (self._partitions,) = _COUNT.unpack_from(data, end)
         if self._partitions < 0:
-            raise FetchFormatError(f"a fetch response has {self._partitions} partitions of a topic")
+            raise FetchFormatError(f"a topic in a fetch response has {self._partitions} partitions")
         self._next_partition(now)
 
     def _next_partition(self, now: float) -> None:
@@ -190,10 +194,13 @@ class FetchStream:
     def _partition(self, data: memoryview, at: int, now: float) -> None:
         index, error, high, _stable, _start, aborted, size = _PARTITION.unpack_from(data, at)
         if aborted > 0:
-            raise FetchFormatError("a broker names aborted transactions without being asked to")
+            raise FetchFormatError(
+                "a fetch response lists aborted transactions, which its request did not ask for"
+            )
         if size > self._frame_left:
             raise FetchFormatError(
-                f"a partition states {size} bytes of records where {self._frame_left} are left"
+                f"a partition in a fetch response has {size} bytes of records; expected at most "
+                f"{self._frame_left}, the rest of the response"
             )
         self._records_left = max(0, size)
         self._sink.begin_partition(self._first + index, error, high)
@@ -202,7 +209,7 @@ class FetchStream:
     def _next_batch(self, now: float) -> None:
         if self._records_left >= BATCH_HEADER_BYTES:
             self._await(self._batch_header, BATCH_HEADER_BYTES)
-        elif self._records_left:  # a part of a header, cut off at the partition's size limit
+        elif self._records_left:  # an incomplete header, cut off at the partition's size limit
             self._batch, self.skippable, self._records_left = None, self._records_left, 0
         else:
             self._next_partition(now)
@@ -214,12 +221,12 @@ class FetchStream:
         size = _LENGTH_END + length
         if magic != _MAGIC or size < BATCH_HEADER_BYTES:
             raise FetchFormatError(
-                f"a batch of format {magic} with {length} bytes; expected record batches of "
-                f"format {_MAGIC}, which Kafka has written since 0.11"
+                f"a record batch has format {magic} and {length} bytes; expected format {_MAGIC}, "
+                "which Kafka has written since 0.11"
             )
         body = min(size, self._records_left) - BATCH_HEADER_BYTES
         self._batch = None
-        if size <= self._records_left:  # otherwise its end was cut off, and a later fetch reads it
+        if size <= self._records_left:  # otherwise the batch is cut off, and a later fetch reads it
             self._batch = (base, base + delta, count, first_ms, max_ms, size)
             self._is_control = bool(flags & _CONTROL)
             self._crc_wanted = crc
@@ -231,10 +238,10 @@ class FetchStream:
             self._passed(now)
 
     def _whole_batches(self, data: memoryview, position: int, now: float) -> int:
-        """Take the batches that have arrived whole, and return the position after them.
+        """Take the batches that have arrived completely; return the position after them.
 
-        It leaves whatever is not a plain batch to the other steps. One call for all batches of a
-        read halves the time for small ones.
+        It stops at any batch that is not a plain batch, which the other steps then parse. One call
+        for all batches of a read halves the time per small batch.
         """
         end, left, began = len(data), self._records_left, position
         take_batch, unpack = self._sink.take_batch, _BATCH_WITHOUT_CRC.unpack_from
@@ -257,8 +264,8 @@ class FetchStream:
         if batch is not None:
             if self._check_crcs and self._crc != self._crc_wanted:
                 raise FetchFormatError(
-                    f"the batch at offset {batch[0]} has CRC {self._crc:08x} and states "
-                    f"{self._crc_wanted:08x}: its bytes changed on the way"
+                    f"the batch at offset {batch[0]} has the CRC {self._crc:08x}; expected "
+                    f"{self._crc_wanted:08x}; its bytes changed between the producer and here"
                 )
             if self._is_control:
                 self._sink.take_control_batch(batch[1], batch[2])

@@ -1,4 +1,4 @@
-"""The engine's own consumers: one event loop per task fetches for all of its members."""
+"""The engine's own consumers. One event loop per task fetches for all members of the task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_UP_S = 1.0
 
 
 class WireConsumers:
-    """The members that one task hosts; a `TaskClient`, and the `Owner` of their sockets.
+    """The group members of one task; a `TaskClient`, and the `Owner` of the members' sockets.
 
     Args:
         task: index among the consumer tasks, from 0.
@@ -55,12 +55,12 @@ class WireConsumers:
 
     @property
     def channels(self) -> list[FetchChannel]:
-        """The channels, one for each member and broker."""
+        """All channels: one for each pair of a member and a broker."""
         return list(self._channels.values())
 
     @property
     def members(self) -> list[Member]:
-        """The members of this task."""
+        """All group members of this task."""
         return [reader.member for reader in self._readers]
 
     def open(self) -> None:
@@ -103,7 +103,7 @@ class WireConsumers:
         for ledger in self._ledgers.values():
             ledger.window = self._window
         if self._options.start != "latest":
-            time.sleep(max(0.0, start_s - self._clock()))  # a backlog waits for the load
+            time.sleep(max(0.0, start_s - self._clock()))  # read the backlog under load only
         self._watch = SocketWatch([(channel.broker, channel) for channel in self.channels])
         self._set_readers(True)
         self._turn_until(lambda: self._window.start_s)
@@ -124,7 +124,7 @@ class WireConsumers:
                 driver.send_window(self._window.number, over)
             self._window = following
             busy, sockets = self._measure()
-        # The drains of producers, and then of consumers.
+        # The producers drain first, and then the consumers.
         deadline_s = self._window.end_s + 2 * phases.drain_timeout_s
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(acknowledged()))
         self._set_readers(False)
@@ -138,7 +138,7 @@ class WireConsumers:
             member.has_reader = are_there
 
     def _measure(self) -> tuple[float, dict[int, SocketCounts]]:
-        """Run the window; returns the share of time outside of waiting [ratio], and the sockets."""
+        """Run the window; return the busy share of the time [ratio], and the counts of sockets."""
         waited_s, window = self._sockets.waited_s, self._window
         self._watch.begin()
         self._turn_until(lambda: window.end_s)
@@ -146,7 +146,7 @@ class WireConsumers:
         return 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s, sockets
 
     def close(self) -> None:
-        """Leave and disconnect; see `TaskClient.close`."""
+        """Leave the groups and disconnect; see `TaskClient.close`."""
         for member in self.members:
             member.leave()
         for member in self.members:
@@ -197,7 +197,7 @@ class WireConsumers:
             ledger.sample_lag(sum(reader.lag for reader in self._readers_of(group)), now)
 
     def handle_woken(self) -> None:
-        """Take new connections, and changes of the groups; see `Owner`."""
+        """Take reopened connections and changes of the assignments; see `Owner`."""
         for key, transport in self._reopener.take():
             self._channels[key].successor = transport
         for reader in self._readers:
@@ -223,18 +223,18 @@ class WireConsumers:
             self._sockets.send(channel, [request])
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """Parse the bytes that arrived; see `Owner`."""
-        assert isinstance(channel, FetchChannel), "nothing else was added"
+        """Parse the received bytes, and send the next request; see `Owner`."""
+        assert isinstance(channel, FetchChannel), "only fetch channels were added"
         channel.stream.feed(data, now)
         if channel.sent_s is None:
             self._send_request(channel, now)
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """Do nothing, as the answer to the request is awaited anyway; see `Owner`."""
+        """Do nothing; the channel waits for the answer. See `Owner`."""
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
-        """Reopen the connection outside of the loop; see `Owner`."""
-        assert isinstance(channel, FetchChannel), "nothing else was added"
+        """Reopen the connection on another thread; see `Owner`."""
+        assert isinstance(channel, FetchChannel), "only fetch channels were added"
         channel.handle_lost(error)
         if channel.successor is None:
             self._reopener.request(channel.key)

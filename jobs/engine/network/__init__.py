@@ -1,1 +1,1 @@
-"""Connections to brokers, which kafka-python opens, and the sockets of an event loop."""
+"""Connections to brokers, opened by kafka-python, and the sockets of an event loop."""

@@ -1,9 +1,9 @@
-"""Connections to brokers, opened by kafka-python and then driven by the engine's event loop.
+"""Connections to brokers. kafka-python opens them, and the engine's event loop then drives them.
 
-kafka-python's network layer resolves, connects, negotiates API versions and authenticates. After
-that the socket is taken over, because kafka-python's transport copies every payload and the engine
-must not. Each kind of request is sent in the highest version that the broker and the engine know: a
-broker closes the connection without an answer at a version that it does not know.
+kafka-python resolves host names, connects, negotiates API versions and authenticates. Then the
+engine takes the socket over, because kafka-python's transport copies every payload, which the
+engine must avoid. Each request has the highest version that both the broker and the engine support.
+A broker closes the connection without an answer if it does not support the version of a request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from metrics.common.errors import ConfigError, RedlineError
 
 @dataclass(frozen=True)
 class Api:
-    """A kind of request, with Kafka's name and key, and the versions that the engine speaks."""
+    """A kind of request: Kafka's name and key, and the range of the engine's versions."""
 
     name: str
     key: int
@@ -71,7 +71,7 @@ END_TXN = Api("EndTxn", 26, 1, 4)
 
 
 def apis_of_producers(is_idempotent: bool, has_transactions: bool) -> tuple[Api, ...]:
-    """The requests that producers of the engine send."""
+    """The kinds of requests that the engine's producers send."""
     if has_transactions:
         coordinated = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
         return (PRODUCE, METADATA, *coordinated)
@@ -79,14 +79,15 @@ def apis_of_producers(is_idempotent: bool, has_transactions: bool) -> tuple[Api,
 
 
 def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dict[Api, int]:
-    """The highest version of each kind of request that a broker and the engine know.
+    """The highest version of each kind of request that both a broker and the engine support.
 
     Args:
-        apis: the requests that are sent to the broker.
-        known: API key → least and most version that the broker knows.
+        apis: the kinds of requests that the broker will get.
+        known: API key → lowest and highest version that the broker supports.
 
     Raises:
-        ConfigError: there is none for one of the requests; the text is a clause on the broker.
+        ConfigError: no version of a request is supported by both the broker and the engine. The
+            text continues a sentence whose subject is the broker.
     """
     found = {}
     for api in apis:
@@ -96,15 +97,15 @@ def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dic
             theirs = f" {least} to {most}" if api.key in known else " in no version"
             ours = f"{api.least} to {api.most}" if api.least < api.most else api.most
             raise ConfigError(
-                f"knows {api.name}{theirs}, and this engine speaks {ours}; expected a "
-                "broker that knows such a version, as those of Kafka 2.1 to 4.x do; use such a "
-                "broker, or a release of redline that speaks a version of this one"
+                f"supports {api.name}{theirs}, and this engine supports {ours}; expected a version "
+                "that both support, as with brokers of Kafka 2.1 to 4.x; use such a broker, or a "
+                "release of redline that supports this broker"
             )
     return found
 
 
 TABLES = (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6"))
-"""The kernel's tables of sockets, of the network namespace of this thread."""
+"""The kernel's tables of TCP sockets, for the network namespace of this thread."""
 
 _ESTABLISHED = "01"
 
@@ -112,10 +113,10 @@ _ESTABLISHED = "01"
 def count_open_to(
     addresses: Collection[tuple[str, int]], tables: Iterable[Path] = TABLES
 ) -> int | None:
-    """Count the connections from this host, of all processes, to any of these IPs and ports.
+    """Count this host's open connections, of all processes, to any of these IPs and ports.
 
     Returns:
-        None where the system does not show them.
+        The number of connections; None if the system does not show them.
     """
     wanted = {(_plain(ip), port) for ip, port in addresses}
     found: int | None = None
@@ -131,7 +132,7 @@ def count_open_to(
 
 
 def _address(text: str) -> tuple[str, int]:
-    """IP and port of an entry such as 0100007F:2384, whose words have the host's byte order."""
+    """IP and port of an entry such as 0100007F:2384, which has the host's byte order."""
     words, _, port = text.partition(":")
     data = bytes.fromhex(words)
     if sys.byteorder == "little":
@@ -141,19 +142,19 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _plain(ip: str) -> str:
-    """An address in its canonical form; an IPv4 address within IPv6 as IPv4."""
+    """An IP address in canonical form. An IPv4 address inside IPv6 becomes an IPv4 address."""
     found = ipaddress.ip_address(ip.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None)
     return str(mapped or found)
 
 
 _AT_ONCE = 64
-"""Connections to all brokers that are opened at the same time."""
+"""Maximum number of connections that are opened at the same time, for all brokers together."""
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
-"""Share of a session's lifetime after which a successor of the connection is opened: at random in
-this range, so that the connections of a load do not log in at the same moment."""
+"""Range of a random share of a session's lifetime, after which a successor of the connection is
+opened. The share is random so that the connections of a load do not log in at the same moment."""
 SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -162,21 +163,21 @@ _SOCKET_OPTIONS = [
 
 
 class BrokerConnectError(RedlineError):
-    """A connection that could not be opened; the text names the broker and the cause."""
+    """A connection could not be opened. The text names the broker and the cause."""
 
 
 class TooSlowError(RedlineError):
-    """Connections that were not all taken in the time for all of them."""
+    """A broker did not accept all connections within the time limit for all of them."""
 
 
 def broker_words(broker_id: int, address: Address) -> str:
-    """The name of a broker in messages; a negative id is not known yet."""
+    """The name of a broker in messages. A negative id stands for an unknown id."""
     host, port = address
     return f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
 
 
 def ensure_descriptors(sockets: int) -> None:
-    """Raise the limit of open files if so many sockets need it.
+    """Raise the limit of open files if `sockets` sockets need a higher limit.
 
     Raises:
         ConfigError: the hard limit is too low.
@@ -187,7 +188,7 @@ def ensure_descriptors(sockets: int) -> None:
         if hard != resource.RLIM_INFINITY and hard < wanted:
             raise ConfigError(
                 f"{sockets} connections need {wanted} open files, and this host allows {hard}; "
-                "raise its limit (ulimit -n), or use more tasks on more hosts"
+                "raise the limit (ulimit -n), or use more tasks on more hosts"
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -201,45 +202,44 @@ def open_connections(
     rng: random.Random | None = None,
     apis: Collection[Api] = (),
 ) -> dict[Key, Transport]:
-    """Open one authenticated transport per (name of a client, broker id).
+    """Open one authenticated transport for each pair of a client's name and a broker id.
 
-    A connection that a broker closes at once is opened again, at a pace that brokers with a limit
-    on new connections can follow.
+    If a broker closes a new connection at once, the connection is opened again. The pace suits
+    brokers that limit new connections.
 
     Args:
         wanted: the connections to open.
         brokers: broker id → (host, port).
-        options: connection options of kafka-python, as `Security.client_kwargs` gives them.
-        timeout_s: time without a new connection after which a broker counts as silent [s].
-        buffers: sizes of the sockets' buffers for sending and receiving; -1 leaves a size to the
-            kernel's tuning [B].
-        rng: the source of the jitter; one that the first of the connections seeds by default.
-        apis: the requests that will be sent over the connections.
+        options: connection options of kafka-python, as `Security.client_kwargs` returns them.
+        timeout_s: a broker counts as silent after this time without a new connection [s].
+        buffers: sizes of the sockets' send and receive buffers [B]; -1 leaves a size to the kernel.
+        rng: source of the jitter; by default seeded by the first connection.
+        apis: the kinds of requests that the connections will carry.
 
     Raises:
         BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
             connections.
-        ConfigError: a broker and the engine know no version of one of `apis` in common, or a file
-            of the security options cannot be used.
+        ConfigError: no version of one of `apis` is supported by both the broker and the engine, or
+            a file of the security options cannot be used.
     """
     connector = Connector(brokers, options, timeout_s, buffers, apis)
     opened, refused = _open_all(wanted, connector, Aim.ALL, rng)
     if refused:
         for transport in opened.values():
             transport.close()
-        raise refused.pop(next(iter(refused)))  # without a cycle through the traceback
+        raise refused.pop(next(iter(refused)))  # popped, so that the traceback makes no cycle
     return opened
 
 
 def refusals_of(
     brokers: Mapping[int, Address], options: Mapping[str, Any], timeout_s: float
 ) -> dict[int, str]:
-    """Brokers to which no connection can be opened, each with an explanation.
+    """Brokers that accept no connection: broker id → explanation.
 
     Args:
-        brokers: broker id → (host, port); a negative id where it is not known yet.
+        brokers: broker id → (host, port); a negative id stands for an unknown id.
         options: connection options of kafka-python.
-        timeout_s: time limit for all of them together [s].
+        timeout_s: time limit for all brokers together [s].
 
     Raises:
         ConfigError: a file of the security options cannot be used.
@@ -258,7 +258,7 @@ _Refused = dict[Key, RedlineError]
 
 @dataclass(frozen=True)
 class Connector:
-    """What all connections of one client to its brokers have in common; see `open_connections`."""
+    """The settings that all connections of a client share; see `open_connections`."""
 
     brokers: Mapping[int, Address]
     options: Mapping[str, Any]
@@ -267,7 +267,7 @@ class Connector:
     apis: Collection[Api] = ()
 
     def open(self, wanted: Sequence[Key]) -> dict[Key, Transport]:
-        """Open all of these connections; see `open_connections`."""
+        """Open these connections; see `open_connections`."""
         options = dict(self.options)
         return open_connections(
             wanted, self.brokers, options, self.timeout_s, self.buffers, apis=self.apis
@@ -275,12 +275,13 @@ class Connector:
 
 
 class Aim(Enum):
-    """What an opening is for.
+    """The purpose of opening connections.
 
-    `ALL` connections are needed: a refusal ends the opening, and a broker that takes connections
-    slowly has `PATIENCE` times the time limit. Those of `PROBES` have the time limit together, and
-    also send a request, to check that the listener serves it; otherwise a producer's schedule
-    decides when the first request is sent. `LOST` ones are opened again for as long as it takes.
+    `ALL`: all connections are needed, so one refusal ends the opening. The time limit is `PATIENCE`
+    times longer, so that a broker can accept the connections slowly. `PROBES`: the connections are
+    only checked, within one time limit for all of them. Each sends a request, to check that the
+    listener serves requests. `LOST`: the connections were lost, and are opened again without a time
+    limit.
     """
 
     ALL = 1
@@ -291,7 +292,7 @@ class Aim(Enum):
 def _open_all(
     wanted: Sequence[Key], connector: Connector, aim: Aim, rng: random.Random | None = None
 ) -> tuple[_Opened, _Refused]:
-    """Open connections, those to each broker at its own pace; see `Opening`."""
+    """Open connections, with a separate pace for each broker; see `Opening`."""
     ensure_descriptors(len(wanted))
     with Opening(connector, aim, rng or random.Random(repr(wanted[:1]))) as opening:
         try:
@@ -306,14 +307,14 @@ def _open_all(
 
 
 class Opening:
-    """The opening of many connections, those to each broker at the pace of a `ConnectPacer`.
+    """The opening of many connections. A `ConnectPacer` for each broker sets the pace.
 
     Args:
-        rng: the source of the jitter.
+        rng: source of the jitter.
 
     Attributes:
-        opened: the connections that are open.
-        refused: a connection to each broker that refused, with the explanation.
+        opened: the open connections.
+        refused: one refused connection for each broker that refused, with the explanation.
     """
 
     def __init__(self, connector: Connector, aim: Aim, rng: random.Random) -> None:
@@ -349,31 +350,31 @@ class Opening:
 
     @property
     def is_running(self) -> bool:
-        """Whether connections are still to be opened."""
+        """Whether some connections are still to be opened."""
         return bool(self._running or self._active())
 
     def step(self) -> None:
-        """Start what is due, wait for a moment, and take note of what has ended."""
+        """Start the due attempts, wait for a moment, and handle the attempts that have ended."""
         left_s = min(self._start_due() - time.monotonic(), _POLL_S)
         self._net.poll(timeout_ms=max(0.0, 1000.0 * left_s))
         self._settle()
 
     def _active(self) -> list[tuple[int, ConnectPacer]]:
-        """The brokers to which connections are still to be opened."""
+        """Brokers with connections that are still to be opened, and their pacers."""
         if self.refused and self._aim is Aim.ALL:
             return []
         over = {broker for _, broker in self.refused}
         return [(b, pacer) for b, pacer in self._pacers.items() if pacer.left and b not in over]
 
     def _start_due(self) -> float:
-        """Start what is due, and return when to look again [s]."""
+        """Start the due attempts; return the time of the next attempt [s]."""
         now_s, next_s = time.monotonic(), math.inf
         for broker, pacer in self._active():
             running = {attempt.key[1] for attempt in self._running.values()}
             if now_s >= self._end_s and broker not in running:
                 place = broker_words(broker, self._connector.brokers[broker])
                 passed_s = now_s - self._began_s
-                text = f"{place}: no connection was opened within {passed_s:.0f} s"
+                text = f"{place} opened no connection within {passed_s:.0f} s"
                 self._give_up(broker, pacer, TooSlowError(text))
                 continue
             for attempt in pacer.due(now_s, _AT_ONCE - len(self._running)):
@@ -388,7 +389,7 @@ class Opening:
         future.add_both(lambda _: self._ended.append(future))
 
     def _settle(self) -> None:
-        """Take note of the attempts that have ended."""
+        """Handle the attempts that have ended."""
         ended, self._ended = self._ended, []
         now_s = time.monotonic()
         for future in ended:
@@ -401,14 +402,14 @@ class Opening:
             elif not isinstance(error, RedlineError | OSError):
                 raise error
             else:
-                # The frames of the traceback hold the future, which holds the error.
+                # A cycle: the traceback's frames refer to the future, which refers to the error.
                 self._take_refusal(attempt, pacer, error.with_traceback(None), now_s)
 
     def _take_refusal(
         self, attempt: Attempt, pacer: ConnectPacer, error: Exception, now_s: float
     ) -> None:
         if self._aim is Aim.LOST:
-            pacer.refused(attempt, now_s)  # the waiting batches show the effect
+            pacer.refused(attempt, now_s)  # not reported: the waiting batches show the effect
             return
         if not isinstance(error, RedlineError):
             raise error
@@ -425,7 +426,7 @@ class Opening:
             self.refused[attempt.key] = error
 
     def _give_up(self, broker: int, pacer: ConnectPacer, error: RedlineError) -> None:
-        """Refuse one of the connections that the broker does not take, with what is known of it."""
+        """Give up one broker: store a refusal with an explanation from all attempts so far."""
         if any(refused == broker for _, refused in self.refused):
             return
         address = self._connector.brokers[broker]
@@ -442,7 +443,7 @@ class Opening:
 
 
 class _Opener:
-    """An opener of connections with the same options."""
+    """Opener of connections that share their options."""
 
     def __init__(self, net: Any, connector: Connector, rng: random.Random, aim: Aim) -> None:
         self._net = net
@@ -452,20 +453,20 @@ class _Opener:
         self._aim = aim
         self._look_ups: dict[Address, Any] = {}
         self._resolved: dict[Address, Resolved] = {}
-        # They are set before the connection is made, as the TCP window depends on them.
+        # Buffer sizes are set before connecting, because the TCP window depends on them.
         sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), connector.buffers, strict=True)
         sized = [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
         self._socket_options = [*_SOCKET_OPTIONS, *sized]
-        # One context for all, as reading the system's certificates takes long.
+        # One context for all connections, because reading the system's certificates takes long.
         self._tls = tls_context(connector.options)
 
     def count_open_to(self, address: Address) -> int | None:
-        """Connections that are open from this host to a broker; None where that is not known."""
+        """Number of open connections from this host to a broker; None if it is unknown."""
         resolved = self._resolved.get(address, Resolved())
         return count_open_to({found[4][:2] for found in resolved.found})
 
     async def _look_up(self, address: Address, deadline_s: float) -> Resolved:
-        """The addresses of a host; one answer serves all connections until one of them fails."""
+        """The addresses of a host. All connections share one look-up until a connection fails."""
         asked = self._look_ups.get(address)
         if asked is None:
             asked = self._net.call_soon_with_future(look_up, self._net, address, deadline_s)
@@ -475,14 +476,14 @@ class _Opener:
         return found
 
     async def open(self, name: str, broker_id: int, deadline_s: float) -> Transport:
-        """Open a connection until a time on the monotonic clock [s]."""
+        """Open a connection before `deadline_s` on the monotonic clock [s]."""
         address = self._connector.brokers[broker_id]
         where = broker_words(broker_id, address)
         own = {**self._options, "client_id": client_id_of(name, self._options)}
         connection = KafkaConnection(self._net, node_id=broker_id, **own)
         with ExitStack() as ending, ExitStack() as closing:
-            # The connection and its parts hold each other, and lost connections are opened again in
-            # loads, which run without Python's collector of such cycles.
+            # The connection and its parts refer to each other. Loads run without Python's collector
+            # of such cycles, and reopen lost connections, so the cycle is broken here.
             ending.callback(vars(connection).clear)
             try:
                 resolved = await self._look_up(address, deadline_s)
@@ -503,9 +504,9 @@ class _Opener:
             except Exception as error:
                 self._look_ups.pop(address, None)
                 text = f"{where}: {explain_refusal(error, self._options)}"
-                for each in (error, *error.args):  # kafka-python's errors wrap those of sockets
+                for each in (error, *error.args):  # kafka-python's errors wrap socket errors
                     if isinstance(each, BaseException):
-                        each.__traceback__ = None  # its frames hold the error
+                        each.__traceback__ = None  # its frames refer to the error: a cycle
                 raise BrokerConnectError(text) from error
             try:
                 versions = negotiated(
@@ -518,7 +519,7 @@ class _Opener:
             return _take_over(self._net, connection, transport, retire_share, versions)
 
     async def _shake_hands(self, sock: ssl.SSLSocket, deadline_s: float) -> None:
-        """Do the TLS handshake as kafka-python does, but with a deadline for a silent peer."""
+        """Do the TLS handshake as kafka-python does, but with a deadline in case of silence."""
         while True:
             try:
                 sock.do_handshake()
@@ -529,13 +530,14 @@ class _Opener:
             else:
                 return
             if time.monotonic() >= deadline_s:
-                raise kafka_errors.KafkaTimeoutError("no end of the TLS handshake")
+                raise kafka_errors.KafkaTimeoutError("the TLS handshake did not end in time")
 
 
 async def _probe(connection: Any) -> None:
-    """Send a request without a login.
+    """Send a request on a connection without a login.
 
-    A listener that requires a login answers ApiVersions without one, and then disconnects.
+    A listener that requires a login answers only ApiVersions, and closes the connection at the next
+    request.
     """
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     try:
@@ -549,11 +551,11 @@ def _take_over(
 ) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
-    A broker ends the session of a login (KIP-368): it closes the connection at the first request
-    after `session_lifetime_ms`, which is 0 for a session without an end.
+    A broker limits the session of a login (KIP-368): it closes the connection at the first request
+    after `session_lifetime_ms`. The value 0 stands for a session without a limit.
 
-    This uses private fields; the exact kafka-python version is pinned, and a test against a real
-    broker fails when they change.
+    The function uses private fields. The exact version of kafka-python is pinned, and a test
+    against a real broker fails if these fields change.
     """
     session = connection._reauth
     session.cancel()

@@ -1,10 +1,10 @@
-"""kafka-python's transports without a fault of theirs, and the TLS context of connections.
+"""Host names, TCP connections and TLS contexts for connections to brokers.
 
-Addresses of hosts, looked up once for all connections to them, and within a deadline, and
-connections to the first address of a host that answers.
+Each host is looked up once for all connections to it, within a deadline. The system's resolver can
+block without a limit, so each look-up runs on a thread of its own, which is abandoned at the
+deadline. A connection goes to the first address of the host that answers.
 
-The system's resolver can block without a limit, so each host is looked up on a thread of its own,
-which is abandoned at the deadline.
+The module also has kafka-python's transports, with one fault corrected.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from jobs.engine.network.refusals import NoAnswerError, NotReachedError, Unknown
 from metrics.common.errors import ConfigError
 
 Address = tuple[str, int]
-"""(host, port) as a broker advertises it."""
+"""(host, port), as a broker advertises them."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Result of a look-up.
+    """Result of a look-up of a host.
 
     Attributes:
-        found: addresses as `socket.getaddrinfo` returns them; empty when it failed.
-        why: why it failed; empty otherwise.
+        found: addresses, as `socket.getaddrinfo` returns them; empty after a failure.
+        why: reason of the failure; empty after a success.
     """
 
     found: tuple[Any, ...] = ()
@@ -50,7 +50,7 @@ class Resolved:
 
 
 _LOOK_S = 0.002
-"""Interval in which an answer of the resolver is looked for [s]."""
+"""Interval between two checks for the resolver's answer [s]."""
 
 
 async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
@@ -58,7 +58,7 @@ async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
 
     Args:
         net: kafka-python's event loop.
-        deadline_s: time on the monotonic clock by which an answer counts [s].
+        deadline_s: time on the monotonic clock at which to give up [s].
     """
     began_s = time.monotonic()
     answers: queue.SimpleQueue[Resolved] = queue.SimpleQueue()
@@ -67,7 +67,7 @@ async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
         try:
             found = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
             answers.put(Resolved(tuple(found)))
-        except (OSError, UnicodeError) as error:  # a label of more than 63 characters
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label over 63 characters
             answers.put(Resolved(why=str(error)))
 
     threading.Thread(target=ask, name=f"redline-look-up-{address[0]}", daemon=True).start()
@@ -80,9 +80,9 @@ async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
 
 
 class _KeepsLastBytes:
-    """A transport that keeps the bytes that arrive with the end of the stream.
+    """A transport that keeps the bytes received together with the end of the stream.
 
-    kafka-python drops them, and with them the reason why a login failed.
+    kafka-python drops these bytes, which can contain the reason of a failed login.
     """
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
@@ -91,35 +91,35 @@ class _KeepsLastBytes:
 
 
 class TcpLink(_KeepsLastBytes, KafkaTCPTransport):  # type: ignore[misc]
-    """kafka-python's TCP transport without that fault."""
+    """TCP transport of kafka-python that keeps the last bytes of the stream."""
 
 
 class TlsLink(_KeepsLastBytes, KafkaSSLTransport):  # type: ignore[misc]
-    """kafka-python's TLS transport without that fault."""
+    """TLS transport of kafka-python that keeps the last bytes of the stream."""
 
 
 ATTEMPT_DELAY_S = 0.25
-"""Time between the starts of two attempts to connect to a host (RFC 8305, section 8) [s]."""
+"""Delay between the starts of two attempts to connect to a host (RFC 8305, section 8) [s]."""
 
 
 async def dial(
     net: Any, resolved: Resolved, options: Sequence[tuple[int, int, int]], deadline_s: float
 ) -> socket.socket:
-    """Connect to the first address of a host that answers, as RFC 8305 describes it.
+    """Connect to the first address of a host that answers, according to RFC 8305.
 
-    The addresses are tried in turn, each `ATTEMPT_DELAY_S` after the one before it, or at once
-    when an attempt fails. The attempts run side by side until one of them connects.
+    The attempts start one after the other, with a delay of `ATTEMPT_DELAY_S`. If an attempt fails,
+    the next one starts at once. Started attempts run in parallel until one of them connects.
 
     Args:
         net: kafka-python's event loop.
         resolved: addresses of the host.
-        options: arguments of `setsockopt`, set before the connection is made.
+        options: arguments of `setsockopt`, which are set before connecting.
         deadline_s: time on the monotonic clock at which to give up [s].
 
     Raises:
         UnknownHostError: the host has no address.
-        NotReachedError: all addresses refuse; the text names them with the reasons.
-        NoAnswerError: the same, and some did not answer by the deadline.
+        NotReachedError: all addresses refuse connections. The text names them, with the reasons.
+        NoAnswerError: no address accepts a connection, and some did not answer by the deadline.
     """
     if not resolved.found:
         raise UnknownHostError(resolved.why)
@@ -158,7 +158,7 @@ async def dial(
 
 
 def alternate_families(found: Iterable[Any]) -> deque[Any]:
-    """Addresses of `socket.getaddrinfo` in their order, but of each family in turn."""
+    """The addresses of `socket.getaddrinfo`, with the address families alternating."""
     families: dict[int, list[Any]] = {}
     for each in found:
         families.setdefault(each[0], []).append(each)
@@ -167,10 +167,10 @@ def alternate_families(found: Iterable[Any]) -> deque[Any]:
 
 
 def _begin(found: Any, options: Iterable[tuple[int, int, int]]) -> socket.socket:
-    """A socket that connects to an address of `socket.getaddrinfo`.
+    """A socket that has begun to connect to an address of `socket.getaddrinfo`.
 
     Raises:
-        OSError: the system has no such family, or no way to the address.
+        OSError: the system does not support the address family, or has no route to the address.
     """
     sock = socket.socket(*found[:3])
     try:
@@ -186,7 +186,7 @@ def _begin(found: Any, options: Iterable[tuple[int, int, int]]) -> socket.socket
 
 
 def _connected(sock: socket.socket) -> socket.socket:
-    """The socket, whose attempt to connect has ended.
+    """The socket, if its attempt to connect has succeeded.
 
     Raises:
         OSError: the attempt failed.
@@ -199,10 +199,10 @@ def _connected(sock: socket.socket) -> socket.socket:
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """The TLS context that all connections share; None when the protocol has no TLS.
+    """The TLS context that all connections share; None if the protocol does not use TLS.
 
     Raises:
-        ConfigError: a file of the options holds no usable certificate or key.
+        ConfigError: a file of the options has no usable certificate or key.
     """
     if not str(options.get("security_protocol", "")).endswith("SSL"):
         return None
@@ -210,20 +210,20 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
     files = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
              if config[key]]  # fmt: skip
     if any(options.get(name) for name in PEM_OPTIONS):
-        files.append("and what security has as PEM or in stores")
+        files.append("and the certificates and keys that security has as PEM or in stores")
     try:
         return _context(config, options)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigError(
             f"the files of cluster security ({', '.join(files)}) cannot be used: "
-            f"{getattr(error, 'reason', None) or error}; expected PEM files: certificates in "
-            "security.cafile, and the key in security.keyfile that belongs to the certificate in "
-            "security.certfile, with security.key_password_from when it is encrypted"
+            f"{getattr(error, 'reason', None) or error}; expected PEM files: authorities in "
+            "security.cafile, a certificate in security.certfile, and its key in security.keyfile; "
+            "correct the files, or add security.key_password_from if the key is encrypted"
         ) from error
 
 
 def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLContext:
-    """The context of kafka-python for its own options, with PEM texts in place of files."""
+    """The context that kafka-python would build, but with PEM texts instead of some files."""
     authorities, certificate, key = (options.get(name) for name in PEM_OPTIONS)
     if not (authorities or certificate):
         context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
@@ -233,7 +233,7 @@ def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLCo
     context.check_hostname = config["ssl_check_hostname"]
     if authorities:
         context.load_verify_locations(cadata=authorities)
-        # Java trusts each certificate of a trust store, whether or not another one signed it.
+        # Java trusts each certificate of a trust store, even if another one has signed it.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     elif config["ssl_cafile"]:
         context.load_verify_locations(config["ssl_cafile"])
@@ -249,28 +249,29 @@ def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLCo
 
 
 def _load_from_memory(context: ssl.SSLContext, pem: str, password: str | None) -> None:
-    """Load a certificate and its key, which Python reads only from a file, from memory.
+    """Load a certificate and its key from memory, although Python loads them only from a file.
 
-    The file has no name on any disk, and ends when it is closed.
+    The file has no name on any disk, and is deleted when it is closed.
     """
     if not hasattr(os, "memfd_create"):
-        raise ValueError("this system has no files in memory, so keys from stores need Linux")
+        raise ValueError("this system has no memory files (memfd_create), so stores need Linux")
     with os.fdopen(os.memfd_create("redline", os.MFD_CLOEXEC), "w") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(pem)
         file.flush()
-        # Without a password an encrypted key would make OpenSSL ask for one on the terminal.
+        # Without a password, OpenSSL would ask for the password of an encrypted key on the
+        # terminal.
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=password or "")
 
 
 def library_options(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The connection options as kafka-python takes them, with a context in place of PEM texts.
+    """Connection options for kafka-python, with a TLS context instead of PEM texts.
 
     Args:
-        name: the name of the connection, see `client_id_of`.
+        name: name of the connection; see `client_id_of`.
 
     Raises:
-        ConfigError: there is no usable certificate or key.
+        ConfigError: a certificate or key cannot be used.
     """
     own = {"client_id": client_id_of(name, options)}
     if not any(options.get(each) for each in PEM_OPTIONS):
@@ -281,6 +282,6 @@ def library_options(options: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 PEM_OPTIONS = ("ssl_ca_pem", "ssl_certificate_pem", "ssl_key_pem")
-"""Options of `Security.client_kwargs` that kafka-python does not have."""
+"""Options of `Security.client_kwargs` that kafka-python does not support."""
 
 _TLS_DEFAULTS: Mapping[str, Any] = KafkaSSLTransport.DEFAULT_CONFIG

@@ -1,8 +1,8 @@
-"""Network namespaces of Linux: a new socket belongs to the namespace that its thread is in.
+"""Network namespaces of Linux. A new socket belongs to the namespace of the thread that opens it.
 
-So a thread that may enter a namespace (CAP_SYS_ADMIN) opens connections from there, while its
-earlier ones stay where they are. Threads that it starts begin in the same namespace. See
-namespaces(7), setns(2).
+A thread with the capability CAP_SYS_ADMIN can enter another namespace and open connections there.
+Its earlier connections stay in their namespace. Threads that it starts begin in its namespace. See
+namespaces(7) and setns(2).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from metrics.common.errors import ConfigError
 Answer = TypeVar("Answer")
 
 OWN = "/proc/thread-self/ns/net"
-"""File of the calling thread's own network namespace."""
+"""The file of the calling thread's current network namespace."""
 
 _CLONE_NEWNET = 0x40000000
 
 
 class Namespaces:
-    """The network namespace that a thread came from, and the one that it has entered.
+    """The network namespace that a thread has entered, and its namespace before.
 
     Args:
-        there: a descriptor of the entered namespace; None when the thread stays in its own.
-        home: a descriptor of the thread's own namespace.
+        there: descriptor of the entered namespace; None if the thread has entered none.
+        home: descriptor of the namespace before.
     """
 
     def __init__(self, there: int | None, home: int | None) -> None:
@@ -38,7 +38,7 @@ class Namespaces:
         self._home = home
 
     def at_home(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
-        """The same function, called in the thread's own namespace; any thread may call it."""
+        """A function that runs `call` in the namespace `home`. Any thread may call it."""
 
         def called(*arguments: Any) -> Answer:
             if self._home is None or self._there is None:
@@ -54,10 +54,13 @@ class Namespaces:
 
 @contextmanager
 def inside(path: str) -> Iterator[Namespaces]:
-    """Enter the namespace of this file, such as /run/netns/NAME; an empty path changes nothing.
+    """Enter a network namespace for the time of the block.
+
+    Args:
+        path: file of the namespace, such as /run/netns/NAME; an empty path changes nothing.
 
     Raises:
-        ConfigError: the namespace does not exist, or may not be entered.
+        ConfigError: the namespace does not exist, or this process must not enter it.
     """
     if not path:
         yield Namespaces(None, None)
@@ -72,18 +75,18 @@ def inside(path: str) -> Iterator[Namespaces]:
         except OSError as error:
             raise ConfigError(
                 f"{os.uname().nodename} cannot enter the network namespace {path} "
-                f"({error.strerror}); expected one of this machine, and the rights of root; run "
-                "Spark's executors on the machine of the brokers, as root"
+                f"({error.strerror}); expected a namespace of this host, and a process of root; "
+                "run Spark's executors on the host of the brokers, as root"
             ) from error
         closing.callback(enter, home)
         yield Namespaces(there, home)
 
 
 def enter(descriptor: int) -> None:
-    """Put the calling thread into the network namespace of this descriptor.
+    """Move the calling thread into the network namespace with this descriptor.
 
     Raises:
-        OSError: it is not a namespace, or this process may not enter it.
+        OSError: the descriptor is not a namespace, or this process must not enter it.
     """
     if _libc().setns(descriptor, _CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
@@ -91,10 +94,10 @@ def enter(descriptor: int) -> None:
 
 
 def new_namespace() -> int:
-    """A descriptor of a new namespace, which lasts until no thread and no descriptor uses it.
+    """The descriptor of a new namespace, which exists while a thread or a descriptor uses it.
 
     Raises:
-        OSError: this system has no namespaces, or this process may not make one.
+        OSError: this system has no network namespaces, or this process must not make one.
     """
     if sys.platform != "linux":
         raise OSError("this system has no network namespaces")

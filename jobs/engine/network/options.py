@@ -1,4 +1,4 @@
-"""Connection options for executors, which carry secrets and never show them."""
+"""Connection options for executors. The options have secrets, and `repr` does not show them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 NAME_PREFIX = "redline-"
-"""The default of `cluster.name_prefix`, which begins the names of clients, groups and topics."""
+"""Default of `cluster.name_prefix`: the prefix of client ids, group ids and topic names."""
 
 
 class ClientOptions(dict[str, Any]):
-    """Connection options of kafka-python with resolved secrets; `repr` shows only their names.
+    """Connection options of kafka-python with resolved secrets. `repr` shows only their names.
 
-    `client_id` has the `ClientIds` of all connections.
+    The option `client_id` is the `ClientIds` of all connections.
     """
 
     def __repr__(self) -> str:
@@ -24,11 +24,12 @@ class ClientOptions(dict[str, Any]):
 
 @dataclass(frozen=True)
 class ClientIds:
-    """The client ids by which brokers know the connections of a run.
+    """The client ids of the connections of a run.
 
     Attributes:
-        given: the id of all connections; empty where each has its own name.
-        has_suffix: whether the connection's own name follows the given id.
+        given: client id for all connections; empty if each connection has its own name as client
+            id.
+        has_suffix: whether the name of the connection is appended to the given client id.
     """
 
     given: str = ""
@@ -39,19 +40,19 @@ class ClientIds:
         return (f"{self.given}-{name}" if self.has_suffix else self.given) or name
 
     def may_be(self, client_id: str, prefix: str) -> bool:
-        """Whether a connection whose name begins with `prefix` may have this client id."""
+        """Whether a connection with a name that begins with `prefix` can have this client id."""
         if self.given and not self.has_suffix:
             return client_id == self.given
         return client_id.startswith(self.of(prefix))
 
 
 def join_address(host: str, port: int) -> str:
-    """`host:port`; an IPv6 host stands in brackets."""
+    """The address `host:port`, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def client_id_of(name: str, options: Mapping[str, Any]) -> str:
-    """The client id of the connection with this name, by the connection options."""
+    """The client id of the connection with this name, according to the connection options."""
     ids = options.get("client_id") or ClientIds()
     assert isinstance(ids, ClientIds), "libraries get the id itself"
     return ids.of(name)
@@ -61,26 +62,26 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """A source of OAUTHBEARER tokens.
 
     Attributes:
-        good_until_s: end of the last token [s since the epoch]; None where it is not known.
-        remedy: what to check when brokers refuse its tokens.
+        good_until_s: expiry of the last token [s since the epoch]; None if it is unknown.
+        remedy: advice for the case that brokers refuse the tokens.
     """
 
     good_until_s: float | None = None
     remedy = "check the values that cluster security.token_from or the oauth keys name"
 
     def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
-        # An executor gets the token alone, without the source and its credentials.
+        # An executor gets only a token, without the source and its credentials.
         token = self.token()
         return OneToken, (token, self.good_until_s, self.remedy, self.extensions())
 
 
 class OneToken(TokenProvider):
-    """A provider of the last OAUTHBEARER token that the driver has sent.
+    """Provider of a single OAUTHBEARER token, which the driver renews.
 
     Args:
-        token: the token.
+        token: the first token.
         good_until_s, remedy: see `TokenProvider`.
-        extensions: names and values that the login sends with the token.
+        extensions: SASL extensions that the login sends with the token: name → value.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class OneToken(TokenProvider):
         self.remedy = remedy
 
     def renew(self, token: str, good_until_s: float | None) -> None:
-        """Use another token for all logins from now on."""
+        """Replace the token for all later logins."""
         self._token = token
         self.good_until_s = good_until_s
 
     def token(self) -> str:
-        """The token."""
+        """The current token."""
         return self._token
 
     def extensions(self) -> dict[str, str]:
-        """The names and values that the login sends with the token."""
+        """The SASL extensions that the login sends with the token: name → value."""
         return self._extensions

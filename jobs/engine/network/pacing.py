@@ -1,10 +1,10 @@
-"""The pace at which new connections to one broker are opened. Pure.
+"""The pace of opening new connections to one broker. Pure.
 
-Brokers and services limit how many connections they take and how many new ones a second. Some
-close what exceeds a limit (max.connections.per.ip, a rate for each address, MSK's logins by IAM),
-others let it wait (max.connection.creation.rate, max.connections). So the number of connections
-that are opened at the same time grows while they open quickly, and halves when one is closed or
-waits, as TCP's window does; after a closed one there is a pause, too.
+Brokers and cloud services limit the number of connections and the rate of new ones. Some limits
+close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let
+it wait (max.connection.creation.rate, max.connections). So the pacer works like TCP's congestion
+window: the number of connections that are being opened grows while they open quickly, and halves if
+a connection is closed or has to wait. After a closed connection the pacer also pauses.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Key = tuple[str, int]
-"""(client id, broker id)."""
+"""(name of the client, broker id)."""
 
 PATIENCE = 10
-"""The longest time to open all connections, as a multiple of the time limit without a new one."""
+"""Longest time to open all connections, as a multiple of the time limit without a new
+connection."""
 
 WINDOW_START, WINDOW_MAX = 8, 64
-"""Connections that are opened at the same time: at the beginning, and at most."""
+"""Number of connections that may be opening at the same time: at the start, and at most."""
 
 SLOW_S = 1.0
-"""A connection that takes longer to open than this waited for a slot or for the rate [s]."""
+"""A connection that takes longer than this to open has waited because of a broker's limit [s]."""
 
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 2.0
-"""Shortest and longest pause after a refusal; each is twice the last one, and each connection that
-opens shortens it by `PAUSE_DECAY` [s]."""
+"""Shortest and longest pause after a refusal [s]. A pause is twice as long as the pause before;
+each opened connection multiplies the next pause by `PAUSE_DECAY`."""
 
 RECONNECT_PAUSE_MAX_S = 1.0
-"""Longest pause before a lost connection is tried again: reconnect.backoff.max.ms [s]."""
+"""Longest pause before a lost connection is tried again [s]: reconnect.backoff.max.ms."""
 
 PAUSE_DECAY = 0.7
 
 SETBACKS_MAX, SETBACKS_MAX_UNOPENED = 8, 3
-"""Refusals in a row, each after a pause, that are an answer: of a broker that has taken
-connections, and of one that has taken none."""
+"""Number of consecutive refusals, each after a pause, after which the pacer gives up: for a broker
+that has accepted connections, and for a broker that has accepted none."""
 
 
 @dataclass
 class Attempt:
-    """A connection that is being opened, and the time of its start [s]."""
+    """A connection that is being opened. `began_s` is the time of its start [s]."""
 
     key: Key
     began_s: float
@@ -51,18 +52,20 @@ class Attempt:
 
 @dataclass
 class ConnectPacer:
-    """Decides when which connection to one broker is opened.
+    """Decides when to open which connection to one broker.
 
-    The caller starts what `due` returns, and reports the result by `opened` or `refused`.
+    The caller starts the connections that `due` returns, and reports each result by `opened` or
+    `refused`.
 
     Attributes:
-        rng: the source of the jitter.
-        is_endless: whether refusals never are an answer, as for lost connections.
-        took: connections that were opened.
-        setbacks: refusals in a row, those of connections that were started together counted once.
-        window: connections that may be opened at the same time.
+        rng: source of the jitter.
+        is_endless: whether the pacer never gives up, as for lost connections.
+        took: number of opened connections.
+        setbacks: number of consecutive refusals; refusals of connections that started together
+            count once.
+        window: number of connections that may be opening at the same time.
         slowed: whether a connection had to wait.
-        progress_s: time of the last opened connection [s]; -inf without one.
+        progress_s: time of the last opened connection [s]; -inf before the first one.
     """
 
     rng: random.Random
@@ -85,12 +88,12 @@ class ConnectPacer:
 
     @property
     def left(self) -> int:
-        """Connections that are not open yet."""
+        """Number of connections that are not open yet."""
         return len(self._waiting) + self._running
 
     @property
     def has_given_up(self) -> bool:
-        """Whether refusals have become an answer."""
+        """Whether the broker has refused so often that the pacer gives up."""
         most = SETBACKS_MAX if self.took else SETBACKS_MAX_UNOPENED
         return self.setbacks >= most and not self.is_endless
 
@@ -98,7 +101,7 @@ class ConnectPacer:
         """The connections to start now.
 
         Args:
-            most: largest number to start, as other brokers' connections are opened, too.
+            most: maximum number of connections to start, which leaves room for other brokers.
         """
         if now_s < self._pause_until_s or self.has_given_up:
             return []
@@ -108,12 +111,12 @@ class ConnectPacer:
         return started
 
     def next_s(self) -> float:
-        """The earliest time at which a waiting connection may start without another result [s]."""
+        """Earliest time to start a waiting connection, if no further result arrives [s]."""
         is_free = self._waiting and not self.has_given_up and self._running < int(self.window)
         return self._pause_until_s if is_free else math.inf
 
     def opened(self, attempt: Attempt, now_s: float) -> None:
-        """Take note of a connection that is open."""
+        """Record that a connection is open."""
         self._running -= 1
         self.took += 1
         self.setbacks = 0
@@ -127,11 +130,11 @@ class ConnectPacer:
             self.window = min(self.window, WINDOW_MAX)
 
     def refused(self, attempt: Attempt, now_s: float) -> None:
-        """Take note of a connection that the broker closed, which is opened again later."""
+        """Record that the broker closed a connection; the pacer opens it again later."""
         self._running -= 1
         self._waiting.append(attempt.key)
         if self._decrease(attempt, now_s):
-            if self.setbacks:  # none of those that were started after the last pause was taken
+            if self.setbacks:  # no connection that started after the last pause was opened
                 self.window = 1.0
             self.setbacks += 1
             self._pause_until_s = now_s + self._pause_s * self.rng.uniform(0.5, 1.5)
@@ -139,7 +142,10 @@ class ConnectPacer:
             self._pause_s = min(2 * self._pause_s, most_s)
 
     def _decrease(self, attempt: Attempt, now_s: float) -> bool:
-        """Halve the window, once for all that was started before; returns whether it did."""
+        """Halve the window, at most once for connections that started together.
+
+        It returns whether the window was halved.
+        """
         if attempt.began_s <= self._decreased_s:
             return False
         self.window = max(1.0, self.window / 2)

@@ -1,4 +1,4 @@
-"""Explanations of refused connections to brokers, each a sentence that states what to check."""
+"""Explanations of refused connections to brokers. Each explanation says what to check."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from metrics.sources.http_access import CertifiedServer, error_text, is_plaintex
 _BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 
 _LOGIN_REMEDY = {
-    "GSSAPI": "check that the principal of the Kerberos ticket may log in, and the clocks",
+    "GSSAPI": "check the clocks, and that the principal of the Kerberos ticket may log in",
     None: "check the values that cluster security.username_from and security.password_from name",
 }
 
 NO_GSSAPI = (
-    "the package gssapi is not installed on {host}; expected the extra gssapi on the "
-    "driver and on every executor; pip install 'kafka-redline[gssapi]' there"
+    "the package gssapi is not installed on {host}; expected the extra gssapi on the driver and on "
+    "every executor; run pip install 'kafka-redline[gssapi]' there"
 )
 
 
 class LoginRequiredError(Exception):
-    """A broker closed the connection at the first request, as it requires a login."""
+    """A broker closed the connection at the first request, because it requires a login."""
 
 
 class UnknownHostError(Exception):
-    """A broker's host name that has no address on this machine."""
+    """A broker's host name has no address on this machine."""
 
 
 class NotReachedError(Exception):
-    """A broker's host that takes connections at no address."""
+    """No address of a broker's host accepts a connection."""
 
 
 class NoAnswerError(NotReachedError):
-    """A broker's host that did not answer in time."""
+    """A broker's host did not answer in time."""
 
 
 _TOO_MANY = re.compile(r"too many|rate exceeded|throttl|quota", re.IGNORECASE)
-"""Texts by which services refuse a login because there are too many; MSK: Too many connects."""
+"""Texts of services that refuse a login because of a limit; for example MSK's Too many connects."""
 
 
 def is_timeout(error: BaseException | None) -> bool:
-    """Whether no answer came in time."""
+    """Whether the error is a timeout."""
     kinds = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError, NoAnswerError)
     return isinstance(error, kinds)
 
 
 def is_closed_early(error: BaseException | None) -> bool:
-    """Whether the broker closed a new connection in a way that a limit may explain."""
+    """Whether the broker closed a new connection in a way that a limit can explain."""
     if error is None:
         return False
     cause = _cause(error)
@@ -65,13 +65,13 @@ def is_closed_early(error: BaseException | None) -> bool:
 
 @dataclass(frozen=True)
 class Refused:
-    """Connections that a broker does not take, and what is known of those that it has taken.
+    """The facts about a broker that does not accept all connections.
 
     Attributes:
-        took: connections that were opened.
-        left: connections that were not.
-        open_from_here: connections from this host to the broker; None where that is not known.
-        passed_s: time since the first was opened [s].
+        took: number of opened connections.
+        left: number of connections that are not open.
+        open_from_here: number of open connections from this host to the broker; None if unknown.
+        passed_s: time since the opening began [s].
     """
 
     took: int
@@ -80,7 +80,7 @@ class Refused:
     passed_s: float
 
     def explain(self, error: BaseException) -> str | None:
-        """A clause on the limit that explains the refusal; None where none was opened.
+        """A clause that names the limit behind the refusal; None if no connection was opened.
 
         Args:
             error: the last refusal.
@@ -89,20 +89,20 @@ class Refused:
             return None
         if is_timeout(error):
             return (
-                f"leaves new connections waiting: {self._open}, and none was taken in time; "
-                f"expected a broker that takes {self.left} more; raise max.connections or "
+                f"lets new connections wait: {self._open}, and no new connection was accepted in "
+                f"time; expected a broker that accepts {self.left} more; raise max.connections or "
                 f"max.connection.creation.rate {_OR_SERVICE}"
             )
         if is_closed_early(error):
             return (
                 f"closes new connections: {self._open}, and {self.left} more are needed "
-                f"({_brief(_cause(error))}); expected a broker that takes them all; raise "
+                f"({_brief(_cause(error))}); expected a broker that accepts them all; raise "
                 f"max.connections.per.ip or max.connections {_OR_SERVICE}"
             )
         return (
-            f"takes new connections slowly: {self.took} of {self.took + self.left} in "
-            f"{self.passed_s:.0f} s, {self.took / max(self.passed_s, 1e-3):.2g} a second; expected "
-            f"all of them by then; raise max.connection.creation.rate {_OR_SERVICE}"
+            f"accepts new connections slowly: {self.took} of {self.took + self.left} in "
+            f"{self.passed_s:.0f} s, {self.took / max(self.passed_s, 1e-3):.2g} per second; "
+            f"expected all in this time; raise max.connection.creation.rate {_OR_SERVICE}"
         )
 
     @property
@@ -113,7 +113,7 @@ class Refused:
 
     @property
     def hint(self) -> str:
-        """What else to check where the broker took no connection, and other processes have some."""
+        """Further advice if the broker opened no connection although this host has others."""
         if self.took or not self.open_from_here:
             return ""
         return f"; {self._open}, so check max.connections.per.ip and max.connections, too"
@@ -126,22 +126,22 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
     """Explain why a connection failed, what was expected, and what to check.
 
     Args:
-        error: the error of Python's ssl module, of the socket or of kafka-python.
-        options: connection options of kafka-python; of their values, the text repeats only the
-            protocol and the mechanism.
+        error: an error of Python's ssl module, of a socket or of kafka-python.
+        options: connection options of kafka-python. The text contains only the protocol and the
+            mechanism from them.
     """
     error = _cause(error)
     protocol = str(options.get("security_protocol", "PLAINTEXT"))
     if isinstance(error, UnknownHostError):
         return (
-            f"the name of its host is not resolved here ({_brief(error)}); expected a name that "
-            "this host and all executors can look up; correct advertised.listeners or the name "
-            "service"
+            f"the name of the broker's host cannot be resolved on this host ({_brief(error)}); "
+            "expected a name that this host and all executors can look up; correct "
+            "advertised.listeners or the name service"
         )
     if isinstance(error, NotReachedError):
         return (
-            f"it takes no connection ({_brief(error)}); expected a broker that listens there; "
-            "start it, or correct advertised.listeners or the firewall"
+            f"the broker accepts no connection ({_brief(error)}); expected a broker that listens "
+            "at this address; start it, or correct advertised.listeners or the firewall"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         return _BROKER.explain_server_certificate(error)
@@ -152,20 +152,22 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
         if explanation is not None:
             return explanation
     if isinstance(error, kafka_errors.KafkaTimeoutError | kafka_errors.RequestTimedOutError):
-        return f"it takes connections and does not answer by {protocol}; {_CHECK_PROTOCOL}"
+        return (
+            f"the broker accepts connections, but does not answer by {protocol}; {_CHECK_PROTOCOL}"
+        )
     return (
-        f"it takes connections, and it does not serve Kafka clients by {protocol} "
+        f"the broker accepts connections, but does not serve Kafka clients by {protocol} "
         f"({_brief(error)}); {_CHECK_PROTOCOL}"
     )
 
 
 _CHECK_PROTOCOL = (
-    "expected a broker's listener of that kind; check the port and cluster security.protocol"
+    "expected a broker's listener for this protocol; check the port and cluster security.protocol"
 )
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The TLS error that kafka-python wraps in its own, or else the error itself."""
+    """The TLS error inside an error of kafka-python, or else the error itself."""
     inner = error.args[0] if error.args else None
     if isinstance(error, kafka_errors.KafkaConnectionError) and isinstance(inner, BaseException):
         return inner
@@ -175,30 +177,30 @@ def _cause(error: BaseException) -> BaseException:
 def _explain_tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
     if is_plaintext_error(error):
         protocol = options.get("security_protocol")
-        return f"its listener does not use TLS, which {protocol} needs; {_CHECK_PROTOCOL}"
+        return f"the broker's listener does not use TLS, which {protocol} needs; {_CHECK_PROTOCOL}"
     is_given = bool(options.get("ssl_certfile") or options.get("ssl_certificate_pem"))
     explanation = _BROKER.explain_client_certificate(error, is_given=is_given)
     return explanation or f"TLS fails ({error_text(error)}); check the files of cluster security"
 
 
 def _explain_sasl(error: BaseException, options: Mapping[str, Any]) -> str | None:
-    """Explain a failed or a missing login; None for another error."""
+    """Explain a failed or a missing login; None for any other error."""
     mechanism = options.get("sasl_mechanism")
     protocol = options.get("security_protocol", "PLAINTEXT")
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return _explain_login(error, options)
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
         return (
-            f"it does not offer the SASL mechanism {mechanism}; expected one "
-            "of its sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
+            f"the broker does not support the SASL mechanism {mechanism}; expected one of its "
+            "sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
         )
     if isinstance(error, LoginRequiredError):
         return (
-            f"its listener requires a login, and {protocol} has none; expected the protocol "
-            "SASL_PLAINTEXT or SASL_SSL; change cluster security.protocol, or the port"
+            f"the broker's listener requires a login, and the protocol {protocol} has none; "
+            "expected SASL_PLAINTEXT or SASL_SSL; change cluster security.protocol, or the port"
         )
     if isinstance(error, kafka_errors.IllegalSaslStateError):
-        return f"its listener takes no login, and {protocol} has one; {_CHECK_PROTOCOL}"
+        return f"the broker's listener accepts no login, and {protocol} has one; {_CHECK_PROTOCOL}"
     if type(error).__module__.partition(".")[0] == "gssapi":
         return _explain_kerberos(error, options)
     if isinstance(error, RuntimeError) and mechanism == "GSSAPI":
@@ -211,20 +213,20 @@ def _explain_login(error: Exception, options: Mapping[str, Any]) -> str:
     provider = options.get("sasl_oauth_token_provider")
     remedy = _LOGIN_REMEDY.get(mechanism, _LOGIN_REMEDY[None])
     return (
-        f"it refuses the login by {mechanism} ({_brief(error)}); expected a user that it knows; "
-        f"{getattr(provider, 'remedy', remedy)}"
+        f"the broker refuses the login by {mechanism} ({_brief(error)}); expected a user that it "
+        f"knows; {getattr(provider, 'remedy', remedy)}"
     )
 
 
 def _explain_kerberos(error: BaseException, options: Mapping[str, Any]) -> str:
-    """Explain an error of MIT's Kerberos library by its minor code, which names the cause."""
+    """Explain an error of MIT's Kerberos library, whose minor code names the cause."""
     said = re.sub(r".*Minor \(\d+\): ", "", _text_of(error))
     service = options.get("sasl_kerberos_service_name")
     return (
-        f"Kerberos gives no ticket for its service {service} ({said[:200]}); expected a ticket of "
-        "this host's user (kinit, and KRB5CCNAME), or a keytab in KRB5_CLIENT_KTNAME, on the "
-        f"driver and on every executor, and a principal {service}/HOST for each broker's "
-        "advertised host; provide them, or correct cluster security.kerberos_service_name"
+        f"Kerberos gives no ticket for the broker's service {service} ({said[:200]}); expected a "
+        "ticket of this host's user (kinit, and KRB5CCNAME) or a keytab in KRB5_CLIENT_KTNAME, on "
+        f"the driver and on every executor, and a principal {service}/HOST for the advertised host "
+        "of each broker; provide them, or correct cluster security.kerberos_service_name"
     )
 
 

@@ -1,4 +1,4 @@
-"""Reopening of lost connections, on a thread outside of the event loop."""
+"""Reopening of lost connections on a thread outside of the event loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jobs.engine.network.transport import Transport
 
 
 class Reopener:
-    """A thread that opens connections until it is closed, several at the same time.
+    """A thread that opens connections, several at the same time, until it is closed.
 
-    Those to a broker that is down are tried at the pace of a `ConnectPacer`, with Kafka's reconnect
-    back-off, and delay the connections to no other broker. The thread starts with the first lost
-    connection, and ends with its owner.
+    A `ConnectPacer` sets the pace for each broker, with Kafka's reconnect back-off. So a broker
+    that is down does not delay the connections to other brokers. The thread starts with the first
+    requested connection, and ends with the process.
 
     Args:
         wake: makes the event loop call `take`.
@@ -34,7 +34,7 @@ class Reopener:
         self._thread = threading.Thread(target=self._run, name="reopener", daemon=True)
 
     def request(self, key: Key) -> None:
-        """Request this connection as soon as possible; a second request does nothing."""
+        """Request a connection; ignored if the connection is requested already."""
         if key in self._requested:
             return
         self._requested.add(key)
@@ -43,7 +43,7 @@ class Reopener:
             self._thread.start()
 
     def take(self) -> list[tuple[Key, Transport]]:
-        """Take the connections opened since the last call."""
+        """Take the connections that were opened since the last call."""
         taken = []
         while not self._opened.empty():
             taken.append(self._opened.get())
@@ -51,7 +51,7 @@ class Reopener:
         return taken
 
     def close(self) -> None:
-        """Stop without waiting; connections that are still being opened are closed at once."""
+        """Stop without waiting. Connections that open later are closed at once."""
         with self._lock:
             self._is_closed = True
         self._wanted.put(None)

@@ -1,10 +1,9 @@
-"""Watch of some sockets of a task, at the edges of the measured window and between them.
+"""Watch of some sockets of a task, at the start and end of the measured window and in between.
 
-The kernel's figures of a TCP socket: Linux's `TCP_INFO` and `SO_MEMINFO`.
-
-The layout is that of `struct tcp_info` in the kernel's include/uapi/linux/tcp.h, which has only
-grown at its end: an older kernel returns a shorter one. Other systems are not queried, as they lack
-these options, or have others under the same numbers.
+The kernel's figures of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. Their layout is
+`struct tcp_info` in the kernel's include/uapi/linux/tcp.h. Newer kernels only append fields, so an
+older kernel returns fewer bytes. Other systems are not queried, because they do not have these
+options, or use their numbers for other options.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ _SO_MEMINFO = 55
 # snd_mss | unacked | rtt | snd_cwnd | total_retrans | bytes_acked, bytes_received | min_rtt
 # | busy_time, rwnd_limited, sndbuf_limited | bytes_sent, bytes_retrans
 _INFO = struct.Struct("=16xI4xI40xI8xI16xI16xQQ12xI16xQQQ8xQQ")
-_LEAST_BYTES = 104  # up to tcpi_total_retrans, since Linux 2.6
-_WITH_MIN_RTT_BYTES = 152  # Linux 4.6
-_WITH_LIMITS_BYTES = 192  # Linux 4.10
+_LEAST_BYTES = 104  # includes tcpi_total_retrans: since Linux 2.6
+_WITH_MIN_RTT_BYTES = 152  # since Linux 4.6
+_WITH_LIMITS_BYTES = 192  # since Linux 4.10
 _MEMINFO = struct.Struct(
     "=IIIIII"
 )  # rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued
 
 
 class TcpInfo(NamedTuple):
-    """State of a connection; counters begin when it is opened.
+    """State of a TCP connection. Its counters start when the connection is opened.
 
     Attributes:
-        rtt_us: smoothed round trip [µs].
-        rtt_min_us: the shortest one [µs]; None where the kernel does not report it.
+        rtt_us: smoothed round-trip time [µs].
+        rtt_min_us: shortest round-trip time [µs]; None if the kernel does not report it.
         cwnd_bytes: congestion window [B].
-        in_flight_bytes: bytes sent and not acknowledged by TCP [B].
+        in_flight_bytes: bytes sent but not yet acknowledged by TCP [B].
         acked_bytes, sent_bytes, retransmitted_bytes, received_bytes: counters [B].
-        busy_us, receiver_limited_us, send_buffer_limited_us: counters [µs]; None where the kernel
-            does not report them.
+        busy_us, receiver_limited_us, send_buffer_limited_us: counters [µs]; None if the kernel does
+            not report them.
     """
 
     rtt_us: int
@@ -63,11 +62,11 @@ class TcpInfo(NamedTuple):
 
 
 class SocketMemory(NamedTuple):
-    """The buffers of a socket, as `ss -m` shows them (skmem) [B].
+    """The buffers of a socket, like the skmem values of `ss -m` [B].
 
     Attributes:
-        receive_buffer_bytes, send_buffer_bytes: their limits, with the kernel's own overhead.
-        memory_max_bytes: memory that both hold.
+        receive_buffer_bytes, send_buffer_bytes: sizes of the buffers, with the kernel's overhead.
+        memory_max_bytes: memory used by both buffers.
     """
 
     receive_buffer_bytes: int
@@ -76,7 +75,7 @@ class SocketMemory(NamedTuple):
 
 
 def parsed(answer: bytes) -> TcpInfo | None:
-    """Parse a kernel's answer to `TCP_INFO`; None when it holds too little."""
+    """Parse the kernel's answer to `TCP_INFO`; None if the answer is too short."""
     size = len(answer)
     if size < _LEAST_BYTES:
         return None
@@ -90,7 +89,8 @@ def parsed(answer: bytes) -> TcpInfo | None:
         resent_bytes = resent * mss
         sent_bytes = acked_bytes + in_flight_bytes + resent_bytes
     elif unacked:
-        # Exact to the byte where the last segment is short; the handshake counts as acknowledged.
+        # Exact even if the last segment is short. TCP counts the handshake as one acknowledged
+        # byte.
         in_flight_bytes = max(0, min(in_flight_bytes, sent_bytes - resent_bytes - acked_bytes + 1))
     knows_limits = size >= _WITH_LIMITS_BYTES
     return TcpInfo(
@@ -109,7 +109,7 @@ def parsed(answer: bytes) -> TcpInfo | None:
 
 
 def tcp_info(sock: socket.socket) -> TcpInfo | None:
-    """The figures of this socket; None where the system reports none, or it is closed."""
+    """The kernel's figures of this socket; None if there are none, or the socket is closed."""
     if not _IS_LINUX:
         return None
     try:
@@ -133,10 +133,10 @@ def socket_memory(sock: socket.socket) -> SocketMemory | None:
 
 
 def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> KernelBuffers | None:
-    """The kernel's limits for socket buffers on this host; None where it does not show them.
+    """The kernel's limits for socket buffers on this host; None if the system does not show them.
 
     Args:
-        settings: directory in which the kernel shows `net.*`.
+        settings: directory in which the kernel shows the `net.*` settings.
     """
 
     def numbers(name: str) -> tuple[int, ...]:
@@ -153,10 +153,11 @@ def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> KernelBuffers | No
 
 
 WATCHED_MAX = 64
-"""Number of watched sockets of a task at most: a look at one takes some microseconds."""
+"""Maximum number of watched sockets per task. Reading one socket takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""Interval of the looks that also read the slowly changing buffers, as the last look does."""
+"""Number of looks after which the buffers are read again; they change slowly. The last look reads
+them, too."""
 
 _COUNTERS = (
     "sent_bytes",
@@ -166,15 +167,15 @@ _COUNTERS = (
     "receiver_limited_us",
     "send_buffer_limited_us",
 )
-"""Counters that `TcpInfo` and `SocketCounts` both have."""
+"""Counters of both `TcpInfo` and `SocketCounts`."""
 
 
 class SocketTally:
-    """Tally of the sockets of one connection in a window, in which it may be opened again.
+    """Tally of one connection in a window. The connection may change its socket.
 
     Args:
-        counts: counts of the broker, to which the tally adds.
-        first: figures of the socket at the window's start; None for one opened later.
+        counts: counts of the connection's broker, to which the tally adds.
+        first: figures at the start of the window; None for a socket that is opened later.
     """
 
     __slots__ = ("_acked_bytes", "_counts", "_first", "_is_counted", "_last")
@@ -186,7 +187,7 @@ class SocketTally:
         self._is_counted = False
 
     def add(self, info: TcpInfo, memory: SocketMemory | None) -> None:
-        """Add a look at the socket."""
+        """Add the figures of one look at the socket."""
         self._last = info
         counts = self._counts
         counts.watched += not self._is_counted
@@ -202,12 +203,12 @@ class SocketTally:
                 setattr(counts, name, _chosen(max, getattr(counts, name), size))
 
     def renew(self) -> None:
-        """Count a lost socket up to its last look."""
+        """Count a lost socket up to the last look, and begin with the next socket."""
         self._settle()
         self._first = None
 
     def end(self, duration_s: float) -> None:
-        """End the window, which has lasted so long [s]."""
+        """End the window, which took `duration_s` [s]."""
         self._settle()
         per_s = self._acked_bytes / duration_s
         self._counts.fastest_bytes_per_s = max(self._counts.fastest_bytes_per_s, per_s)
@@ -226,7 +227,7 @@ class SocketTally:
 
 
 class _Watched:
-    """A watched connection, with the socket that it had at the last look."""
+    """A watched connection, with its socket at the last look."""
 
     __slots__ = ("broker", "channel", "tally", "transport")
 
@@ -239,12 +240,12 @@ class _Watched:
 
 
 class SocketWatch:
-    """A watch of some of a task's connections, always the same, and as many to each broker.
+    """A watch of some of a task's connections: fixed ones, evenly spread over the brokers.
 
     Args:
-        channels: (broker id, connection) of all connections.
-        unanswered: returns the number of a connection's unanswered requests, and whether batches
-            wait until one of them is answered.
+        channels: (broker id, connection) of all connections of the task.
+        unanswered: returns the number of unanswered requests of a connection, and whether batches
+            wait for an answer.
     """
 
     def __init__(
@@ -272,7 +273,7 @@ class SocketWatch:
         self._looks = 0
 
     def look(self) -> None:
-        """Look at all watched sockets; does nothing before a window begins."""
+        """Read the figures of all watched sockets; does nothing outside of a window."""
         sees_memory = self._looks % MEMORY_EVERY == 0
         self._looks += 1
         for each in self._watched:
@@ -290,7 +291,7 @@ class SocketWatch:
             counts.unanswered_max = max(counts.unanswered_max, requests)
 
     def end(self, duration_s: float) -> dict[int, SocketCounts]:
-        """End the window; returns broker id → counts, empty where the system reports none.
+        """End the window; return broker id → counts, without brokers that have no figures.
 
         Args:
             duration_s: length of the window [s].

@@ -1,9 +1,9 @@
-"""Bytes to a broker and back: transports, frames of Kafka's protocol, and an event loop's sockets.
+"""Transports to brokers, frames of Kafka's protocol, and the sockets of an event loop.
 
-A transport is a plain socket, or one with TLS. Both are non-blocking and fit a level-triggered
-selector. Plain sockets send by scatter-gather, so no payload is copied on its way to the kernel.
-OpenSSL takes one buffer at a time and encrypts it in records of 16 KiB, so small buffers are joined
-first.
+A transport is a plain socket, or a socket with TLS. Both kinds are non-blocking and work with a
+level-triggered selector. Plain sockets send by scatter-gather, so payloads are not copied on the
+way to the kernel. OpenSSL takes one buffer at a time and encrypts it in records of 16 KiB, so small
+buffers are joined before they are encrypted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from metrics.common.errors import RedlineError
 _COUNT = struct.Struct(">i")
 
 FRAME_BYTES_MAX = 100 * 2**20
-"""Largest answer that is held as a whole [B]: Kafka's own bound of requests,
-socket.request.max.bytes. It also detects other servers, as "HTTP" reads as a size of 1.2 GB."""
+"""Largest answer that is stored as a whole [B]. It equals Kafka's default limit for requests,
+socket.request.max.bytes. The limit also detects servers that are not brokers: the text "HTTP" reads
+as a size of 1.2 GB."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -35,19 +36,20 @@ _MALFORMED = (
     *(struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError),
     *(MemoryError, RecursionError),
 )
-"""Errors that codecs raise for bytes that they cannot read."""
+"""Errors that codecs raise for unreadable bytes."""
 
 
 class AnswerFormatError(RedlineError):
-    """An answer of a broker that does not follow Kafka's protocol."""
+    """An answer of a broker does not follow Kafka's protocol."""
 
 
 @contextmanager
 def answer_of(what: str, frame: Buffer) -> Iterator[None]:
-    """Within the block, the only error of a codec that reads the frame is `AnswerFormatError`.
+    """Turn any error of a codec within the block into an `AnswerFormatError`.
 
     Args:
-        what: content of the answer, for people.
+        what: content of the answer, for the message.
+        frame: the answer.
     """
     try:
         yield
@@ -56,18 +58,21 @@ def answer_of(what: str, frame: Buffer) -> Iterator[None]:
 
 
 def unreadable(what: str, frame: Buffer, error: Exception) -> AnswerFormatError:
-    """The error for an answer that cannot be read."""
+    """The error for an answer that a codec cannot read."""
     return AnswerFormatError(
-        f"a broker's answer about {what}, of {len(frame)} bytes, cannot be read ({error}); "
+        f"a broker's answer about {what}, with {len(frame)} bytes, cannot be read ({error}); "
         "expected Kafka's protocol; check proxies and load balancers between here and the broker"
     )
 
 
 def correlation_id_of(frame: Buffer) -> int:
-    """Correlation id of the request that a response answers, read without its size field.
+    """The correlation id of a response, which names the answered request.
+
+    Args:
+        frame: the response, without its size field.
 
     Raises:
-        AnswerFormatError: the response is too short to hold one.
+        AnswerFormatError: the response is too short for a correlation id.
     """
     try:
         correlation_id: int = _COUNT.unpack_from(frame, 0)[0]
@@ -77,25 +82,25 @@ def correlation_id_of(frame: Buffer) -> int:
 
 
 class FrameReader:
-    """Cuts a byte stream into Kafka's size-prefixed frames."""
+    """Cuts a byte stream into Kafka's frames, which begin with their size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._needed = _COUNT.size
 
     def feed(self, data: Buffer) -> Iterable[memoryview]:
-        """The frames that `data` completes; each is valid until the next one is requested.
+        """The frames that `data` completes. Each frame is valid until the next one is taken.
 
         Raises:
-            AnswerFormatError: a frame has a size that Kafka's frames cannot have.
+            AnswerFormatError: the size of a frame is negative or too large.
         """
         if not self._rest and len(data) - _COUNT.size == int.from_bytes(data[:4], "big"):
-            return (memoryview(data)[_COUNT.size :],)  # almost always one whole frame arrives
+            return (memoryview(data)[_COUNT.size :],)  # the usual case: exactly one whole frame
         return self._cut(data)
 
     def _cut(self, data: Buffer) -> Iterator[memoryview]:
         if self._rest:
-            self._rest += data  # in place, as a large frame arrives in hundreds of pieces
+            self._rest += data  # in place, because a large frame arrives in hundreds of pieces
             if len(self._rest) < self._needed:
                 return
             data, self._rest = self._rest, bytearray()
@@ -105,9 +110,9 @@ class FrameReader:
             (size,) = _COUNT.unpack_from(joined, position)
             if not 0 <= size <= FRAME_BYTES_MAX:
                 raise AnswerFormatError(
-                    f"a frame of {size} bytes is not Kafka's; expected at most "
-                    f"{FRAME_BYTES_MAX}; check that this is a broker's listener, and that it has "
-                    "the protocol that the cluster's file names"
+                    f"a frame has {size} bytes; expected at most {FRAME_BYTES_MAX}; check that the "
+                    "address is a broker's listener, and that the listener uses the protocol in "
+                    "the cluster's file"
                 )
             if end - position - _COUNT.size < size:
                 self._needed += size
@@ -119,7 +124,7 @@ class FrameReader:
 
 
 def drop_bytes(buffers: list[Buffer], count: int) -> list[Buffer]:
-    """The rest of the buffers after `count` bytes."""
+    """The buffers without their first `count` bytes."""
     for position, buffer in enumerate(buffers):
         if count < len(buffer):
             return [memoryview(buffer)[count:], *buffers[position + 1 :]]
@@ -128,25 +133,26 @@ def drop_bytes(buffers: list[Buffer], count: int) -> list[Buffer]:
 
 
 TLS_RECORD_BYTES = 16_384
-"""The most that one TLS record carries [B]."""
+"""Maximum payload of one TLS record [B]."""
 
 _JOIN_BYTES = 8 * TLS_RECORD_BYTES
 _DISCARD_BYTES = 16_777_216
 _WAITING_PARTS = 8
 _IS_LINUX = sys.platform == "linux"
-_SO_TIMESTAMPNS = 35  # of Linux, which Python's socket module does not name
+_SO_TIMESTAMPNS = 35  # Linux's number, which Python's socket module does not have
 _TIMESPEC = struct.Struct("@ll")
 _STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 class Transport:
-    """A connected, authenticated, non-blocking transport to one broker, for use in a selector.
+    """A connected, authenticated, non-blocking transport to one broker, for a selector.
 
     Attributes:
-        sock: the socket, for the kernel's figures of it.
-        retire_s: when a successor has to replace it, as the broker ends its session soon
-            afterwards; infinite for a session without an end, on the monotonic clock [s].
-        versions: API key → version of its requests.
+        sock: the socket, whose figures the kernel reports.
+        retire_s: time on the monotonic clock at which a successor must replace the transport,
+            because the broker ends the session soon after [s]; infinite for a session without an
+            end.
+        versions: API key → version of the requests.
     """
 
     __slots__ = ("retire_s", "sock", "versions")
@@ -166,9 +172,9 @@ class Transport:
         return self.sock.fileno()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Send as much as fits, in order; returns the number of bytes taken.
+        """Send as many bytes as fit, in order; return the number of bytes sent.
 
-        The next call must begin with the first byte that was not taken.
+        The next call must begin with the first byte that was not sent.
 
         Raises:
             OSError: the connection is lost.
@@ -176,9 +182,13 @@ class Transport:
         raise NotImplementedError
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """Receive the bytes that have arrived; the buffer holds `TLS_RECORD_BYTES` at least.
+        """Receive the bytes that have arrived.
 
-        Returns the number of bytes; None when none has arrived, 0 when the broker closed.
+        Args:
+            buffer: has room for at least `TLS_RECORD_BYTES`.
+
+        Returns:
+            The number of bytes; None if no byte has arrived, 0 if the broker closed the connection.
 
         Raises:
             OSError: the connection is lost.
@@ -186,13 +196,13 @@ class Transport:
         raise NotImplementedError
 
     def stamp_arrivals(self) -> bool:
-        """Have the kernel note when bytes arrive; False where it cannot."""
+        """Enable the kernel's time stamps for arriving bytes; False if that is not possible."""
         return False
 
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
-        """Do what `receive_into` does, and return when the last of the bytes arrived, too.
+        """Receive as `receive_into` does, and also return the time at which the last byte arrived.
 
-        That is in seconds since the epoch, and 0 where it is not known.
+        The time is in seconds since the epoch; 0 if it is unknown.
 
         Raises:
             OSError: the connection is lost.
@@ -201,41 +211,41 @@ class Transport:
 
     @property
     def dropper(self) -> PlainTransport | None:
-        """Drops arrived bytes that need no parsing; None where all bytes have to be received."""
+        """Transport that can drop received bytes; None if all bytes must be received."""
         return None
 
     def close(self) -> None:
-        """Close the socket; does nothing when it is closed."""
+        """Close the socket; does nothing if it is closed."""
         self.sock.close()
 
 
 class PlainTransport(Transport):
     """A transport over a plain TCP socket.
 
-    Linux drops arrived bytes without copying them (MSG_TRUNC, tcp(7)); on other systems the flag
-    means something else. The buffer that the call requires is never written to, so it takes no
-    memory.
+    Linux can drop received bytes without copying them (MSG_TRUNC, tcp(7)). On other systems this
+    flag has another meaning. The call needs a buffer but does not write to it, so the buffer takes
+    no memory.
     """
 
     __slots__ = ()
     _nowhere = memoryview(mmap.mmap(-1, _DISCARD_BYTES))
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Send all buffers, at most 1,024, by one system call."""
+        """Send the buffers (at most 1,024) with one system call."""
         try:
             return self.sock.sendmsg(buffers)
         except (BlockingIOError, InterruptedError):
             return 0
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """Receive by one system call."""
+        """Receive with one system call."""
         try:
             return self.sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return None
 
     def stamp_arrivals(self) -> bool:
-        """Set SO_TIMESTAMPNS (socket(7)) on Linux; sandboxes of containers may refuse it."""
+        """Set SO_TIMESTAMPNS (socket(7)) on Linux; the sandbox of a container may forbid it."""
         try:
             if _IS_LINUX:
                 self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -244,7 +254,7 @@ class PlainTransport(Transport):
         return _IS_LINUX
 
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
-        """Receive by one system call, with the kernel's time of the arrival."""
+        """Receive with one system call, which also returns the kernel's time of the arrival."""
         try:
             size, stamps, _flags, _address = self.sock.recvmsg_into((buffer,), _STAMP_SPACE)
         except (BlockingIOError, InterruptedError):
@@ -261,9 +271,9 @@ class PlainTransport(Transport):
         return self if _IS_LINUX else None
 
     def discard(self, size: int) -> int | None:
-        """Drop at most `size` of the bytes that have arrived, by one system call.
+        """Drop at most `size` received bytes with one system call.
 
-        Returns what `receive_into` does.
+        It returns the number of bytes, like `receive_into`.
         """
         try:
             return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
@@ -271,12 +281,11 @@ class PlainTransport(Transport):
             return None
 
     def await_bytes(self, size: int) -> None:
-        """Wake a selector only when about so many bytes have arrived, or the end of the stream.
+        """Make a selector wait until about `size` bytes, or the end of the stream, have arrived.
 
-        The low-water mark (SO_RCVLOWAT) is at most a small part of the receive buffer.
-
-        Bytes that wait in the buffer reduce the TCP window, which a long link needs completely; and
-        for a mark above half of the buffer the kernel would enlarge it.
+        The low-water mark (SO_RCVLOWAT) is set to at most a small part of the receive buffer.
+        Unread bytes in the buffer reduce the TCP window, and a long link needs the whole window.
+        The kernel would enlarge the buffer for a mark above half of its size.
         """
         if size > 1:
             held = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -287,18 +296,18 @@ class PlainTransport(Transport):
 class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
-    A record that OpenSSL encrypted and the socket did not take must be offered again with the same
-    bytes, in a piece of at least the same length. So callers continue with the bytes that were not
-    taken, and `joined` makes the same pieces of them again.
+    If the socket does not take a record that OpenSSL has encrypted, the next call must offer the
+    same bytes in a piece of at least the same length. So callers continue with the first byte that
+    was not sent, and `joined` makes the same pieces again.
 
-    OpenSSL reads the socket itself and ignores the kernel's times, and bytes have to be decrypted
-    to find the end of a record, so none are dropped.
+    OpenSSL reads the socket itself and ignores the kernel's time stamps. All bytes must be
+    decrypted to find the end of a record, so no bytes are dropped.
     """
 
     __slots__ = ()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypt and send until all bytes are taken or the socket is full."""
+        """Encrypt and send until all bytes are sent or the socket is full."""
         taken = 0
         try:
             for part in joined(buffers):
@@ -307,20 +316,21 @@ class TlsTransport(Transport):
                 if sent < len(part):
                     break
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            # Reading inside a send would be a renegotiation, which Kafka's brokers refuse.
+            # SSLWantReadError means a renegotiation, which Kafka's brokers refuse.
             return taken
         return taken
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """Decrypt all that has arrived, so that OpenSSL holds no bytes that a selector cannot see.
+        """Decrypt all received bytes, because a selector cannot see bytes inside OpenSSL.
 
         Raises:
-            ValueError: the buffer cannot hold a whole record.
+            ValueError: the buffer has no room for a whole record.
             OSError: the connection is lost.
         """
         if len(buffer) < TLS_RECORD_BYTES:
             raise ValueError(
-                f"a buffer of {len(buffer)} bytes cannot hold a TLS record of {TLS_RECORD_BYTES}"
+                f"a buffer has {len(buffer)} bytes; expected room for a TLS record of "
+                f"{TLS_RECORD_BYTES} bytes"
             )
         received = 0
         while len(buffer) - received >= TLS_RECORD_BYTES:
@@ -335,11 +345,11 @@ class TlsTransport(Transport):
 
 
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer pieces: small buffers are joined, large ones stay as they are.
+    """The same bytes in fewer pieces. Small buffers are joined; large ones stay separate.
 
-    A join costs a tenth of the encryption; a call for each small buffer costs several times as
-    much. The size of pieces is bounded, because bytes that a full socket does not take are joined
-    again.
+    A join costs a tenth of the encryption, and a call for each small buffer costs several times as
+    much as a join. The size of a piece is limited, because bytes that a full socket does not take
+    are joined again.
     """
     if sum(map(len, buffers)) <= _JOIN_BYTES:
         return [b"".join(buffers)]
@@ -362,15 +372,15 @@ def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Below this size, copying the bytes is faster than a call that drops them [B]."""
+"""Minimum number of bytes for a call that drops them; copying fewer bytes is faster [B]."""
 _PEEK_BYTES = 4_096
-"""Size of a read whose following bytes are probably dropped; holds the heads of a partition and a
-batch [B]."""
+"""Size of a read if the bytes after it will probably be dropped [B]. The headers of a partition and
+of a batch fit into it."""
 _NOTHING = memoryview(b"")
 
 
 class Waker:
-    """A pipe that a selector listens to; `wake` may be called from any thread."""
+    """A pipe that wakes a selector. Any thread may call `wake`."""
 
     def __init__(self) -> None:
         self._out, self._in = os.pipe()
@@ -379,23 +389,23 @@ class Waker:
         self._closed = False
 
     def fileno(self) -> int:
-        """The descriptor that the selector listens to."""
+        """The descriptor to register at the selector."""
         return self._out
 
     def wake(self) -> None:
         """Make the selector return."""
         if not self._closed:
-            with suppress(BlockingIOError):  # full of wake-ups already
+            with suppress(BlockingIOError):  # the pipe is full, so the selector wakes anyway
                 os.write(self._in, b"x")
 
     def clear(self) -> None:
-        """Read all wake-ups."""
+        """Read all wake-ups from the pipe."""
         with suppress(BlockingIOError):
             while os.read(self._out, 65_536):
                 continue
 
     def close(self) -> None:
-        """Close both ends; later wake-ups do nothing."""
+        """Close both ends. Later calls of `wake` do nothing."""
         if not self._closed:
             self._closed = True
             os.close(self._out)
@@ -407,11 +417,11 @@ class Channel:
 
     Attributes:
         transport: the transport to the broker; None while the connection is lost.
-        successor: an open transport that waits to replace the transport; None without one.
+        successor: an open transport that will replace `transport`; None without one.
         unwritten: buffers that the socket has not taken yet.
-        peeks: whether only the next few bytes are read, as those after them are probably dropped.
-        awaited: number of arrived bytes at which the selector wakes up [B].
-        is_parsed_whole: whether all of its bytes are parsed, so that none are `skippable`.
+        peeks: whether the next read is short, because the bytes after it will probably be dropped.
+        awaited: number of received bytes at which the selector wakes [B].
+        is_parsed_whole: whether all received bytes are parsed, so that no byte is `skippable`.
     """
 
     __slots__ = ("awaited", "peeks", "successor", "transport", "unwritten")
@@ -425,7 +435,7 @@ class Channel:
         self.awaited = 1
 
     def needs_successor(self, now: float) -> bool:
-        """Whether the session of the transport ends soon, and no successor is open."""
+        """Whether the transport's session ends soon and no successor is open."""
         transport = self.transport
         return transport is not None and now >= transport.retire_s and self.successor is None
 
@@ -437,29 +447,30 @@ class Channel:
 
     @property
     def skippable(self) -> int:
-        """Number of the next bytes that need no parsing [B]."""
+        """Number of the next bytes that nobody needs to parse [B]."""
         return 0
 
     def skip(self, size: int, now: float) -> None:
-        """Take note that so many of the `skippable` bytes have arrived and were dropped."""
+        """Handle that `size` of the `skippable` bytes have arrived and were dropped."""
 
 
 class Owner(Protocol):
-    """The owner of channels, whose methods handle their events."""
+    """The owner of channels. Its methods handle the events of the channels."""
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         """Handle bytes that arrived at `now`.
 
-        `data` holds those not dropped, and is valid during the call.
+        Args:
+            data: the received bytes without dropped ones; valid only during the call.
         """
         ...
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """Handle that the socket has taken the unwritten buffers."""
+        """Handle that the socket has taken all unwritten buffers."""
         ...
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
-        """Handle a lost connection; the channel has no transport any more."""
+        """Handle a lost connection. The channel has no transport any more."""
         ...
 
     def handle_woken(self) -> None:
@@ -475,10 +486,9 @@ class Sockets:
         receive_bytes: size of the buffer for one read from a socket [B].
 
     Attributes:
-        wake: makes the selector return; may be called from any thread.
+        wake: makes the selector return. Any thread may call it.
         waited_s: total time spent waiting [s].
-        are_stamped: whether the kernel notes the time of arrival for all channels that are parsed
-            whole.
+        are_stamped: whether the kernel stamps arrivals for all channels with `is_parsed_whole`.
     """
 
     def __init__(self, owner: Owner, clock: Callable[[], float], receive_bytes: int) -> None:
@@ -494,7 +504,7 @@ class Sockets:
         self.are_stamped = True
 
     def add(self, channel: Channel, transport: Transport) -> None:
-        """Listen on a channel over this transport."""
+        """Listen on a channel with this transport."""
         channel.transport = transport
         channel.unwritten = []
         channel.peeks, channel.awaited = False, 1
@@ -503,7 +513,7 @@ class Sockets:
         self._selector.register(transport, _READ, channel)
 
     def replace(self, channel: Channel) -> None:
-        """Continue on a channel over its successor, and close its transport if it has one."""
+        """Replace the channel's transport by its successor, and close the old transport."""
         transport, successor = channel.transport, channel.successor
         assert successor is not None, "the owner has set it"
         if transport is not None:
@@ -513,12 +523,12 @@ class Sockets:
         self.add(channel, successor)
 
     def close(self) -> None:
-        """Stop listening; the transports stay open."""
+        """Stop listening. The transports stay open."""
         self._selector.close()
         self._waker.close()
 
     def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
-        """Send the buffers after the unwritten ones; False if the connection is lost."""
+        """Send buffers after the unwritten ones; False if the connection is lost."""
         transport = channel.transport
         if transport is None:
             return False
@@ -536,7 +546,7 @@ class Sockets:
         return True
 
     def lose(self, channel: Channel, error: str) -> None:
-        """Close the channel's transport, and report the loss to its owner."""
+        """Close the channel's transport, and report the loss to the owner."""
         transport = channel.transport
         if transport is None:
             return
@@ -547,18 +557,19 @@ class Sockets:
         self._owner.handle_lost(channel, error, self._clock())
 
     def wait(self, timeout_s: float, gather_s: float = 0.0) -> None:
-        """Handle the events of the sockets.
+        """Wait for events of the sockets, and handle them.
 
         Args:
-            timeout_s: longest wait for the first event, which may end up to `gather_s` late [s].
-            gather_s: time in which events gather before they are handled together, unless
-                `timeout_s` is 0 [s].
+            timeout_s: longest wait for the first event [s]. The wait may end up to `gather_s`
+                later.
+            gather_s: time to gather events before they are handled together [s]; ignored if
+                `timeout_s` is 0.
         """
         if timeout_s > 0:
             began_s = self._clock()
             if gather_s:
                 sleep(gather_s)
-                # Selectors round a timeout up to the next millisecond.
+                # A selector rounds its timeout up to the next millisecond.
                 timeout_s = max(0, int((timeout_s - gather_s) * 1000.0)) / 1000.0
             events = self._selector.select(timeout_s)
             self.waited_s += self._clock() - began_s
@@ -583,11 +594,11 @@ class Sockets:
                     _await_rest(channel, channel.transport)
 
     def _receive_once(self, channel: Channel, transport: Transport, before_s: float) -> None:
-        """Receive what fits into the buffer, for a channel without `skippable` bytes.
+        """Receive once, for a channel without `skippable` bytes.
 
         Args:
-            before_s: time of the look at the sockets before this one, after which the bytes
-                arrived, whatever is done to the clock of the stamps [s].
+            before_s: time of the previous look at the sockets [s]. The bytes arrived later than
+                that, even if the clock of the stamps was changed.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)
@@ -603,7 +614,7 @@ class Sockets:
             self.lose(channel, "ConnectionClosed")
 
     def _receive(self, channel: Channel, transport: Transport) -> None:
-        """Receive at most what fits into the buffer, as other channels wait."""
+        """Receive until the buffer's size is used up, because other channels wait, too."""
         left = len(self._buffer)
         while left and channel.transport is transport:
             dropper = _dropper_of(channel, transport)
@@ -634,7 +645,7 @@ class Sockets:
 
 
 def _await_rest(channel: Channel, transport: Transport) -> None:
-    """Wake up for bytes that will be dropped only when all of them, or many, are there."""
+    """If the next bytes will be dropped, make the selector wait until many have arrived."""
     dropper = transport.dropper
     size = channel.skippable if _dropper_of(channel, transport) else 1
     if dropper and size != channel.awaited:
@@ -643,5 +654,5 @@ def _await_rest(channel: Channel, transport: Transport) -> None:
 
 
 def _dropper_of(channel: Channel, transport: Transport) -> PlainTransport | None:
-    """The dropper for the next bytes; None where they are too few, or need parsing."""
+    """The dropper for the next bytes; None if they are few, or must be parsed."""
     return transport.dropper if channel.skippable >= _WORTH_A_CALL_BYTES else None

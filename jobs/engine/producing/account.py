@@ -1,6 +1,6 @@
-"""Account of the producers of one task, inside the measured window and in total.
+"""Account of one task's producers: their counts and times, in the measured window and in total.
 
-Report of a task with producers for a window.
+The module also makes the report of a task with producers.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from metrics.trial.sockets import SocketCounts
 
 _CHUNK = 4_096
 _POINTS = 4
-_BINS = 1_024  # for each doubling of the time, to 0.1 %
-_SLICE_BINS = 32  # to 3 %, so that a slice is a few dozen numbers
+_BINS = 1_024  # per doubling of the time: a precision of 0.1 %
+_SLICE_BINS = 32  # per doubling: a precision of 3 %, so that a slice is a few dozen numbers
 _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Times of batches [s], folded into counts of the times of their records [µs].
+    """Log of batch times [s], which are folded into counts of the times of single records [µs].
 
-    The records of a batch were due evenly over `span`, so a batch stands for times from that of its
-    first record (the longest) down to that of its last one. A fold takes four points over that
-    range, which is exact for one record, and for the others too long by at most a third of the
-    span.
+    The records of a batch were due at even intervals. So the times of its records range from the
+    time of the first record (the longest) down to the time of the last record. A fold represents
+    this range by four points. That is exact for a batch of one record. For other batches the times
+    are too long by at most a third of the range.
 
-    A fold takes a few calls of numpy for some thousand batches, as a slower one would make the
-    schedule late; histograms are made from the counts on demand.
+    A fold needs a few calls of numpy for some thousand batches, because a slower fold would delay
+    the schedule. Histograms are made from the counts on demand.
     """
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
@@ -60,7 +60,7 @@ class TimeLog:
 
     @property
     def by_slice(self) -> dict[int, dict[int, int]]:
-        """The folded times by slice, more coarsely: number of the slice → time [µs] → records."""
+        """The folded times per slice, with less precision: slice → time [µs] → records."""
         found: dict[int, dict[int, int]] = {}
         for number, counts in self._slices.items():
             by_time: Counter[int] = Counter()
@@ -70,14 +70,14 @@ class TimeLog:
         return found
 
     def add(self, seconds: float, records: int) -> None:
-        """Add a batch: the time of its first record [s], and its number of records."""
+        """Add a batch with the time of its first record [s] and its number of records."""
         self._seconds.append(seconds)
         self._records.append(records)
         if len(self._seconds) >= _CHUNK:
             self.fold()
 
     def begin_slice(self, number: int) -> None:
-        """Begin the slice of this number, which the next times belong to."""
+        """Begin a slice; later times belong to it."""
         self.fold()
         empty = np.zeros(_DOUBLINGS * _SLICE_BINS)
         self._slice = self._slices.setdefault(number, empty)
@@ -99,7 +99,7 @@ class TimeLog:
         mantissa, exponent = np.frexp(np.clip(times_us, 1.0, HIGHEST))
         for counts, bins in ((self._counts, _BINS), (self._slice, _SLICE_BINS)):
             if counts is not None:
-                # A mantissa is at least 0.5, so half of the steps below 1 are never used.
+                # A mantissa is at least 0.5, so the bins below 0.5 are left out.
                 place = np.round(mantissa * (2 * bins)).astype(np.int64) - bins
                 counts[:] += np.bincount((exponent - 1) * bins + place, weights, len(counts))
         self._seconds, self._records = array("d"), array("q")
@@ -114,20 +114,19 @@ def _times_of(counts: np.ndarray, bins: int) -> Iterator[tuple[float, int]]:
 
 
 class Account:
-    """Account of what one task's producers do, and when. Times are of the task's clock [s].
+    """Account of the actions of one task's producers. Times are on the task's clock [s].
 
     Attributes:
         window: the measured window.
         counts: the counts of these producers.
-        acked_in_window: producer → records acknowledged inside the measured window.
-        last_acked_s: when the latest batch was acknowledged; None before the first.
-        sockets: broker id → counts of the sockets to it, once the window is over.
+        acked_in_window: producer → number of records acknowledged in the measured window.
+        last_acked_s: time of the latest acknowledgement; None before the first.
+        sockets: broker id → counts of the sockets to the broker, set at the end of the window.
         log_bytes: size of the batches that were acknowledged in this window [B].
-        slice_s: length of the window's slices, which have latencies of their own [s].
-        refused: answers to produce requests that were errors, one for each partition, in this
-            window and all before it.
-        answered_s: broker id → time of its last answer, or with acks=0 of the last request that its
-            socket took.
+        slice_s: length of the slices of the window [s]. Latencies are also counted per slice.
+        refused: number of error codes in produce responses, in this window and all earlier ones.
+        answered_s: broker id → time of the broker's last answer. With acks=0 it is the time of the
+            last request that the broker's socket took.
     """
 
     def __init__(
@@ -157,7 +156,7 @@ class Account:
         self.last_acked_s: float | None = None
         self.log_bytes = 0
         self.sockets: dict[int, SocketCounts] = {}
-        # Shortcuts to the counts that every batch changes.
+        # Shortcuts to counts that change with every batch.
         self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
         self._acked_at, self._acked_of = (
             self.counts.acked_by_partition,
@@ -166,15 +165,15 @@ class Account:
         self.latency = TimeLog(self._interval_s)
         self.lateness = TimeLog()
         self.slice_s = slice_length_s(window.duration_s)
-        self._slice_end_s = -math.inf  # the window may begin earlier than planned
+        self._slice_end_s = -math.inf  # because the window can begin earlier than planned
 
     def close(self) -> None:
-        """End the account: fold all times."""
+        """Fold all times at the end of the account."""
         self.latency.fold()
         self.lateness.fold()
 
     def begin_window(self, following: Window) -> Account:
-        """Begin the following window; returns the account of the one that has ended."""
+        """Begin the following window; return the account of the window that has ended."""
         over = copy.copy(self)
         over.close()
         self._before.update(self._offsets)
@@ -184,9 +183,9 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → number of offsets of its log that all windows so far occupy for certain.
+        """Partition → number of log offsets that all windows so far certainly occupy.
 
-        These are the offsets of acknowledged records and of the ends of transactions.
+        These are the offsets of acknowledged records and of transaction markers.
         """
         return self._before + self._offsets
 
@@ -197,23 +196,23 @@ class Account:
 
     @property
     def acked_all(self) -> int:
-        """Number of records acknowledged in this window and all before it."""
+        """Number of records acknowledged in this window and all earlier ones."""
         return self._acked_before + self.counts.acked_total
 
     def count_request(self, broker: int, now: float) -> None:
-        """Count a produce request that a socket took."""
+        """Count a produce request that a socket has taken."""
         if self.window.holds(now):
             self.counts.by_broker[broker].requests += 1
 
     def count_sent(self, producer: int, partition: int, records: int, now: float) -> None:
-        """Count a batch that a socket took for the first time."""
+        """Count a batch that is sent for the first time."""
         self._sent_to[partition] += records
         self._sent_by[producer] += records
         if self.window.holds(now):
             self.counts.sent_records += records
 
     def count_late(self, lateness_s: float, records: int, now: float) -> None:
-        """Count a batch that was sent `lateness_s` after it was due, not delayed by a broker."""
+        """Count a batch that the generator itself sent `lateness_s` late [s]."""
         if self.window.holds(now):
             self.lateness.add(lateness_s, records)
 
@@ -226,7 +225,7 @@ class Account:
         payload_bytes: int,
         now: float,
     ) -> None:
-        """Count an acknowledged batch; its first record was due at `first_due_s`."""
+        """Count an acknowledged batch, whose first record was due at `first_due_s`."""
         self._acked_at[partition] += records
         self._acked_of[producer] += records
         self.last_acked_s = now
@@ -253,10 +252,11 @@ class Account:
         now: float,
         broker: int | None = None,
     ) -> None:
-        """Count records of this partition that failed with the error of this name.
+        """Count failed records of a partition.
 
         Args:
-            broker: the leader of the partition, where it is known.
+            error: name of the error.
+            broker: id of the partition's leader; None if it is unknown.
         """
         counts = self.counts
         counts.errors_by_partition[partition][error] += records
@@ -267,26 +267,26 @@ class Account:
                 counts.by_broker[broker].missing_records += records
 
     def count_retried(self, producer: int, partition: int, error: str, records: int) -> None:
-        """Count a batch that is sent again to this partition because of the error of this name."""
+        """Count a batch that is sent to its partition again, because of the named error."""
         counts = self.counts
         counts.retried_by_partition[partition] += records
         counts.by_producer.retried[producer] += records
         counts.retry_errors[error] += records
 
     def count_duplicates(self, producer: int, partition: int, records: int) -> None:
-        """Count records that the log may hold once more than they count as acked or failed."""
+        """Count records of which the log may have one more copy than the other counts say."""
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
 
     def count_commit(self, partitions: Iterable[int], commit_s: float, now: float) -> None:
-        """Count a committed transaction with these partitions; its commit took `commit_s`."""
+        """Count a committed transaction with these partitions. The commit took `commit_s` [s]."""
         self._count_control_records(partitions)
         if self.window.holds(now):
             self.counts.transactions_committed += 1
             self.counts.commit_s += commit_s
 
     def count_abort(self, partitions: Iterable[int], records: int) -> None:
-        """Count an aborted transaction with these partitions and so many acknowledged records."""
+        """Count an aborted transaction with these partitions and `records` acknowledged records."""
         self._count_control_records(partitions)
         self.counts.transactions_aborted += 1
         self.counts.aborted_records += records
@@ -294,7 +294,7 @@ class Account:
     def update_silence(
         self, producers: Iterable[Producer], leaders: Sequence[int], now: float
     ) -> None:
-        """Update how long each broker that owes an answer has been silent."""
+        """Update the longest silence of each broker that must still answer a request."""
         awaited: set[int] = set()
         for producer in producers:
             awaited.update(leaders[partition] for partition in producer.queues)
@@ -304,19 +304,19 @@ class Account:
         at_s = min(now, self.window.end_s)
         for broker, account in self.counts.by_broker.items():
             if broker not in awaited:
-                self.answered_s[broker] = at_s  # it owes no answer
+                self.answered_s[broker] = at_s  # no request waits for this broker
             since_s = max(self.answered_s.get(broker, 0.0), self.window.start_s)
             account.silent_s = max(account.silent_s, at_s - since_s)
 
     def end_window(self, producers: Sequence[Producer], leaders: Sequence[int], now: float) -> None:
-        """End the window: count the records that are missing by now."""
+        """End the window: count the records that are still missing."""
         self.update_silence(producers, leaders, now)
         end_s, by_broker = self.window.end_s, self.counts.by_broker
         for producer in producers:
             waiting = _records_waiting(producer, leaders)
             for broker in waiting:
                 by_broker[broker].waiting_connections += 1
-            # The broker with most of a blocked producer's waiting records blocks it.
+            # A blocked producer is blocked by the broker with most of its waiting records.
             at = max(waiting, key=waiting.__getitem__) if producer.blocked and waiting else None
             due = producer.records_due_between(producer.due_s(producer.opened), end_s)
             leader = leaders[producer.partition]
@@ -331,7 +331,7 @@ class Account:
 
 
 def _records_waiting(producer: Producer, leaders: Sequence[int]) -> Counter[int]:
-    """Broker id → records of sealed batches that it has not acknowledged, above 0 only."""
+    """Broker id → number of records of sealed batches without an acknowledgement, if above 0."""
     found = Counter[int]()
     for broker, connection in producer.connections.items():
         found[broker] += sum(batch.records for batch in connection.batches_in_flight)
@@ -347,10 +347,10 @@ def window_report(
     produced: ProducerReport | None = None,
     consumed: ConsumerReport | None = None,
 ) -> TaskReport:
-    """The row of a task for a window.
+    """The report of a task for a window.
 
     Args:
-        wall_offset_s: what to add to the engine's clock for seconds since the epoch.
+        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
     """
     begin_s = window.start_s + wall_offset_s
     end_s, host, buffers = begin_s + window.duration_s, socket.gethostname(), kernel_buffers()
@@ -364,12 +364,12 @@ def producer_report(
     producers: Iterable[Producer],
     wall_offset_s: float,
 ) -> TaskReport:
-    """The row of a task with producers.
+    """The report of a task with producers.
 
     Args:
-        account: the account of a window that is over.
-        producers: the schedules that were followed.
-        wall_offset_s: what to add to the engine's clock for seconds since the epoch.
+        account: the account of a window that has ended.
+        producers: the producers with the schedules that they followed.
+        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
     """
     pool, counts, window = pool_of(plan.pattern.producer), account.counts, account.window
     due = {}

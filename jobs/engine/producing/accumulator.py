@@ -1,4 +1,4 @@
-"""Accumulator of one task's producers: the batches that wait, and all that waits for a time."""
+"""Accumulator of one task's producers: waiting batches, and everything with a scheduled time."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ Timed = Producer | PartitionQueue | Transactions
 
 
 class Accumulator:
-    """The queues of all producers, and one heap of times.
+    """The queues of all producers, and one heap of scheduled times.
 
-    Producers wait there for their open batch, muted queues for their next try, and transactions for
-    their end or their next request. Times are of the engine's clock [s].
+    The heap has producers (for their open batches), muted queues (for their next attempt) and
+    transactions (for their end or their next request). Times are on the engine's clock [s].
 
     Attributes:
-        account: counts what becomes of every record; its window is the measured one.
-        leaders: broker id that leads partition 0, 1, 2, … as the producers know it.
-        timers: (time, tie breaker, what waits, its producer); an entry counts only while what waits
-            has this time as `scheduled_s`.
-        filling: connections whose queues may have their turn.
+        account: counts the outcome of every record. Its window is the measured window.
+        leaders: ids of the brokers that lead partitions 0, 1, 2, …, as far as the producers know.
+        timers: heap of (time, tie breaker, scheduled object, its producer). An entry is valid only
+            while the object's `scheduled_s` equals this time.
+        filling: connections that may send the next batches of their queues.
         muted: the muted queues of all producers.
         to_send_again: number of failed batches in the queues.
-        is_open: False once nothing may be sent for the first time.
-        is_over: True once nothing may be sent.
+        is_open: whether batches may be sent for the first time.
+        is_over: whether no batch may be sent any more.
     """
 
     def __init__(self, options: ProducerOptions, account: Account, leaders: Sequence[int]) -> None:
         self._memory = options.buffer_memory
         self._timeout_s = options.delivery_timeout_ms / 1000.0
-        self._ties = itertools.count()  # as producers have no order
+        self._ties = itertools.count()  # because producers cannot be compared
         self.account = account
         self.leaders = list(leaders)
         self.timers: list[tuple[float, int, Timed, Producer]] = []
@@ -50,30 +50,30 @@ class Accumulator:
     # --- times --------------------------------------------------------------
 
     def schedule(self, timed: Timed, producer: Producer, at_s: float) -> None:
-        """Look at a queue, at transactions or at a producer at this time."""
+        """Schedule a queue, a transaction or a producer for this time."""
         if timed.scheduled_s != at_s:
             timed.scheduled_s = at_s
             heapq.heappush(self.timers, (at_s, next(self._ties), timed, producer))
 
     def schedule_again(self, producer: Producer, now: float) -> None:
-        """Put the producer, whose time was the earliest, at its next time."""
+        """Schedule the producer with the earliest time for its next time."""
         if producer.scheduled_s >= self.account.window.load_end_s:
             heapq.heappop(self.timers)
             return
-        if producer.scheduled_s < now:  # behind all that has waited until now
+        if producer.scheduled_s < now:  # moved behind everything that waits already
             producer.scheduled_s = now
         again = (producer.scheduled_s, next(self._ties), producer, producer)
         heapq.heapreplace(self.timers, again)
 
     def await_open_batch(self, producer: Producer, now: float) -> None:
-        """Look at the producer when its open batch is ready."""
+        """Schedule the producer for the time at which its open batch is ready."""
         is_due = producer.ready_s < self.account.window.load_end_s
         if self.is_open and is_due and not producer.blocked:
             producer.scheduled_s = NEVER
             self.schedule(producer, producer, max(producer.ready_s, now))
 
     def unblock(self, producer: Producer, now: float) -> None:
-        """Resume a blocked producer whose memory has room again."""
+        """Unblock a blocked producer if its buffer has room again."""
         if producer.blocked and producer.buffered_bytes < self._memory:
             producer.blocked = False
             self.await_open_batch(producer, now)
@@ -81,7 +81,7 @@ class Accumulator:
     # --- queues -------------------------------------------------------------
 
     def queue_of(self, producer: Producer, partition: int, now: float) -> PartitionQueue:
-        """The queue of a partition, which is muted unless its batches may be sent."""
+        """The queue of a partition. It is muted if its batches must not be sent yet."""
         connection = producer.connections[self.leaders[partition]]
         queue = producer.queues.get(partition)
         if queue is None:
@@ -95,7 +95,7 @@ class Accumulator:
         return queue
 
     def mute(self, queue: PartitionQueue, now: float) -> PartitionQueue:
-        """Hold the queue back until its leader can take its batches."""
+        """Mute a queue, until its leader can take its batches."""
         queue.connection.queues.pop(queue.partition, None)
         if not queue.is_muted:
             queue.is_muted = True
@@ -104,32 +104,32 @@ class Accumulator:
         return queue
 
     def unmute(self, queue: PartitionQueue) -> None:
-        """Let the queue take turns with others at its connection."""
+        """Unmute a queue, so that it takes turns with other queues of its connection."""
         queue.is_muted, queue.scheduled_s = False, NEVER
         self.muted.pop(queue, None)
         queue.connection.queues[queue.partition] = queue
         self.filling.append(queue.connection)
 
     def drop(self, queue: PartitionQueue) -> None:
-        """Forget a queue in which nothing waits."""
+        """Remove an empty queue."""
         queue.scheduled_s = NEVER
         self.muted.pop(queue, None)
         queue.connection.queues.pop(queue.partition, None)
         del queue.producer.queues[queue.partition]
 
     def retry_soon(self, queue: PartitionQueue, now: float) -> None:
-        """Look at a muted queue as soon as its back-off allows."""
+        """Schedule a muted queue for the end of its back-off."""
         queue.turns = 0
         self.schedule(queue, queue.producer, max(now, queue.not_before_s))
 
     def take(self, queue: PartitionQueue, batches: Sequence[Batch]) -> None:
-        """Take note that these batches have left the queue."""
+        """Update the counts for batches that have left the queue."""
         for batch in batches:
             queue.producer.buffered_bytes -= batch.size
             self.to_send_again -= 1 if batch.trouble else 0
 
     def take_overdue(self, queue: PartitionQueue, now: float) -> list[Batch]:
-        """Take the batches of a queue that have waited too long."""
+        """Take the batches of a queue that are older than the delivery timeout."""
         since_s = now - self._timeout_s
         overdue = [batch for batch in queue.batches if batch.due_s < since_s]
         if overdue:
@@ -145,7 +145,7 @@ class Accumulator:
         return batches
 
     def put_back(self, queue: PartitionQueue, batch: Batch, not_before_s: float) -> None:
-        """Put back a failed batch, to be sent again from this time on."""
+        """Put a failed batch back into its queue, to be sent again at `not_before_s` or later."""
         queue.put_back(batch)
         queue.producer.buffered_bytes += batch.size
         self.to_send_again += 1
@@ -153,7 +153,7 @@ class Accumulator:
         self.schedule(queue, queue.producer, not_before_s)
 
     def end_retry(self, producer: Producer, batch: Batch, now: float) -> None:
-        """Look at the queue of a batch at once, if it was the one sent again."""
+        """Schedule the queue of a batch now, if the batch was its retry in flight."""
         queue = producer.queues.get(batch.partition)
         if queue is not None and queue.under_way is batch:
             queue.under_way = None
@@ -161,7 +161,7 @@ class Accumulator:
             self.schedule(queue, producer, now)
 
     def restart_sequence(self, producer: Producer, partition: int) -> None:
-        """Begin a new sequence in this partition, as the old one is broken."""
+        """Begin a new sequence in this partition, because the current sequence is broken."""
         state, queue = producer.id_state, producer.queues.get(partition)
         if state is None:
             return
@@ -170,7 +170,7 @@ class Accumulator:
             state.renew(batch)
 
     def close(self, producer: Producer, now: float) -> int:
-        """Drop what was never sent; returns the number of those batches."""
+        """Drop the batches that were never sent; return their number."""
         dropped, producer.waits, producer.scheduled_s = 0, False, NEVER
         for queue in list(producer.queues.values()):
             again = queue.again
@@ -183,7 +183,7 @@ class Accumulator:
         return dropped
 
     def count_failed(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
-        """Count the records of a batch that is given up."""
+        """Count the records of a failed batch."""
         partition = batch.partition
         self.account.count_failed(
             producer.index, partition, error, batch.records, now, self.leaders[partition]

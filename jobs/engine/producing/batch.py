@@ -1,4 +1,4 @@
-"""Batches of producers, and the sequences by which brokers know those of idempotent ones."""
+"""Batches of producers, and the sequences that identify the batches of idempotent producers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from jobs.engine.batches.sections import Section
 from metrics.common.errors import RedlineError
 
 EXPIRED = "KafkaTimeoutError"
-"""Error name of records that were never sent within `delivery_timeout_ms`."""
+"""Error name of records that were not sent within `delivery_timeout_ms`."""
 
 UNACKNOWLEDGED = "Unacknowledged"
-"""Error name of records that were sent and had no answer by the end of the drain."""
+"""Error name of records that were sent but not acknowledged until the end of the drain."""
 
 SEQUENCES = 2**31
-"""Number of sequences, which are counted modulo this."""
+"""Number of different sequences. Sequences are counted modulo this number."""
 
 _EPOCH_MAX = 2**15 - 1
 
 
 @dataclass
 class Trouble:
-    """History of a batch that was not acknowledged at once.
+    """The failures of a batch.
 
     Attributes:
-        failures: number of its failed sends.
-        error: the name of the last error.
-        is_unsure: whether a broker may hold it, and would recognize it by its sequence.
-        copies: number of copies that a broker may hold without recognizing the batch.
+        failures: number of failed sends of the batch.
+        error: name of the last error.
+        is_unsure: whether a broker may have the batch, and would recognize it by its sequence.
+        copies: number of copies that brokers may have without recognizing the batch.
     """
 
     failures: int = 0
@@ -40,13 +40,13 @@ class Batch:
     """Records of one producer for one partition.
 
     Attributes:
-        first: index of its first record in the producer's schedule.
-        records: number of its records.
-        due_s: when its first record was due, on the engine's clock [s].
-        section: the section with its encoded records.
-        size: its size, header included [B].
-        stamp: epoch and sequence of an idempotent producer, once it was sent.
-        trouble: history of its failures; None for almost every batch.
+        first: index of the batch's first record in the producer's schedule.
+        records: number of records.
+        due_s: time at which the first record was due, on the engine's clock [s].
+        section: the section with the encoded records.
+        size: size of the batch, header included [B].
+        stamp: epoch and sequence, set when an idempotent producer sends the batch.
+        trouble: the batch's failures; None for almost every batch.
     """
 
     __slots__ = ("due_s", "first", "partition", "records", "section", "size", "stamp", "trouble")
@@ -65,25 +65,26 @@ class Batch:
 
     @property
     def last_error(self) -> str:
-        """Name of the error with which it fails if it is given up now."""
+        """Name of the error to report if the batch is given up now."""
         return EXPIRED if self.trouble is None else self.trouble.error
 
 
 class EpochExhaustedError(RedlineError):
-    """A partition whose sequence was broken more often than there are epochs."""
+    """A partition needed more epochs than exist, because its sequence broke too often."""
 
 
 class ProducerIdState:
-    """The producer id of one producer, and its epochs and sequences by partition.
+    """The producer id of one producer, and its epochs and sequences per partition.
 
-    Every batch of an idempotent producer carries the producer id, an epoch and the sequence of its
-    first record; a broker takes a partition's batches only in sequence. Where a batch failed for
-    good and breaks the sequence, the partition starts again at 0 in the next epoch. A producer
-    without transactions raises its own epoch (KIP-360); with transactions the coordinator does it
-    for all partitions, once the transaction of that batch is aborted.
+    Every batch of an idempotent producer carries the producer id, an epoch and the sequence of the
+    first record. A broker accepts the batches of a partition only in the order of their sequences.
+    If a batch fails for good, the sequence of its partition is broken. The partition then starts
+    again at sequence 0 in the next epoch. A producer without transactions increases its own epoch
+    (KIP-360). With transactions the coordinator increases the epoch for all partitions, after it
+    has aborted the transaction.
 
     Attributes:
-        producer_id, epoch: the id and the epoch that a broker gave.
+        producer_id, epoch: the producer id and the epoch that a broker assigned.
     """
 
     __slots__ = ("_acknowledged", "_epochs", "_next", "epoch", "producer_id")
@@ -92,7 +93,7 @@ class ProducerIdState:
         self.renew_all(producer_id, epoch)
 
     def renew_all(self, producer_id: int, epoch: int) -> None:
-        """Begin anew in all partitions with the coordinator's epoch; no batch is in flight."""
+        """Start again in all partitions with a new epoch. No batch may be in flight."""
         self.producer_id = producer_id
         self.epoch = epoch
         self._epochs: dict[int, int] = {}
@@ -100,11 +101,11 @@ class ProducerIdState:
         self._acknowledged: dict[int, int] = {}
 
     def epoch_of(self, partition: int) -> int:
-        """The epoch in which the partition's batches are sent."""
+        """The epoch for the next batches of the partition."""
         return self._epochs.get(partition, self.epoch)
 
     def stamp(self, batch: Batch) -> tuple[int, int]:
-        """Epoch and sequence of a batch: those of its first sending, or else the next ones."""
+        """Epoch and sequence of a batch. The first send of the batch sets them."""
         if batch.stamp is None:
             partition = batch.partition
             sequence = self._next.get(partition, 0)
@@ -113,22 +114,22 @@ class ProducerIdState:
         return batch.stamp
 
     def acknowledge(self, batch: Batch) -> None:
-        """Note that the broker has this batch."""
+        """Record that the broker has the batch."""
         if batch.stamp is not None and batch.stamp[0] == self.epoch_of(batch.partition):
             self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
 
     def is_next(self, batch: Batch) -> bool:
-        """True when the broker expects this batch next, as it has all batches before it."""
+        """True if the broker expects this batch next, because it has all earlier batches."""
         partition = batch.partition
         expected = (self.epoch_of(partition), self._acknowledged.get(partition, 0))
         return batch.stamp == expected
 
     def is_current(self, batch: Batch) -> bool:
-        """False for a batch that was stamped before its partition started again."""
+        """False if the partition has started a new epoch since the batch was stamped."""
         return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
 
     def renew(self, batch: Batch) -> None:
-        """Forget a stamp of an older epoch, by which a broker would not recognize the batch."""
+        """Remove a batch's stamp of an older epoch, which brokers would not recognize."""
         if self.is_current(batch) or batch.trouble is None:
             return
         batch.stamp = None
@@ -136,7 +137,7 @@ class ProducerIdState:
         batch.trouble.is_unsure = False
 
     def withdraw(self, batch: Batch) -> bool:
-        """Withdraw the sequence of a batch that no broker has; False if other batches follow it."""
+        """Take back the sequence of a batch that no broker has; False if later batches use it."""
         if batch.stamp is None:
             return True
         sequence = batch.stamp[1]
@@ -146,16 +147,16 @@ class ProducerIdState:
         return True
 
     def start_again(self, partition: int) -> None:
-        """Begin again at sequence 0 in the next epoch.
+        """Start the partition again at sequence 0 in the next epoch.
 
         Raises:
-            EpochExhaustedError: there is no further epoch.
+            EpochExhaustedError: the last epoch is used up.
         """
         epoch = self.epoch_of(partition) + 1
         if epoch > _EPOCH_MAX:
             raise EpochExhaustedError(
                 f"partition {partition} lost its sequence {epoch} times; expected a cluster that "
-                "takes most batches: look at the errors of shorter trials"
+                "accepts most batches; look at the errors of shorter trials"
             )
         self._epochs[partition] = epoch
         self._next[partition] = 0

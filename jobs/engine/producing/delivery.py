@@ -1,14 +1,15 @@
-"""Delivery of the batches of one task's producers: what to send now, and what becomes of it.
+"""Delivery of the batches of one task's producers: which batches to send, and their outcomes.
 
-The delivery decides and does no I/O: it takes events with their times, and returns the next
-action. It follows the rules of Kafka's own producer: up to `max_in_flight` requests of a
-connection, batches that wait while it has no room, retries after a back-off until `retries` or
-`delivery_timeout_ms` are used up, a metadata request when leaders may have moved, sequences that an
-idempotent producer keeps, and transactions, whose rules are in `transactions.py`. The schedule is
-open loop: a slow broker makes batches wait and never slows the schedule down. In a closed loop
-records are there whenever `buffer_memory` has room for them, and nothing else sets the pace.
+The delivery decides, but does no I/O. It takes events with their times, and returns the next
+action. It follows the rules of Kafka's own producer: at most `max_in_flight` requests per
+connection; batches that wait while the connection is full; retries after a back-off until `retries`
+or `delivery_timeout_ms` is exceeded; a metadata request if leaders may have changed; sequences of
+idempotent producers; and transactions, whose rules are in `transactions.py`.
 
-All that waits is in `accumulator.py`.
+In an open loop, a slow broker makes batches wait but does not slow down the schedule. In a closed
+loop, records are available whenever `buffer_memory` has room.
+
+`accumulator.py` has everything that waits.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.window import Window
 from metrics.traffic.clients import ProducerPattern
 
-_BATCHES_PER_REQUEST = 400  # two buffers each, below the 1,024 that sendmsg takes
+_BATCHES_PER_REQUEST = 400  # two buffers each, below sendmsg's limit of 1,024
 _PRESSURE_S = 0.1
-"""Time after a batch had to wait in which each answer is handled at once [s]."""
+"""Time after a waiting batch in which answers are handled one by one, without gathering [s]."""
 
 
 @dataclass(slots=True)
 class Produce:
-    """The action to send these batches as one request."""
+    """Action: send these batches as one request."""
 
     connection: Connection
     batches: list[Batch]
@@ -55,7 +56,7 @@ class Produce:
 
 @dataclass(slots=True)
 class SendControlRequest:
-    """The action to send another request over this connection."""
+    """Action: send a control request over this connection."""
 
     connection: Connection
     request: ControlRequest
@@ -63,14 +64,14 @@ class SendControlRequest:
 
 @dataclass(slots=True)
 class Reopen:
-    """The action to open this connection again, without a time limit."""
+    """Action: open this connection again, without a time limit."""
 
     connection: Connection
 
 
 @dataclass(slots=True)
 class Replace:
-    """The action to continue on this connection over its successor; nothing is in flight."""
+    """Action: replace this connection's transport by its successor. No request is in flight."""
 
     connection: Connection
 
@@ -81,20 +82,20 @@ Action = Produce | Replace | SendControlRequest | Reopen
 class Delivery:
     """All producers of one task.
 
-    The caller carries out the actions one by one and in their order, and reports the outcome of
-    each before it asks for the next one. Times are of the engine's clock [s].
+    The caller carries out the actions one by one in their order, and reports the outcome of an
+    action before it asks for the next one. Times are on the engine's clock [s].
 
-    Each producer would learn the same leaders, and a cluster that has lost a broker should not have
-    to answer all of them at once, so they share one metadata request.
+    All producers of the task share one metadata request. Each would get the same answer, and a
+    cluster that has lost a broker should not have to answer many requests at once.
 
     Args:
-        account: counts what becomes of every record; its window is the measured one.
-        leaders: broker id that leads partition 0, 1, 2, …
-        brokers: the brokers to which producers have connections.
+        account: counts the outcome of every record. Its window is the measured window.
+        leaders: ids of the brokers that lead partitions 0, 1, 2, …
+        brokers: ids of the brokers to which producers have connections.
 
     Attributes:
-        leaders: broker id that leads partition 0, 1, 2, … as the producers know it.
-        producers: the producers and the batches that wait in them.
+        leaders: ids of the brokers that lead partitions 0, 1, 2, …, as far as the producers know.
+        producers: the producers, with their waiting batches.
         connections: the connections of all producers.
     """
 
@@ -130,41 +131,41 @@ class Delivery:
         self.connections: list[Connection] = []
 
     def add(self, producer: Producer) -> None:
-        """Take in a producer with open connections."""
+        """Add a producer whose connections are open."""
         self.connections += producer.connections.values()
         self.producers.append(producer)
         self._accumulator.await_open_batch(producer, 0.0)
 
     @property
     def is_open(self) -> bool:
-        """False once nothing may be sent for the first time."""
+        """Whether batches may be sent for the first time."""
         return self._accumulator.is_open
 
     @property
     def has_work(self) -> bool:
-        """True while something may be sent or awaits an answer."""
+        """Whether anything may still be sent or waits for an answer."""
         if self.is_open:
             return True
         waiting = self._unanswered + self._congested + self._accumulator.to_send_again
         return waiting + len(self._settling) + len(self._transactions.open) > 0
 
     def may_gather(self, now: float) -> bool:
-        """True while no batch waits for an answer, so that answers may be handled together."""
+        """Whether no batch waits for an answer, so that answers may be handled together."""
         return now >= self._gather_from_s and not (
             self._accumulator.muted or self._transactions.open
         )
 
-    # --- what to do ---------------------------------------------------------
+    # --- actions ------------------------------------------------------------
 
     @property
     def next_s(self) -> float:
-        """Time of the next action, unless an event comes before it."""
+        """Time of the next action, if no event happens earlier."""
         if self._requests or self._filling:
             return 0.0
         return self._timers[0][0] if self._timers else NEVER
 
     def next(self, now: float) -> Action | None:
-        """The action to carry out now, or None; `next_s` says when to call again."""
+        """The action to carry out now, or None. `next_s` is the time of the next call."""
         action: Action | None
         while True:
             if self._requests:
@@ -191,11 +192,11 @@ class Delivery:
         return action
 
     def _look(self, now: float) -> Produce | None:
-        """Look at what waits for the earliest time, which has come."""
+        """Handle the scheduled object with the earliest time, which has come."""
         accumulator = self._accumulator
         at_s, _, timed, producer = accumulator.timers[0]
         if timed is producer and timed.scheduled_s == at_s:
-            request = self._advance(producer, now)  # which sets no earlier time
+            request = self._advance(producer, now)  # which schedules nothing earlier
             accumulator.schedule_again(producer, now)
             return request
         heapq.heappop(accumulator.timers)
@@ -203,23 +204,23 @@ class Delivery:
             timed.scheduled_s = NEVER
             if isinstance(timed, PartitionQueue):
                 return self._resume(timed, now)
-            assert isinstance(timed, Transactions), "producers were looked at above"
+            assert isinstance(timed, Transactions), "producers are handled above"
             self._transactions.advance(producer, timed, now)
         return None
 
-    # --- what happened ------------------------------------------------------
+    # --- events -------------------------------------------------------------
 
     def handle_produce_response(
         self, connection: Connection, errors: Mapping[int, int], throttle_ms: int, now: float
     ) -> None:
-        """Handle the answer to the oldest request.
+        """Handle the response to the oldest request in flight.
 
         Args:
             errors: partition → Kafka's error code, 0 for success.
-            throttle_ms: how long a quota held the client back [ms].
+            throttle_ms: time for which a quota throttled the client [ms].
         """
         _sent_s, batches = connection.in_flight.popleft()
-        assert isinstance(batches, list), "a produce request was answered"
+        assert isinstance(batches, list), "the oldest request is a produce request"
         self._unanswered -= 1
         if throttle_ms:
             self._account.counts.throttle_ms += throttle_ms
@@ -233,9 +234,9 @@ class Delivery:
             self._filling.append(connection)
 
     def handle_written(self, connection: Connection, now: float) -> None:
-        """Handle that the socket took the newest request, which with acks=0 settles its batches."""
+        """Handle that the socket took the newest request, which settles its batches if acks=0."""
         _sent_s, batches = connection.in_flight.pop()  # an older metadata request may be in flight
-        assert isinstance(batches, list), "a produce request was written"
+        assert isinstance(batches, list), "the newest request is a produce request"
         self._unanswered -= 1
         self._account.answered_s[connection.broker] = now
         for batch in batches:
@@ -244,7 +245,7 @@ class Delivery:
     def handle_metadata(
         self, connection: Connection, leaders: Mapping[int, int], now: float
     ) -> None:
-        """Handle the answer to the oldest request, which asked for leaders: partition → leader."""
+        """Handle the response to the oldest request, for metadata: partition → leader."""
         accumulator = self._accumulator
         connection.in_flight.popleft()
         self._settling.discard(connection)
@@ -262,37 +263,37 @@ class Delivery:
     def handle_coordinator_response(
         self, connection: Connection, code: int, answer: Any, now: float
     ) -> None:
-        """Handle the coordinator's answer to the oldest request.
+        """Handle the coordinator's response to the oldest request.
 
         Args:
             code: Kafka's error code, 0 for success.
-            answer: broker id and address of the coordinator, or producer id and epoch, whichever
-                the request asked for.
+            answer: (broker id, address) of the coordinator, or (producer id, epoch), depending on
+                the request.
 
         Raises:
-            TransactionError: the coordinator refused, and a retry cannot succeed.
+            TransactionError: the coordinator refused the request, and a retry cannot succeed.
         """
         _sent_s, request = connection.in_flight.popleft()
-        assert not isinstance(request, list), "a coordinator was asked"
+        assert not isinstance(request, list), "the oldest request is for a coordinator"
         self._transactions.handle_response(connection.producer, request, code, answer, now)
         if connection.has_waiting:
             self._filling.append(connection)
 
     def mark_congested(self, connection: Connection) -> None:
-        """Mark that the socket did not take all of the newest request."""
+        """Record that the socket did not take all bytes of the newest request."""
         if not connection.is_congested:
             connection.is_congested = True
             self._congested += 1
 
     def mark_flushed(self, connection: Connection) -> None:
-        """Mark that the socket has taken the rest."""
+        """Record that the socket has taken the remaining bytes."""
         connection.is_congested = False
         self._congested -= 1
         if connection.has_waiting:
             self._filling.append(connection)
 
     def handle_lost(self, connection: Connection, error: str, now: float) -> None:
-        """Handle a lost connection, over which no answer will come."""
+        """Handle a lost connection: its requests in flight get no response."""
         connection.is_open, accumulator = False, self._accumulator
         producer, requests = connection.producer, [each for _, each in connection.in_flight]
         connection.in_flight.clear()
@@ -316,21 +317,21 @@ class Delivery:
         self._request_leaders(producer, now)
 
     def _forget_request(self, connection: Connection, request: ControlRequest, now: float) -> None:
-        """Send a request later, or over another connection, as this one lost it."""
+        """Forget a request that was lost with its connection, so that it is sent again."""
         if request is self._leaders_request:
             self._leaders_request, self._leaders_from_s = None, 0.0
         else:
             self._transactions.lose(connection.producer, request, now)
 
     def handle_reopened(self, connection: Connection) -> None:
-        """Handle that a lost connection, or one whose session ends soon, has a successor."""
+        """Handle a new successor of a connection that is lost or whose session ends soon."""
         connection.is_wanted = connection.has_successor = True
         if connection.is_open and not self._is_answered:
             self._requests.append(SendControlRequest(connection, FindLeaders()))  # as in `close`
         self._filling.append(connection)
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
-        """Handle that the successor has replaced a connection."""
+        """Handle that the successor of a connection has replaced it."""
         connection.is_open = True
         connection.is_wanted = connection.has_successor = False
         for queue in self._accumulator.muted:
@@ -338,43 +339,43 @@ class Delivery:
                 self._accumulator.retry_soon(queue, now)
 
     def overdue_connections(self, now: float) -> list[Connection]:
-        """Connections whose oldest request has waited longer than `request_timeout_ms`."""
+        """Connections whose oldest request is unanswered for more than `request_timeout_ms`."""
         since_s = now - self._options.request_timeout_ms / 1000.0
         return [c for c in self.connections if c.in_flight and c.in_flight[0][0] < since_s]
 
     def expire(self, now: float) -> None:
-        """Fail full batches that have waited too long for their first sending."""
+        """Fail full batches that waited too long for their first send."""
         for producer in self.producers:
-            if producer.buffered_bytes or producer.blocked:  # as almost none of many producers
+            if producer.buffered_bytes or producer.blocked:  # true for very few producers
                 for queue in list(producer.queues.values()):
                     self._expire(queue, now)
                 self._accumulator.unblock(producer, now)
 
     def update_silence(self, now: float) -> None:
-        """Update how long each broker has not answered; to be called several times a second."""
+        """Update the longest silence of each broker. Must be called several times per second."""
         self._account.update_silence(self.producers, self.leaders, now)
 
     def begin_window(self, following: Window, now: float) -> Account:
-        """Begin the following window of the load; returns the account of the one that has ended."""
+        """Begin the following window; return the account of the window that has ended."""
         self._account.end_window(self.producers, self.leaders, now)
         return self._account.begin_window(following)
 
     def close(self, now: float) -> None:
-        """End the last window: nothing more is sent for the first time."""
+        """End the last window. From now on no batch is sent for the first time."""
         self._account.end_window(self.producers, self.leaders, now)
         self._accumulator.is_open = False
         for producer in self.producers:
             dropped = self._accumulator.close(producer, now)
             self._transactions.close(producer, dropped, now)
         if not self._is_answered:
-            # A broker drops unread requests when a connection is closed. It answers in order, so
-            # its answer to a last request shows that it has read all earlier ones.
+            # A broker drops unread requests when a connection is closed. It answers requests in
+            # order, so its answer to a last request shows that it has read all earlier requests.
             self._settling.update(each for each in self.connections if each.is_open)
             for connection in self._settling:
                 self._requests.append(SendControlRequest(connection, FindLeaders()))
 
     def end(self, now: float) -> None:
-        """End the drain: records that are not acknowledged by now have failed."""
+        """End the drain. All unacknowledged records have failed."""
         self._accumulator.is_over = True
         for producer in self.producers:
             for queue in producer.queues.values():
@@ -387,10 +388,10 @@ class Delivery:
                 self.handle_lost(connection, UNACKNOWLEDGED, now)
         self._transactions.end()
 
-    # --- sending for the first time -----------------------------------------
+    # --- first sends --------------------------------------------------------
 
     def _advance(self, producer: Producer, now: float) -> Produce | None:
-        """Send or queue the ready batches of this producer, and set when to look at it again."""
+        """Send or queue the producer's ready batches, and set its next scheduled time."""
         end_s = self._account.window.load_end_s
         transactions = producer.transactions
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
@@ -439,7 +440,7 @@ class Delivery:
         now: float,
         others: Sequence[Batch] = (),
     ) -> list[Batch]:
-        """Seal the open batch for a request over this connection, beside these other batches."""
+        """Seal the open batch for a request over this connection that also has `others`."""
         producer.waits = False
         if producer.transactions is not None:
             producer.transactions.unsettled += 1
@@ -449,7 +450,7 @@ class Delivery:
         return producer.divide(records, now, self.leaders, connection.broker, taken)
 
     def _fill(self, connection: Connection, now: float) -> Produce | Replace | None:
-        """The next request over this connection; None when nothing waits or it has no room."""
+        """The next request over this connection; None if it has no room or nothing waits."""
         if connection.has_successor:
             is_drained = not connection.in_flight and not connection.is_congested
             return Replace(connection) if is_drained else None
@@ -495,12 +496,12 @@ class Delivery:
     # --- queues -------------------------------------------------------------
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
-        """Fail the batches of a queue that have waited too long."""
+        """Fail the batches of a queue that are older than the delivery timeout."""
         for batch in self._accumulator.take_overdue(queue, now):
             self._fail(queue.producer, batch, batch.last_error, now)
 
     def _resume(self, queue: PartitionQueue, now: float) -> Produce | None:
-        """The next batch to send again; None before its time or without an open connection."""
+        """The next batch to send again; None if its back-off runs or the connection is lost."""
         producer, accumulator = queue.producer, self._accumulator
         self._expire(queue, now)
         self._accumulator.unblock(producer, now)
@@ -541,7 +542,7 @@ class Delivery:
     def _send_to_coordinator(
         self, ways: list[Connection], request: ControlRequest, now: float
     ) -> bool:
-        """Send over the least busy of these connections; False when none is open."""
+        """Send over the least busy open connection; False if none of them is open."""
         if open_ways := [each for each in ways if each.is_open]:
             connection = min(open_ways, key=lambda each: len(each.in_flight))
             self._requests.append(SendControlRequest(connection, request))
@@ -557,7 +558,7 @@ class Delivery:
         self._request_leaders(connection.producer, now)
 
     def _request_leaders(self, producer: Producer, now: float) -> None:
-        """Ask for the leaders over one of the producer's connections, unless asked recently."""
+        """Request the leaders over a connection of the producer, unless this was done recently."""
         ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
         if ways and self._leaders_request is None and now >= self._leaders_from_s:
             connection = min(ways, key=lambda each: len(each.in_flight))
@@ -585,13 +586,13 @@ class Delivery:
             self._accumulator.end_retry(producer, batch, now)
 
     def _handle_error(self, producer: Producer, batch: Batch, code: int, now: float) -> bool:
-        """Handle a broker's error code for a batch; True when it means that the broker has it."""
+        """Handle a broker's error code for a batch; True if the broker already has the batch."""
         self._account.refused += 1
         state = producer.id_state
         if state is not None and code == DUPLICATE_SEQUENCE:
             return True
         if state is not None and code in SEQUENCE_ERRORS:
-            # Behind a batch that failed, out of order is expected; for the next batch it is not.
+            # "Out of order" is expected after a failed batch, but not for the next batch in order.
             is_broken = code != OUT_OF_ORDER_SEQUENCE or state.is_next(batch)
             if is_broken and state.is_current(batch):
                 if producer.transactions is not None:
@@ -632,9 +633,9 @@ class Delivery:
         self._accumulator.count_failed(producer, batch, error, now)
         trouble = batch.trouble
         if trouble is not None:
-            # An idempotent producer's last copy is counted once its epoch is over.
+            # The last copy of an idempotent producer's batch counts when its epoch is over.
             last = 1 if trouble.is_unsure and producer.id_state is not None else 0
-            copied = (trouble.copies + last - 1) * batch.records  # one of them is the failed
+            copied = (trouble.copies + last - 1) * batch.records  # one copy counts as failed
             if copied > 0:
                 self._account.count_duplicates(producer.index, batch.partition, copied)
             self._accumulator.end_retry(producer, batch, now)

@@ -1,12 +1,11 @@
 """The event loop that makes one task act as many producers.
 
-It has one thread and one selector. The delivery (`jobs.engine.producing.delivery`) decides what to
-send and when to look again; the network client carries it out. The loop calls both, receives the
-driver's messages, and takes the load through its phases.
+The loop has one thread and one selector. The delivery (`jobs.engine.producing.delivery`) decides
+what to send and when; the network client carries it out. The loop calls both, receives the driver's
+messages, and takes the load through its phases.
 
-The schedules of producers while a load grows, and the end of its growth.
-
-The engine's own producer client, which sends batches that were encoded in advance.
+The module also has the schedules of producers in a growing load, and `WireProducers`, the engine's
+own producer client, which sends batches that were encoded in advance.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _ENDLESS_S = 1e9
 def growing_schedule(
     plan: TrialPlan, index: int, start_s: float, last_step: int | None = None
 ) -> Schedule:
-    """The schedule of a producer, which begins at its step where the load grows.
+    """The schedule of a producer. In a growing load it begins at the producer's step.
 
-    Of a mix, one producer of each part offers a share of its rate, which grows with the steps; it
-    has no bursts.
+    In a growing load of a mix, one producer of each part offers a share of its rate. The share
+    grows with the steps, and this producer has no bursts.
 
     Args:
         start_s: start of the load, on the engine's clock [s].
-        last_step: the step at which the load stays; None while it grows.
+        last_step: the step at which the load stops growing; None while it grows.
     """
     if plan.climb is None:
         return schedule_for(plan.pattern, index, start_s)
@@ -69,10 +68,10 @@ def growing_schedule(
 
 
 class GrowthEnd:
-    """The end of a load's growth, which the driver sets while the load runs.
+    """The end of a load's growth, which the driver decides during the load.
 
     Args:
-        driver: control channel to the driver; None without one.
+        driver: control channel to the driver; None without a driver.
         plan: the plan of the load.
         start_s: start of the load, on the engine's clock [s].
     """
@@ -83,8 +82,10 @@ class GrowthEnd:
         self._start_s = start_s
 
     def apply(self, producers: Iterable[Producer]) -> None:
-        """Once the driver ends the growth, withdraw the producers that have not begun, and hold
-        those with a share of their rate at it.
+        """End the growth of the load, once the driver has said so.
+
+        Producers that have not begun are withdrawn. A producer with a share of its rate keeps this
+        share.
         """
         climb = self._plan.climb
         if self._driver is None or self._driver.climb_end_s is None or climb is None:
@@ -104,23 +105,25 @@ class GrowthEnd:
 _ACTIONS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
 GATHER_S = 0.001
-"""Time in which batches become due and answers arrive that are then handled together [s].
+"""Time in which due batches and answers gather before they are handled together [s].
 
-At the small batches of a fixed rate, a wake-up costs as much as a request. A selector rounds its
-timeouts up to a millisecond anyway, so batches leave hardly later than without it."""
+With small batches at a fixed rate, a wake-up costs as much as a request. A selector rounds its
+timeout up to a millisecond anyway, so gathering delays the batches very little."""
 
 GATHER_UNSTAMPED_S = 0.0005
-"""The same where the kernel does not note when an answer arrived, so that it counts as late [s]."""
+"""`GATHER_S` for a kernel that does not stamp arrivals, so that gathering adds to latencies [s]."""
 
 _SWITCH_INTERVAL_S = 0.0005
-"""Longest turn of another thread of this process, such as the one that samples the host, while this
-thread waits for Python's lock; Python's default is 5 ms [s]."""
+"""Python's switch interval during a load [s]; the default is 5 ms. It limits the time for which
+another thread of the process, such as the sampler of the host, keeps Python's lock."""
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep the schedule from stalling: without garbage collection, as neither the load nor the
-    reopening of connections makes cycles, and without long turns of other threads.
+    """Keep other work of the process from delaying the schedule.
+
+    Garbage collection is off, because neither the load nor reopened connections make cycles. Other
+    threads get only short turns.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
@@ -134,13 +137,13 @@ def _undisturbed() -> Iterator[None]:
 
 
 class WireLoop:
-    """The producers of one task, from their first request to the last acknowledgement.
+    """The producers of one task, from the first request to the last acknowledgement.
 
     Args:
         connector: opens lost connections again.
 
     Attributes:
-        account: counts of what became of every record.
+        account: counts of the outcomes of all records.
         producers: the producers with their schedules.
     """
 
@@ -180,7 +183,7 @@ class WireLoop:
             pattern,
             pool.section_of(index),
             partitions,
-            growing_schedule(plan, index, math.inf),  # until the load has a start
+            growing_schedule(plan, index, math.inf),  # replaced when the load starts
             name,
             ProducerIdState() if options.enable_idempotence else None,
             None if duration_ms is None else Transactions(duration_ms / 1000.0),
@@ -198,7 +201,7 @@ class WireLoop:
         self.producers.append(producer)
 
     def register(self) -> None:
-        """Get producer ids from the brokers, and with transactions from their coordinators.
+        """Get producer ids from the brokers; for transactions, from the coordinators.
 
         Raises:
             ProducerIdError: a broker refused, or did not answer in time.
@@ -216,21 +219,21 @@ class WireLoop:
     def run(
         self, start_s: float, wall_offset_s: float, driver: DriverChannel | None = None
     ) -> WireLoop:
-        """Send from `start_s` on, through warm-up and windows, then drain.
+        """Send from `start_s` on, through the warm-up and the windows, and then drain.
 
-        A commit is answered before its markers are in the logs, and end offsets count them. So
-        producers with transactions register once more at the end: coordinators answer when the ends
-        of all transactions are in the logs, and abort open ones.
+        A coordinator answers a commit before its markers are in the logs, and end offsets include
+        the markers. So producers with transactions register again at the end. The coordinators
+        answer when the markers of all transactions are in the logs, and abort open transactions.
 
         Args:
-            start_s: when the schedule begins, on this loop's clock [s].
-            wall_offset_s: what to add to this clock for seconds since the epoch.
-            driver: channel to the driver, which may end the window early; None without a driver.
+            start_s: start of the schedule, on this loop's clock [s].
+            wall_offset_s: difference between the time since the epoch and this loop's clock [s].
+            driver: channel to the driver, which can end the window early; None without a driver.
 
         Raises:
-            OrphanedError: the parent process or the driver is gone; nothing more is sent.
-            EndMissedError: the driver's end of the window came too late.
-            ProducerIdError: coordinators do not end the transactions in time.
+            OrphanedError: the parent process or the driver has ended, so the load ends.
+            EndMissedError: the driver's end of the window arrived too late.
+            ProducerIdError: coordinators did not end the transactions in time.
         """
         plan, pattern = self._plan, self._plan.pattern.producer
         self._driver = driver
@@ -255,7 +258,7 @@ class WireLoop:
         return self
 
     def close(self) -> None:
-        """Close all connections; does nothing when they are closed."""
+        """Close all connections; does nothing if they are closed."""
         self._network.close()
 
     def _run_phases(self) -> None:
@@ -321,14 +324,14 @@ class WireLoop:
 
 
 def connector_of_producers(plan: TrialPlan) -> Connector:
-    """The connector of the engine's producers of this plan."""
+    """The connector of the engine's producers, according to the plan."""
     options = plan.pattern.producer.options
     apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
     return connector_of(plan, options, apis)
 
 
 class WireProducers:
-    """A `TaskClient` with one connection per producer and broker, driven by one event loop."""
+    """A `TaskClient` with one connection per producer and broker, and one event loop."""
 
     def __init__(self, plan: TrialPlan, task: int) -> None:
         self._plan = plan
@@ -337,7 +340,7 @@ class WireProducers:
         self._loop: WireLoop | None = None
 
     def open(self) -> None:
-        """Connect, encode the pool, and register the producers."""
+        """Connect, encode the pool, and get producer ids if producers are idempotent."""
         plan, task = self._plan, self._task
         names = [plan.producer_name(index) for index in plan.producers_of(task)]
         wanted = [(name, broker) for name in names for broker in plan.brokers]
@@ -362,7 +365,7 @@ class WireProducers:
         return producer_report(self._plan, self._task, loop.account, loop.producers, wall_offset_s)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         for transport in self._transports.values():
             transport.close()
         if self._loop is not None:

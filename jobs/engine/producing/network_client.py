@@ -1,4 +1,4 @@
-"""Network client that carries out the delivery's actions over the sockets of one task."""
+"""Network client, which carries out the delivery's actions on the sockets of one task."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NetworkClient:
 
     Attributes:
         sockets: the sockets of the connections.
-        wall_offset_s: what to add to the clock for seconds since the epoch.
+        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
     """
 
     _decider: Registration | Delivery
@@ -83,7 +83,8 @@ class NetworkClient:
     def follow(self, decider: Registration | Delivery) -> None:
         """Carry out the actions of this decider from now on, and report events to it.
 
-        Connections with an unanswered request of another one are lost, as its answer may come.
+        A connection with a request of the previous decider in flight is closed, because the
+        response could still arrive.
         """
         self._decider = decider
         for connection in self._connections.values():
@@ -94,7 +95,7 @@ class NetworkClient:
         """A watch of the sockets of all connections."""
 
         def unanswered(channel: Channel) -> tuple[int, bool]:
-            assert isinstance(channel, Connection), "nothing else was added"
+            assert isinstance(channel, Connection), "only connections were added"
             return len(channel.in_flight), channel.awaits_answers
 
         channels = [(each.broker, each) for each in self._connections.values()]
@@ -102,21 +103,21 @@ class NetworkClient:
 
     def close(self) -> None:
         """Stop listening, and close all connections."""
-        self._reopener.close()  # before the sockets, which it wakes
+        self._reopener.close()  # before the sockets, because the reopener wakes them
         self.sockets.close()
         for connection in self._connections.values():
             connection.close()
 
     def renew_sessions(self, now: float) -> None:
-        """Open a successor of each connection whose session ends soon."""
+        """Open a successor for each connection whose session ends soon."""
         for key, connection in self._connections.items():
             if connection.needs_successor(now):
                 self._reopener.request(key)
 
-    # --- out ----------------------------------------------------------------
+    # --- sending ------------------------------------------------------------
 
     def perform(self, action: Action) -> None:
-        """Carry out an action of the delivery."""
+        """Carry out an action of the decider."""
         connection = action.connection
         if isinstance(action, Produce):
             self._produce(connection, action.batches)
@@ -165,14 +166,14 @@ class NetworkClient:
 
     @property
     def _delivery(self) -> Delivery:
-        assert isinstance(self._decider, Delivery), "it alone sends these requests"
+        assert isinstance(self._decider, Delivery), "only the delivery sends these requests"
         return self._decider
 
-    # --- in -----------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """Handle the complete answers; see `Owner`."""
-        assert isinstance(channel, Connection), "nothing else was added"
+        """Handle all complete responses; see `Owner`."""
+        assert isinstance(channel, Connection), "only connections were added"
         connection = channel
         for frame in connection.reader.feed(data):
             connection.answered += 1
@@ -192,17 +193,17 @@ class NetworkClient:
                 self._decider.handle_coordinator_response(connection, code, answer, now)
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """Report the flush to the delivery; see `Owner`."""
-        assert isinstance(channel, Connection), "nothing else was added"
+        """Report to the decider that all bytes were taken; see `Owner`."""
+        assert isinstance(channel, Connection), "only connections were added"
         self._decider.mark_flushed(channel)
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
-        """Report the lost connection to the delivery; see `Owner`."""
-        assert isinstance(channel, Connection), "nothing else was added"
+        """Report the lost connection to the decider; see `Owner`."""
+        assert isinstance(channel, Connection), "only connections were added"
         self._decider.handle_lost(channel, error, now)
 
     def handle_woken(self) -> None:
-        """Take the connections that are open again; see `Owner`."""
+        """Take the reopened connections; see `Owner`."""
         for key, transport in self._reopener.take():
             connection = self._connections[key]
             connection.successor = transport

@@ -1,4 +1,4 @@
-"""State of one producer: its open batch, the queues of its partitions, and its connections."""
+"""State of one producer: its open batch, its queues per partition, and its connections."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from jobs.engine.producing.transactions import Transactions
 from metrics.traffic.clients import ProducerPattern, zipf_weights
 
 NEVER = float("inf")
-"""The time of something that is not scheduled."""
+"""The time of an object that is not scheduled."""
 
 _CHOSEN_AT_ONCE = 64
-"""Partitions that are drawn at once, which costs less than one by one."""
+"""Number of partitions that are drawn together, which costs less than single draws."""
 
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """Batches of one producer that wait to be sent to one partition, in the order of their records.
+    """Batches of one producer that wait for one partition, in the order of their records.
 
-    A queue exists only while something waits. It takes turns with others at the connection to its
-    leader, or it is muted: because a batch failed, the connection is lost, or the partition has to
-    be added to a transaction first. A muted queue sends failed batches before all later ones, one
-    at a time. So the order of a partition's records changes no more than `max_in_flight` allows,
-    and the sequences of an idempotent producer stay in order.
+    A queue exists only while batches wait. It takes turns with the other queues of the connection
+    to its leader, unless it is muted. A queue is muted if a batch failed, if the connection is
+    lost, or if the partition must first be added to a transaction. A muted queue sends failed
+    batches one at a time, before all later batches. So the order of a partition's records changes
+    no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in order.
 
     Attributes:
-        batches: those to send again, and then full ones that were never sent; after them, the
-            producer's open batch may wait.
-        connection: the connection where it last waited for a turn.
-        is_muted: whether it takes no turns but to send one batch again.
-        under_way: the batch that was sent again and has no answer yet.
+        batches: first the failed batches, and then full batches that were never sent. The
+            producer's open batch may wait after them.
+        connection: the connection for which the queue last waited.
+        is_muted: whether the queue sends only failed batches, one at a time.
+        under_way: the failed batch that was sent again and is not acknowledged yet.
         not_before_s: earliest time of the next retry.
-        scheduled_s: when the delivery looks at this queue next.
-        turns: number of looks in a row without an open connection to the leader.
+        scheduled_s: time for which the queue is scheduled.
+        turns: number of consecutive attempts without an open connection to the leader.
     """
 
     producer: Producer
@@ -56,41 +56,42 @@ class PartitionQueue:
     turns: int = 0
 
     def put_back(self, batch: Batch) -> None:
-        """Put back a failed batch, to be sent again."""
+        """Put a failed batch back into the queue, to be sent again."""
         if self.under_way is batch:
             self.under_way = None
         insort(self.batches, batch, key=lambda each: each.first)
 
     @property
     def again(self) -> list[Batch]:
-        """The batches to send again."""
+        """The failed batches, which are to be sent again."""
         return [batch for batch in self.batches if batch.trouble is not None]
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a batch nor the open batch waits here."""
+        """Whether neither full batches nor the open batch wait in this queue."""
         return not self.batches and not self.producer.waits_for(self.partition)
 
 
 class Connection(Channel):
     """One producer's connection to one broker.
 
-    The delivery decides by the first attributes; the network client uses the others.
+    The delivery uses the attributes up to `has_successor`. The network client uses the others.
 
     Attributes:
         broker: broker id.
-        in_flight: unanswered requests, oldest first: time of sending, and the batches of a produce
-            request or another request.
-        queues: partition → queue that waits for its turn; first those with batches to send again.
-            Each batch asks whether any wait, and does so here, without a call.
+        in_flight: unanswered requests, oldest first: time of the send, and the batches of a produce
+            request or a control request.
+        queues: partition → queue that waits for its turn. Queues with failed batches come first.
+            The delivery reads this attribute directly, because it does so for each batch.
         is_open: False while the connection is lost.
-        is_congested: whether its socket has not taken all of the newest request yet.
-        is_wanted: whether it is being opened again.
-        has_successor: whether an open connection waits to replace it, as it was lost or its session
-            ends soon; nothing more is sent over it.
-        encoder: encodes its produce requests.
-        reader: cuts what arrives into answers.
-        sent, answered: correlation id of the last request that is answered, and of the last answer.
+        is_congested: whether the socket has not yet taken all bytes of the newest request.
+        is_wanted: whether the connection is being opened again.
+        has_successor: whether an open successor waits to replace the connection, which is lost or
+            whose session ends soon. No more requests are sent over the connection.
+        encoder: encoder of its produce requests.
+        reader: splits the received bytes into responses.
+        sent, answered: correlation ids of the last request that needs a response, and of the last
+            response.
     """
 
     __slots__ = (
@@ -125,25 +126,25 @@ class Connection(Channel):
         self.reset()
 
     def reset(self) -> None:
-        """Begin on a fresh transport."""
+        """Prepare for a new transport."""
         self.reader = FrameReader()
         self.sent = self.answered = 0
 
     @property
     def has_room(self) -> bool:
-        """True when another request may be sent now."""
+        """Whether another request may be sent now."""
         is_usable = self.is_open and not self.is_congested and not self.has_successor
         return is_usable and len(self.in_flight) < self.max_in_flight
 
     @property
     def awaits_answers(self) -> bool:
-        """True when batches wait here because `max_in_flight` requests are unanswered."""
+        """Whether batches wait because `max_in_flight` requests are unanswered."""
         is_full = len(self.in_flight) >= self.max_in_flight
         return is_full and self.is_open and not self.is_congested and self.has_waiting
 
     @property
     def has_waiting(self) -> bool:
-        """True when batches or a successor wait for room here."""
+        """Whether batches or a successor wait for this connection."""
         return bool(self.queues) or self.has_successor
 
     @property
@@ -152,15 +153,15 @@ class Connection(Channel):
         return (b for _, sent in self.in_flight if isinstance(sent, list) for b in sent)
 
     def drain(self, count: int, size_bytes: int) -> list[Batch]:
-        """Take full batches for one request, one per partition.
+        """Take full batches for one request, one batch per partition.
 
-        Partitions take turns, as they do when Kafka's producer drains its accumulator. So two
-        batches in a row for one partition, as the sticky partitioner makes them, do not keep
-        requests half full.
+        The partitions take turns, as in Kafka's producer. The sticky partitioner often makes two
+        consecutive batches for one partition. Without turns, such batches would keep requests half
+        full.
 
         Args:
-            count: number of batches at most.
-            size_bytes: their total size at most, which a single batch may exceed.
+            count: maximum number of batches.
+            size_bytes: maximum total size of the batches [B]. A single batch may exceed it.
         """
         queues, producer, taken, size = self.queues, self.producer, list[Batch](), 0
         for _ in range(len(queues)):
@@ -182,36 +183,37 @@ class Connection(Channel):
 
 
 class Producer:
-    """A producer: a schedule of records, and the open batch that they fill.
+    """A producer: a schedule of records, and the open batch for the next records.
 
-    Records gather in an open batch for one sticky partition. The batch is ready when the first
-    record that no longer fits is due, or when `linger_ms` is over. After `batch_size` bytes the
-    partition changes, at random as in Kafka's default partitioner (KIP-794), or in turn, each
-    producer beginning with another one.
+    Records gather in an open batch for one sticky partition. The batch is ready when the next
+    record does not fit any more, or at the end of `linger_ms`. After `batch_size` bytes the sticky
+    partition changes: at random as in Kafka's default partitioner (KIP-794), or in turn, with a
+    different first partition for each producer.
 
-    Kafka's producer puts a record with a key into the open batch of the key's partition. When the
-    first of a broker's batches has waited for `linger.ms`, all of its open batches go into one
-    request. Here the records that a linger gathered are divided over the partitions of one broker
-    at random, as keys divide them.
+    Kafka's producer adds a record with a key to the open batch of the key's partition. When the
+    first of a broker's batches has waited for `linger.ms`, all open batches for this broker go into
+    one request. Here the records of one linger time are divided at random over the partitions of
+    one broker, as keys would divide them.
 
     Attributes:
-        opened: index of the open batch's first record, which is the number of sealed records.
-        section: the section of the open batch's records; the next batch takes the next section.
-        queues: partition → the batches that wait to be sent there.
+        opened: index of the open batch's first record, which equals the number of sealed records.
+        section: the section with the open batch's records. The next batch uses the next section.
+        queues: partition → queue of waiting batches.
         waits: whether the ready open batch waits: in the queue of its partition, or for the next
-            transaction while one ends.
+            transaction while the current transaction ends.
         full_records: number of records that fit into the open batch.
-        full_s: when the first record that no longer fits into the open batch is due.
-        ready_s: when the open batch is ready: full, or lingered long enough.
-        scheduled_s: when the delivery looks at this producer next.
-        buffered_bytes: size of the batches that wait to be sent, for the first time or again.
-        blocked: whether `buffer_memory` is used up, so that nothing is added until brokers take
+        full_s: time at which the first record that does not fit into the open batch is due.
+        ready_s: time at which the open batch is ready: it is full, or `linger_ms` is over.
+        scheduled_s: time for which the producer is scheduled.
+        buffered_bytes: size of the waiting batches, failed ones included [B].
+        blocked: whether `buffer_memory` is used up, so that no record is added until brokers accept
             batches.
         id_state: state of an idempotent producer; None for others.
-        transactions: state of transactions; None without them.
-        has_keys: whether each record chooses its partition; otherwise batches choose theirs.
-        closed_loop: whether records are there whenever there is room, so that their times count
-            from the sealing, and none is late.
+        transactions: state of the transactions; None without transactions.
+        has_keys: whether each record has a partition of its own choice. Otherwise each batch has
+            one.
+        closed_loop: whether records are available whenever there is room. Then their latency counts
+            from the time at which the batch is sealed, and no record is late.
     """
 
     __slots__ = (
@@ -278,7 +280,7 @@ class Producer:
         if self.has_keys:
             self._keys = random.Random(f"{pattern.seed}/keys/{index}")
             self._weights = zipf_weights(len(partitions), pattern.options.partition_skew)
-            self._batch_size = 0  # no batch is followed by another one for its partition
+            self._batch_size = 0  # the partition changes after every batch
         self._open()
 
     def connect(self, brokers: Iterable[int], max_in_flight: int) -> None:
@@ -286,19 +288,19 @@ class Producer:
         self.connections = {each: Connection(each, self, max_in_flight) for each in brokers}
 
     def due_s(self, record: int) -> float:
-        """Time when this record is due."""
+        """Time at which this record is due."""
         return self._schedule.due_s(record)
 
     def records_by(self, at_s: float) -> int:
-        """Number of records in the open batch at this time, from one to a full batch."""
+        """Number of records in the open batch at this time, from one record to a full batch."""
         return self.section.fitting(max(1, self._schedule.due_until(at_s) - self.opened))
 
     def records_due_between(self, from_s: float, to_s: float) -> int:
-        """Number of records due in [from_s, to_s)."""
+        """Number of records that are due in [from_s, to_s)."""
         return due_between(self._schedule, from_s, to_s)
 
     def seal(self, records: int, now: float) -> Batch:
-        """Seal the open batch with this many records, and open the next one."""
+        """Seal the open batch with `records` records, and open the next batch."""
         since_s = now if self.closed_loop else self._first_due_s
         batch = Batch(self.partition, self.opened, records, self.section, since_s)
         self.opened += records
@@ -318,14 +320,14 @@ class Producer:
         broker: int,
         taken: Set[int] = frozenset(),
     ) -> list[Batch]:
-        """Seal the records of the open batch as one batch for each partition that gets some.
+        """Seal the records of the open batch as one batch per partition, for producers with keys.
 
-        The partitions are those that this broker leads and that have no queue, which always
-        includes that of the open batch. Only for producers with keys.
+        The records are divided over the partitions that this broker leads and that have no queue.
+        The partition of the open batch is always one of them.
 
         Args:
-            leaders: broker id that leads partition 0, 1, 2, …
-            taken: partitions that have a batch in the request already.
+            leaders: ids of the brokers that lead partitions 0, 1, 2, …
+            taken: partitions that already have a batch in the request.
         """
         led = [
             each
@@ -345,10 +347,10 @@ class Producer:
         return self.waits and self.partition == partition and not is_held
 
     def own_backlog(self, leader: int, end_s: float) -> int:
-        """Number of records that were due and not sent, with no cause other than the generator.
+        """Number of records that are due but not sent because of the generator alone.
 
         Args:
-            leader: broker id that leads the open batch's partition.
+            leader: id of the broker that leads the open batch's partition.
         """
         connection, queue = self.connections[leader], self.queues.get(self.partition)
         is_held = self.transactions is not None and self.transactions.is_ending
@@ -360,15 +362,15 @@ class Producer:
         return self.records_due_between(self.due_s(self.opened), end_s)
 
     def withdraw(self) -> None:
-        """Take back all records of a producer that has not begun."""
+        """Withdraw all records of a producer that has not begun."""
         self._schedule = EndingSchedule(self._schedule, 0)
         self._open()
         self.scheduled_s = self.ready_s
 
     def hold(self, schedule: Schedule) -> None:
-        """Continue by another schedule, of which no record is due earlier.
+        """Continue with another schedule, in which no record is due earlier.
 
-        The delivery looks at the producer when it would have anyway.
+        The producer stays scheduled for the same time.
         """
         self._schedule = schedule
         self._open()

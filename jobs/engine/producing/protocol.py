@@ -1,12 +1,12 @@
-"""Requests of producers and their answers in the encoding of Kafka's protocol.
+"""Requests and responses of producers in the encoding of Kafka's protocol.
 
-A produce request holds its payload without a copy: kafka-python's own encoder makes the head of the
-request, once per connection; each send patches and appends fixed-width fields only. Version 7 is
-used because all its fields have a fixed width, and every broker from Kafka 2.1 to 4.x accepts it. A
-broker does the same work for it as for later versions, which only changed the framing.
+A produce request refers to its payload without a copy. kafka-python's encoder makes the head of the
+request once per connection. Each send only patches and appends fields of fixed width. The requests
+have version 7, because all its fields have a fixed width, and every broker from Kafka 2.1 to 4.x
+accepts it. Later versions changed only the framing, so a broker's work is the same.
 
-The other requests are rare, so kafka-python's own codecs encode and decode them: for leaders, for
-producer ids, and to the coordinators of transactions.
+The other requests are rare, so kafka-python's codecs encode them and decode their responses. They
+ask for leaders and producer ids, or go to the coordinators of transactions.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _NAME_LENGTH = struct.Struct(">h")
 
 
 class ProduceEncoder:
-    """Encoder of produce requests for one topic and client id, as scatter-gather buffers.
+    """Encoder of produce requests for one topic and one client id, as scatter-gather buffers.
 
     Args:
-        first: the number of the topic's partition 0.
-        transactional_id: the id of a producer with transactions; None without.
+        first: number of the topic's partition 0.
+        transactional_id: id of a producer with transactions; None without transactions.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class ProduceEncoder:
         """Encode one request.
 
         Args:
-            correlation_id: returned by the broker with its response.
-            batches: (number of the partition, batch header, records), one per partition.
+            correlation_id: id that the broker returns with its response.
+            batches: (number of the partition, batch header, records), one batch per partition.
         """
         size, first = self._fixed_bytes, self.first
-        if len(batches) == 1:  # as almost always
+        if len(batches) == 1:  # the usual case
             ((partition, header, records),) = batches
             batch_bytes = len(header) + len(records)
             head = _FRAME_AND_CORRELATION.pack(
@@ -125,17 +125,17 @@ class ProduceEncoder:
 
 
 def decode_produce_response(frame: Buffer, first: int = 0) -> tuple[dict[int, int], int]:
-    """Decode a version 7 response, without its size field.
+    """Decode a response of version 7, without its size field.
 
     Args:
-        first: the number of partition 0 of its topic, as a request is for one topic.
+        first: number of partition 0 of the topic. A request has only one topic.
 
     Returns:
-        The number of each partition → Kafka error code, 0 for success; and how long a quota held
-        the client back [ms].
+        Number of each partition → Kafka's error code, 0 for success; and the time for which a quota
+        throttled the client [ms].
 
     Raises:
-        AnswerFormatError: the frame is not such a response.
+        AnswerFormatError: the frame is not a produce response.
     """
     try:
         _correlation_id, topics, name_length = _RESULT_HEAD.unpack_from(frame, 0)
@@ -153,8 +153,8 @@ def _results(frame: Buffer, topics: int, first: int) -> tuple[dict[int, int], in
     position, errors = 8, {}
     for _ in range(topics):
         (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
-        if name_length < 0:  # it would make the parser go backwards for ever
-            raise ValueError(f"a topic's name of {name_length} bytes")
+        if name_length < 0:  # it would move the parser backwards without end
+            raise ValueError(f"a topic's name has {name_length} bytes")
         position += _NAME_LENGTH.size + name_length
         (partitions,) = _COUNT.unpack_from(frame, position)
         position += _COUNT.size
@@ -168,47 +168,47 @@ def _results(frame: Buffer, topics: int, first: int) -> tuple[dict[int, int], in
 
 @dataclass(frozen=True)
 class FindLeaders:
-    """The request for the leaders of the topics' partitions."""
+    """The request for the leaders of all partitions."""
 
 
 @dataclass(frozen=True)
 class FindCoordinator:
-    """The request for the coordinator of this producer's transactions."""
+    """The request for the coordinator of a producer's transactions."""
 
 
 @dataclass(frozen=True)
 class AddPartitions:
-    """The request to add these partitions to the transaction."""
+    """The request to add partitions to the open transaction."""
 
     partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class EndTransaction:
-    """The request to commit or abort the transaction."""
+    """The request to commit or abort the open transaction."""
 
     is_commit: bool
 
 
 @dataclass(frozen=True)
 class RenewEpoch:
-    """The request for a producer id, or for the next epoch of one with transactions."""
+    """The request for a producer id, or for the next epoch of a producer with transactions."""
 
 
 CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
 ControlRequest = FindLeaders | CoordinatorRequest
-"""A request that is not for records."""
+"""Any request that carries no records."""
 
 
 @dataclass(frozen=True)
 class Sender:
-    """A producer as brokers know it.
+    """The identity of a producer towards brokers.
 
     Attributes:
-        client_id: its `client.id`.
-        transactional_id: its `transactional.id`; None without transactions.
+        client_id: the producer's `client.id`.
+        transactional_id: the producer's `transactional.id`; None without transactions.
         timeout_ms: age at which brokers abort a transaction [ms].
-        producer_id, epoch: as brokers gave them; -1 without.
+        producer_id, epoch: id and epoch that brokers assigned; -1 without.
     """
 
     client_id: str
@@ -239,11 +239,11 @@ def encode_request(
     correlation_id: int,
     versions: Mapping[int, int],
 ) -> bytes:
-    """Encode a request that is not for records.
+    """Encode a request that carries no records.
 
     Args:
-        partitions: the partitions of all topics, for their names.
-        versions: API key → version of its requests; by default the lowest.
+        partitions: the partitions of all topics, with their numbers.
+        versions: API key → version of the request; the lowest version by default.
     """
     api, kind, _answer, _what = _CODECS[type(request)]
     fields = _fields_of(request, sender, partitions)
@@ -284,14 +284,15 @@ def _fields_of(request: ControlRequest, sender: Sender, partitions: Partitions) 
 def decode_answer(
     frame: Buffer, request: ControlRequest, partitions: Partitions, versions: Mapping[int, int]
 ) -> tuple[int, Any]:
-    """Error code and content of an answer to this request.
+    """Error code and content of the response to a request.
 
     Returns:
-        As the content, partition → broker id of its leader for the partitions that have one; or
-        broker id and address of a coordinator; or producer id and epoch.
+        The error code, and the content. For leaders the content is partition → broker id of the
+        leader, for partitions with a leader. For a coordinator it is (broker id, address). For a
+        producer id it is (producer id, epoch).
 
     Raises:
-        AnswerFormatError: the frame is not such an answer.
+        AnswerFormatError: the frame is not a response to this request.
     """
     api, _request, kind, what = _CODECS[type(request)]
     with answer_of(what, frame):
@@ -316,6 +317,6 @@ def decode_answer(
             for topic in found.results_by_topic_v3_and_below
             for each in topic.results_by_partition
         ]
-    # The code "not attempted" does not state the cause, so any other code goes before it.
+    # "Not attempted" does not name the cause, so any other error code is preferred.
     wrong = sorted(filter(None, codes), key=lambda code: code == _NOT_ATTEMPTED)
     return wrong[0] if wrong else 0, None

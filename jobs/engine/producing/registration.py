@@ -1,4 +1,4 @@
-"""Registration of producers: their producer ids, and with transactions their coordinators."""
+"""Registration of producers: producer ids and, for transactions, coordinators."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from jobs.engine.producing.protocol import CoordinatorRequest, FindCoordinator, 
 from metrics.common.errors import RedlineError
 
 _RETRY_S = 0.05
-"""Wait before a request is sent again [s]."""
+"""Time before a request is sent again [s]."""
 
 
 class ProducerIdError(RedlineError):
-    """A producer got no producer id from a broker."""
+    """A producer did not get a producer id from a broker."""
 
 
 class Registration:
-    """Producers without an id, each of which asks for one until it has it.
+    """The registration of producers: each requests a producer id until it has one.
 
-    It decides and does no I/O, as the delivery does. Any broker gives ids, from blocks that it gets
-    from the controller; it answers "loading" while it waits for the next one. With transactions
-    the coordinator gives an id and a new epoch, and aborts an open transaction of the producer. It
-    answers when no transaction is ending any more, so all of their markers are in the logs by then.
-    A coordinator on a broker without a connection, as it joined later, is searched again. Times are
-    of the engine's clock [s].
+    Like the delivery, it decides but does no I/O. Any broker can assign ids, from blocks that it
+    gets from the controller. While it waits for the next block, it answers "loading". For a
+    producer with transactions, the coordinator assigns an id and a new epoch, and aborts an open
+    transaction. It answers only when no transaction of the producer is ending, so all markers are
+    in the logs by then. If the coordinator is on a broker without a connection, because this broker
+    joined later, the coordinator is looked up again. Times are on the engine's clock [s].
 
     Args:
-        deadline_s: time by which all producers need their ids.
+        deadline_s: time at which all producers must have their ids.
     """
 
     def __init__(self, producers: Sequence[Producer], now: float, deadline_s: float) -> None:
@@ -54,11 +54,11 @@ class Registration:
 
     @property
     def next_s(self) -> float:
-        """Time of the next action, unless an event comes before it."""
+        """Time of the next action, if no event happens earlier."""
         return 0.0 if self._replacing else self._due[0][0] if self._due else NEVER
 
     def next(self, now: float) -> SendControlRequest | Reopen | Replace | None:
-        """The action to carry out now, or None; `next_s` says when to call again.
+        """The action to carry out now, or None. `next_s` is the time of the next call.
 
         Raises:
             ProducerIdError: the deadline has passed.
@@ -80,11 +80,11 @@ class Registration:
         return None
 
     def _request_of(self, producer: Producer) -> tuple[CoordinatorRequest, Connection]:
-        """The producer's next request, and the connection for it."""
+        """The producer's next request, and the connection over which to send it."""
         if producer in self._coordinators:
             return RenewEpoch(), producer.connections[self._coordinators[producer]]
         ways = [producer.connections[broker] for broker in sorted(producer.connections)]
-        first = self._turns[producer] % len(ways)  # in turn, to spread the requests evenly
+        first = self._turns[producer] % len(ways)  # producers take turns, to spread the requests
         ways = ways[first:] + ways[:first]
         connection = next((each for each in ways if each.is_open), ways[0])
         return RenewEpoch() if producer.transactions is None else FindCoordinator(), connection
@@ -92,10 +92,10 @@ class Registration:
     def handle_coordinator_response(
         self, connection: Connection, code: int, answer: Any, now: float
     ) -> None:
-        """Handle the answer to the oldest request; see `Delivery`.
+        """Handle the response to the oldest request; see `Delivery`.
 
         Raises:
-            ProducerIdError: the broker refused, and a retry cannot succeed.
+            ProducerIdError: the broker refused the request, and a retry cannot succeed.
         """
         _sent_s, request = connection.in_flight.popleft()
         producer, self._is_lost = connection.producer, False
@@ -129,7 +129,7 @@ class Registration:
         self._due.append((now + _RETRY_S, producer))
 
     def handle_lost(self, connection: Connection, error: str, now: float) -> None:
-        """Handle a lost connection, which is opened again; see `Delivery`."""
+        """Handle a lost connection, which will be opened again; see `Delivery`."""
         connection.is_open = connection.is_congested = False
         self._is_lost = True
         if connection.has_successor:
@@ -139,20 +139,20 @@ class Registration:
             self._retry(connection.producer, now)
 
     def mark_congested(self, connection: Connection) -> None:
-        """Mark that the socket did not take all of the request."""
+        """Record that the socket did not take all bytes of the request."""
         connection.is_congested = True
 
     def mark_flushed(self, connection: Connection) -> None:
-        """Mark that the socket has taken the rest."""
+        """Record that the socket has taken the remaining bytes."""
         connection.is_congested = False
 
     def handle_reopened(self, connection: Connection) -> None:
-        """Handle that a lost connection has a successor."""
+        """Handle a new successor of a lost connection; see `Delivery`."""
         if not connection.is_open:
             self._replacing.append(connection)
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
-        """Handle that the successor has replaced a connection."""
+        """Handle that the successor of a connection has replaced it; see `Delivery`."""
         connection.is_open = True
         connection.is_wanted = connection.has_successor = False
 
@@ -166,19 +166,19 @@ class Registration:
         brokers = sorted({broker for each in self._turns for broker in each.connections})
         if self._is_lost:
             return (
-                f"a broker closed the connection instead of sending a {thing}; expected an answer; "
-                "see the brokers' logs"
+                f"a broker closed the connection instead of sending a {thing}; expected a "
+                "response; see the brokers' logs"
             )
         if self._elsewhere is not None:
             remedy = (
-                f"it on one of the brokers {brokers}, with which the load began, and "
-                f"{broker_words(*self._elsewhere)} has it; repeat the load, which then begins with "
-                "that broker"
+                f"a {thing} on one of the brokers {brokers}, which the load uses; it is on "
+                f"{broker_words(*self._elsewhere)}, which joined later; repeat the load, which "
+                "then also uses that broker"
             )
         elif thing == "producer id":
             remedy = (
-                "brokers that hand them out; check the controller, or set "
-                "producer.enable_idempotence to false to do without"
+                "brokers that assign producer ids; check the controller, or set "
+                "producer.enable_idempotence to false"
             )
         else:
             remedy = (

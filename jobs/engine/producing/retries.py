@@ -1,4 +1,4 @@
-"""Rules for retries, as in Kafka's own producer: whether and when a batch is sent again."""
+"""Rules for retries, as in Kafka's own producer: whether and when to send a batch again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kafka.errors import for_code
 from metrics.traffic.clients import ProducerOptions
 
 DUPLICATE_SEQUENCE = 46
-"""Kafka's error code for a batch of an idempotent producer that the broker already has."""
+"""Kafka's error code for an idempotent producer's batch that the broker already has."""
 
 OUT_OF_ORDER_SEQUENCE = 45
 _NOT_LEADER = 6
-_UNKNOWN_PRODUCER = frozenset({47, 59})  # of another epoch, and forgotten
+_UNKNOWN_PRODUCER = frozenset({47, 59})  # wrong epoch, unknown producer id
 SEQUENCE_ERRORS = frozenset({OUT_OF_ORDER_SEQUENCE, *_UNKNOWN_PRODUCER})
-_MAYBE_WRITTEN = frozenset({7, 20, 56})  # time-out, too few replicas after append, storage
+_MAYBE_WRITTEN = frozenset({7, 20, 56})  # timeout, too few replicas after the append, storage
 
 _JITTER = 0.2
 _EXPONENT_MAX = 62
@@ -28,9 +28,9 @@ class Refusal:
 
     Attributes:
         error: name of the error.
-        is_retriable: whether a retry of the same batch may succeed.
-        is_unsure: whether the broker may have written the batch in spite of the error.
-        leader_moved: whether the leaders have to be requested again.
+        is_retriable: whether a retry of the same batch can succeed.
+        is_unsure: whether the broker may have written the batch despite the error.
+        leader_moved: whether the leaders must be requested again.
     """
 
     error: str
@@ -40,7 +40,7 @@ class Refusal:
 
     @classmethod
     def of(cls, code: int, options: ProducerOptions, is_idempotent: bool) -> Refusal:
-        """The meaning of a code other than 0."""
+        """The meaning of an error code (not 0)."""
         error = for_code(code)
         is_unsure = code in _MAYBE_WRITTEN or (code == _NOT_LEADER and options.acks == "all")
         is_retriable = error.retriable or (is_idempotent and code in SEQUENCE_ERRORS)
@@ -48,14 +48,17 @@ class Refusal:
 
 
 LOST = Refusal("", is_retriable=True, is_unsure=True, leader_moved=False)
-"""The refusal that stands for a connection lost before the answer."""
+"""The refusal for a connection that was lost before the response."""
 
 
 def backoff_s(options: ProducerOptions, failures: int, rng: random.Random) -> float:
-    """Wait before a retry after so many failures in a row, at least one [s].
+    """Time before a retry [s].
 
-    It doubles from `retry_backoff_ms` up to `retry_backoff_max_ms`, and varies by 20 %, so that
-    clients that failed together do not retry together (KIP-580).
+    The time doubles with each failure, from `retry_backoff_ms` up to `retry_backoff_max_ms`. It
+    varies at random by 20 %, so that clients that failed together do not retry together (KIP-580).
+
+    Args:
+        failures: number of consecutive failures, at least one.
     """
     doubled_ms: float = options.retry_backoff_ms * 2 ** min(failures - 1, _EXPONENT_MAX)
     bounded_ms = min(doubled_ms, options.retry_backoff_max_ms)

@@ -1,10 +1,10 @@
-"""Schedules: the time at which each record of a producer is due.
+"""Schedules: the times at which the records of a producer are due.
 
-A schedule has two parts. Its arrivals give the number of records of the mean rate before record k:
-k itself at a fixed rate, a random number in a Poisson process. Its pace gives the time at which so
-many records have passed: in proportion at a constant rate, later while the rate ramps up, and only
-in the on-times of bursts. Both work in either direction and for any record, so that no state of
-earlier records is needed.
+A schedule has two parts: arrivals and a pace. The arrivals give the position of record k, which is
+a number of records at the mean rate. At a fixed rate it is k; in a Poisson process it is random.
+The pace converts a position to a time. At a constant rate this time is proportional to the
+position; during a ramp-up it is later; in a bursty pattern it lies within a burst. Both parts
+compute either direction for any record, so they keep no state of earlier records.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import RateProfile
 
 _GOLDEN = 0.6180339887498949
-_TOLERANCE = 1e-6  # of a record, for the rounding of a time that was computed from it
+_TOLERANCE = 1e-6  # in records: the rounding error of a time that was computed from a position
 _CYCLE = 262_144
 _ENDLESS = 2**62
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Pace of a constant rate, with a ramp-up or bursts; time begins at 0.
+    """Pace of a constant rate, with a ramp-up or with bursts. Time starts at 0.
 
     Attributes:
-        rate_records_per_s: the mean rate once `ramp_up_s` is over [1/s].
-        ramp_up_s: time in which the rate grows evenly from 0 [s].
-        on_s, off_s: bursts of `on_s` with pauses of `off_s`; within a burst the rate is higher by
-            (on_s + off_s) / on_s, which keeps the mean. No pauses by default [s].
+        rate_records_per_s: mean rate after the ramp-up [1/s].
+        ramp_up_s: time in which the rate grows linearly from 0 [s].
+        on_s, off_s: length of bursts and of the pauses between them [s]. Within a burst the rate is
+            (on_s + off_s) / on_s times the mean rate. By default there are no pauses.
     """
 
     rate_records_per_s: float
@@ -45,7 +45,7 @@ class Pace:
     off_s: float = 0.0
 
     def time_s(self, records: float) -> float:
-        """Time when so many records have passed [s]; at a pause, the end of the burst before it."""
+        """Time at which `records` records are due [s]. Before a pause: the end of the burst."""
         steady_s = records / self.rate_records_per_s
         if steady_s >= self.ramp_up_s / 2:
             steady_s += self.ramp_up_s / 2
@@ -59,7 +59,7 @@ class Pace:
         return cycles * cycle_s + (steady_s - cycles * cycle_s) * self.on_s / cycle_s
 
     def records(self, time_s: float) -> float:
-        """Number of records that have passed at this time; below 0 before the start."""
+        """Number of records that are due by this time; negative before the start."""
         steady_s = time_s
         if self.off_s and time_s > 0:
             cycle_s = self.on_s + self.off_s
@@ -73,12 +73,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class ProfilePace:
-    """Pace by a profile, which sets the share of the full rate over time.
+    """Pace of a profile, which gives the share of the full rate over time.
 
     Attributes:
         rate_records_per_s: the full rate [1/s].
-        profile: the profile, whose time 0 is the start of the measured window.
-        warmup_s: duration of the load before that, at the profile's first share [s].
+        profile: the profile. Its time 0 is the start of the measured window.
+        warmup_s: duration of the load before the window, at the profile's first share [s].
     """
 
     rate_records_per_s: float
@@ -90,40 +90,40 @@ class ProfilePace:
         return -self.profile.passed_s(-self.warmup_s)
 
     def time_s(self, records: float) -> float:
-        """Time when so many records have passed [s]."""
+        """Time at which `records` records are due [s]."""
         passed_s = records / self.rate_records_per_s - self._before_s
         return self.warmup_s + self.profile.time_s(passed_s)
 
     def records(self, time_s: float) -> float:
-        """Number of records that have passed at this time; below 0 before the start."""
+        """Number of records that are due by this time; negative before the start."""
         passed_s = self._before_s + self.profile.passed_s(time_s - self.warmup_s)
         return self.rate_records_per_s * passed_s
 
 
 class FixedArrivals:
-    """Evenly spaced arrivals, the first one at position `phase`."""
+    """Evenly spaced arrivals. The first record has the position `phase`."""
 
     def __init__(self, phase: float = 0.0) -> None:
         self._phase = phase
 
     def position(self, record: int) -> float:
-        """Number of records of the mean rate before this one."""
+        """Position of this record."""
         return record + self._phase
 
     def until(self, position: float) -> int:
-        """Number of records at or before a position."""
+        """Number of records with a position up to this one."""
         return max(0, math.floor(position - self._phase) + 1)
 
     def before(self, position: float) -> int:
-        """Number of records before a position."""
+        """Number of records with a lower position."""
         return max(0, math.ceil(position - self._phase))
 
 
 @functools.lru_cache(maxsize=2)
 def _poisson_cycle(seed: int) -> list[float]:
-    """One cycle of a Poisson process of rate 1, conditioned on its number of points.
+    """One cycle of a Poisson process of rate 1 with a fixed number of points.
 
-    Given their number, the points of a Poisson process are independent and uniform.
+    For a given number, the points of a Poisson process are independent and uniform.
     """
     rng = np.random.default_rng(seed)
     points: list[float] = np.sort(rng.random(_CYCLE) * _CYCLE).tolist()
@@ -131,10 +131,10 @@ def _poisson_cycle(seed: int) -> list[float]:
 
 
 class PoissonArrivals:
-    """Arrivals with independent, exponentially distributed gaps, from a random place of a cycle.
+    """Arrivals with independent, exponential gaps. They start at a random point of a cycle.
 
     All producers of a task share one cycle of 262,144 points, so that any record of any producer
-    can be looked up; over a whole cycle the mean rate is exact.
+    can be looked up. The mean rate of a whole cycle is exact.
     """
 
     def __init__(self, seed: int, rng: random.Random) -> None:
@@ -143,46 +143,46 @@ class PoissonArrivals:
         self._first = bisect_left(self._points, self._origin)
 
     def position(self, record: int) -> float:
-        """Number of records of the mean rate before this one."""
+        """Position of this record."""
         cycles, index = divmod(self._first + record, _CYCLE)
         return cycles * _CYCLE + self._points[index] - self._origin
 
     def until(self, position: float) -> int:
-        """Number of records at or before a position."""
+        """Number of records with a position up to this one."""
         cycles, rest = divmod(position + self._origin, _CYCLE)
         count = int(cycles) * _CYCLE + bisect_right(self._points, rest)
         return max(0, count - self._first)
 
     def before(self, position: float) -> int:
-        """Number of records before a position."""
+        """Number of records with a lower position."""
         cycles, rest = divmod(position + self._origin, _CYCLE)
         count = int(cycles) * _CYCLE + bisect_left(self._points, rest)
         return max(0, count - self._first)
 
 
 class Schedule(Protocol):
-    """The times at which one producer's records 0, 1, 2, … are due."""
+    """The due times of one producer's records 0, 1, 2, …"""
 
     def due_s(self, record: int) -> float:
-        """Time when this record is due, on the engine's clock [s]."""
+        """Time at which this record is due, on the engine's clock [s]."""
         ...
 
     def due_until(self, at_s: float) -> int:
-        """Number of records due at or before this time."""
+        """Number of records that are due at or before this time."""
         ...
 
     def due_before(self, at_s: float) -> int:
-        """Number of records due before this time."""
+        """Number of records that are due before this time."""
         ...
 
 
 def due_between(schedule: Schedule, from_s: float, to_s: float) -> int:
-    """Number of records due in [from_s, to_s)."""
+    """Number of records that are due in [from_s, to_s)."""
     return schedule.due_before(to_s) - schedule.due_before(from_s)
 
 
 class EvenSchedule:
-    """The schedule with record k at `first_s + k/rate`; equals a `PacedSchedule`, but is faster."""
+    """The schedule with record k at `first_s + k/rate`: a faster form of a `PacedSchedule`."""
 
     __slots__ = ("_first_s", "_rate")
 
@@ -191,34 +191,34 @@ class EvenSchedule:
         self._first_s = first_s
 
     def due_s(self, record: int) -> float:
-        """Time when this record is due [s]."""
+        """Time at which this record is due [s]."""
         return self._first_s + record / self._rate
 
     def due_until(self, at_s: float) -> int:
-        """Number of records due at or before this time."""
+        """Number of records that are due at or before this time."""
         return max(0, math.floor((at_s - self._first_s) * self._rate + _TOLERANCE) + 1)
 
     def due_before(self, at_s: float) -> int:
-        """Number of records due before this time."""
+        """Number of records that are due before this time."""
         return max(0, math.ceil((at_s - self._first_s) * self._rate - _TOLERANCE))
 
 
 class ClosedLoop:
-    """The schedule of a closed loop: from its start, a record is there whenever it has room."""
+    """The schedule of a closed loop. From the start on, records are always available."""
 
     def __init__(self, start_s: float) -> None:
         self._start_s = start_s
 
     def due_s(self, record: int) -> float:
-        """Start of the loop, from which every record is there."""
+        """The start of the loop, at which all records become available."""
         return self._start_s
 
     def due_until(self, at_s: float) -> int:
-        """Number of records that are there at this time: more than a producer can take."""
+        """Number of available records at this time: 0, or more than a producer can send."""
         return _ENDLESS if at_s >= self._start_s else 0
 
     def due_before(self, at_s: float) -> int:
-        """Number of records due before this time: 0, as a closed loop offers at no set time."""
+        """Always 0, because the records of a closed loop have no due time."""
         return 0
 
 
@@ -233,47 +233,47 @@ class PacedSchedule:
         self._start_s = start_s
 
     def due_s(self, record: int) -> float:
-        """Time when this record is due [s]."""
+        """Time at which this record is due [s]."""
         return self._start_s + self._pace.time_s(self._arrivals.position(record))
 
     def due_until(self, at_s: float) -> int:
-        """Number of records due at or before this time."""
+        """Number of records that are due at or before this time."""
         return self._arrivals.until(self._pace.records(at_s - self._start_s) + _TOLERANCE)
 
     def due_before(self, at_s: float) -> int:
-        """Number of records due before this time."""
+        """Number of records that are due before this time."""
         return self._arrivals.before(self._pace.records(at_s - self._start_s) - _TOLERANCE)
 
 
 class EndingSchedule:
-    """A schedule of only the first records of another schedule."""
+    """A schedule with only the first records of another schedule."""
 
     def __init__(self, whole: Schedule, records: int) -> None:
         self._whole = whole
         self._records = records
 
     def due_s(self, record: int) -> float:
-        """Time when this record is due; infinite beyond the last record."""
+        """Time at which this record is due; infinite after the last record."""
         return self._whole.due_s(record) if record < self._records else math.inf
 
     def due_until(self, at_s: float) -> int:
-        """Number of records due at or before this time."""
+        """Number of records that are due at or before this time."""
         return min(self._records, _ENDLESS if at_s == math.inf else self._whole.due_until(at_s))
 
     def due_before(self, at_s: float) -> int:
-        """Number of records due before this time."""
+        """Number of records that are due before this time."""
         return min(self._records, _ENDLESS if at_s == math.inf else self._whole.due_before(at_s))
 
 
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
     """The schedule of one producer of a trial.
 
-    All producers start and burst together. Within the time of a batch they are out of step, or
-    their batches would all arrive at once.
+    All producers start together, and their bursts are at the same times. But their records are
+    offset by different shares of a batch. Otherwise all batches would arrive at the same time.
 
     Args:
         index: index of the producer.
-        start_s: when the load begins, on the engine's clock [s].
+        start_s: start of the load, on the engine's clock [s].
     """
     phases, producer, options = pattern.phases, pattern.producer, pattern.producer.options
     rate = producer.rate_records_per_s
@@ -293,7 +293,7 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
 
 
 def _phase(pattern: ProducerPattern, index: int) -> float:
-    """Records by which a producer is out of step, within a batch."""
+    """The producer's offset, as a number of records below one batch."""
     return pattern.records_per_batch * (index * _GOLDEN % 1.0)
 
 

@@ -1,6 +1,6 @@
-"""Transactions of all producers of one task: their next requests, and what their answers change.
+"""Transactions of one task's producers: their next requests, and the effects of the responses.
 
-The rules of one producer's transactions are in `transactions.py`.
+`transactions.py` has the rules for the transactions of one producer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from jobs.engine.producing.transactions import (
 
 
 class TransactionManager:
-    """The transactions of producers that have some; the others may be sent at any time.
+    """The transactions of all producers. A producer without transactions may always send.
 
     Args:
-        send: sends a request over one of these connections, if one is open; otherwise it opens them
-            again, and returns False.
-        backoff_s: wait before a retry after so many failures [s].
+        send: sends a request over one of these connections. If none is open, it requests to open
+            them, and returns False.
+        backoff_s: returns the time before a retry after this number of failures [s].
 
     Attributes:
         open: producers with an open transaction.
@@ -47,7 +47,7 @@ class TransactionManager:
         self.open: set[Producer] = set()
 
     def admits(self, producer: Producer, partition: int, now: float) -> bool:
-        """True when the partition's batches may be sent; otherwise ask to add the partition."""
+        """Whether the partition's batches may be sent. If not, requests to add the partition."""
         transactions = producer.transactions
         if transactions is None or transactions.admits(partition):
             return True
@@ -58,7 +58,7 @@ class TransactionManager:
         return False
 
     def advance(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """Send the transaction's next request, or set when to look at it again."""
+        """Send the transaction's next request, or schedule the transaction."""
         if transactions.request_in_flight is not None or self._accumulator.is_over:
             return
         ends_s, schedule = transactions.ends_s, self._accumulator.schedule
@@ -80,7 +80,7 @@ class TransactionManager:
                 self.lose(producer, request, now)
 
     def lose(self, producer: Producer, request: ControlRequest, now: float) -> None:
-        """Retry a request later that no connection can take, or that a lost one had taken."""
+        """Schedule a retry of a request that no connection could take, or that was lost."""
         transactions = producer.transactions
         if transactions is not None and request is transactions.request_in_flight:
             transactions.lose_request(self._backoff_s(transactions.failures + 1), now)
@@ -89,14 +89,14 @@ class TransactionManager:
     def handle_response(
         self, producer: Producer, request: ControlRequest, code: int, answer: Any, now: float
     ) -> None:
-        """Handle the coordinator's answer to a request; see `Delivery`.
+        """Handle the coordinator's response to a request; see `Delivery`.
 
         Raises:
-            TransactionError: the coordinator refused, and a retry cannot succeed.
+            TransactionError: the coordinator refused the request, and a retry cannot succeed.
         """
         transactions, counts = producer.transactions, self._accumulator.account.counts
         assert transactions is not None, "a producer with transactions sent the request"
-        assert transactions.request_in_flight is request, "one at a time"
+        assert transactions.request_in_flight is request, "one request at a time"
         if code:
             wait_s = self._backoff_s(transactions.failures + 1)
             transactions.fail_request(code, wait_s, now)
@@ -118,17 +118,17 @@ class TransactionManager:
             producer.id_state.renew_all(*answer)
             transactions.renew()
         else:
-            transactions.set_coordinator(answer[0])  # if it joined later, there is no way to it
+            transactions.set_coordinator(answer[0])  # no connection if its broker joined later
         self.advance(producer, transactions, now)
 
     def settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """Take note that a batch of the transaction is acknowledged or has failed."""
+        """Handle that a batch of the transaction was acknowledged or has failed."""
         transactions.unsettled -= 1
         if transactions.is_ending and not transactions.unsettled:
             self.advance(producer, transactions, now)
 
     def abort(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """Abort the transaction of a batch that failed for good; its other batches are not sent."""
+        """Abort the transaction of a failed batch, and fail its other unsent batches."""
         accumulator, is_first = self._accumulator, not transactions.is_failed
         transactions.is_failed = True
         transactions.end(now)
@@ -145,7 +145,7 @@ class TransactionManager:
         self.settle(producer, transactions, now)
 
     def close(self, producer: Producer, dropped: int, now: float) -> None:
-        """Commit what was sent, without the dropped batches."""
+        """Commit the sent batches of an open transaction at the end of the last window."""
         transactions = producer.transactions
         if transactions is not None:
             transactions.unsettled -= dropped
@@ -155,18 +155,18 @@ class TransactionManager:
                 self.advance(producer, transactions, now)
 
     def end(self) -> None:
-        """End all transactions, whose end is not known."""
+        """End the drain: count the open transactions, whose outcome is unknown."""
         account = self._accumulator.account
         for producer in self.open:
             transactions = producer.transactions
-            assert transactions is not None, "only producers with transactions are in one"
+            assert transactions is not None, "only producers with transactions are here"
             account.counts.transactions_aborted += 1 if transactions.partitions else 0
             for partition in transactions.partitions:
                 account.count_duplicates(producer.index, partition, 1)
         self.open.clear()
 
     def _flush(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """End the transaction with what is due by now, in a full batch or not."""
+        """Seal the due records, even if the batch is not full, and end the transaction."""
         accumulator, partition = self._accumulator, producer.partition
         transactions.end(now)
         if producer.closed_loop or producer.blocked or producer.due_s(producer.opened) > now:

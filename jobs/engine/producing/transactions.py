@@ -1,13 +1,14 @@
-"""Transactions of one producer, one after the other, and the requests to their coordinator.
+"""The transactions of one producer, one after the other, and the requests to the coordinator.
 
-As in Kafka's producer, a partition is added to the transaction before the first batch goes there,
-and a transaction is committed once all of its batches are acknowledged; after that, brokers write
-its marker into the log of each of these partitions. The commit begins as soon as the transaction is
-old enough, with the records that are due by then, lingered or not. Records that become due during
-the commit wait in the accumulator for the next transaction, so the schedule continues.
+As in Kafka's producer, a partition is added to the transaction before the first batch is sent to
+it. A transaction is committed when all its batches are acknowledged. Then brokers write a marker
+into the log of each partition of the transaction. The commit begins when the transaction has
+reached its duration. It includes all records that are due by then, whether or not `linger_ms` is
+over. Records that become due during the commit wait in the accumulator for the next transaction, so
+the schedule continues.
 
-A batch that fails for good aborts its transaction: the unsent records of the transaction fail, too,
-and the producer asks for its next epoch, in which sequences begin anew.
+A batch that fails for good aborts its transaction. The unsent records of the transaction fail, too.
+The producer then requests its next epoch, in which the sequences start again at 0.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from jobs.engine.producing.protocol import (
 from metrics.common.errors import RedlineError
 
 ABORTED = "TransactionAbortedError"
-"""Error name of records that were not sent, as another batch of their transaction had failed."""
+"""Error name of unsent records whose transaction was aborted because another batch failed."""
 
 FIRST_ADD_BACKOFF_S = 0.02
-"""Back-off of Kafka's producer while the transaction before is still being completed [s]."""
+"""Back-off of Kafka's producer while the previous transaction is still being completed [s]."""
 
 LOG_RECORDS_OF_AN_END = 2
-"""Records that the coordinator writes for the end of a transaction: prepared, and complete."""
+"""Number of records that the coordinator writes to its log at the end of a transaction: two states,
+"prepared" and "complete"."""
 
 _CONCURRENT_TRANSACTIONS = 51
 _NOT_HERE = frozenset({15, 16})  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
@@ -46,23 +48,23 @@ class TransactionError(RedlineError):
 
 @dataclass(slots=True, eq=False)
 class Transactions:
-    """State of one producer's transactions. Times are of the engine's clock [s].
+    """State of one producer's transactions. Times are on the engine's clock [s].
 
     Attributes:
         duration_s: age at which a transaction is committed.
-        coordinator: broker id of the coordinator; None while it has to be found.
+        coordinator: broker id of the coordinator; None while it is unknown.
         partitions: partitions that the coordinator has added to the open transaction.
-        wanted: partitions that batches wait for, added or not.
-        began_s: when its first partition was wanted; None without an open transaction.
-        unsettled: number of its batches that are neither acknowledged nor failed.
-        acked_records: number of its acknowledged records.
-        is_ending: whether it takes no more batches.
-        ending_since_s: when it began to end.
-        is_failed: whether it is aborted, and the next epoch requested.
-        request_in_flight: request that the coordinator has not answered yet; None without one.
-        failures: number of failed requests in a row.
+        wanted: partitions for which batches wait, whether or not they are added yet.
+        began_s: time at which the first partition was wanted; None without an open transaction.
+        unsettled: number of the transaction's batches without an outcome.
+        acked_records: number of the transaction's acknowledged records.
+        is_ending: whether the transaction accepts no more batches.
+        ending_since_s: time at which the end of the transaction began.
+        is_failed: whether the transaction is aborted, so that the next epoch is needed.
+        request_in_flight: the unanswered request to the coordinator; None without one.
+        failures: number of consecutive failed requests.
         not_before_s: earliest time of the next request.
-        scheduled_s: when the delivery looks at it next.
+        scheduled_s: time for which the transactions are scheduled.
         pending: full batches for the next transaction, in order.
     """
 
@@ -84,31 +86,31 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """True from the first wanted partition to the answer to the transaction's last request."""
+        """Whether a transaction is open: from the first wanted partition to the last response."""
         return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 
     @property
     def ends_s(self) -> float | None:
-        """Time of the open transaction's commit; None without an open transaction."""
+        """Time at which the open transaction is committed; None without an open transaction."""
         return None if self.began_s is None else self.began_s + self.duration_s
 
     def admits(self, partition: int) -> bool:
-        """True when batches for this partition may be sent now."""
+        """Whether batches for this partition may be sent now."""
         return partition in self.partitions
 
     def add_wanted(self, partition: int, now: float) -> None:
-        """Add a partition that batches wait for to those wanted in the transaction."""
+        """Add a partition to the wanted ones, because batches wait for it."""
         self.wanted.add(partition)
         if self.began_s is None:
             self.began_s = now
 
     def end(self, now: float) -> None:
-        """Begin to end the transaction, which takes no more batches."""
+        """Begin to end the transaction, which accepts no more batches."""
         if not self.is_ending:
             self.is_ending, self.ending_since_s = True, now
 
     def next_request(self) -> CoordinatorRequest | None:
-        """The next request to the coordinator; None while there is none to send."""
+        """The next request to the coordinator; None if no request is needed now."""
         request = self._next_step()
         return request if request is None or self.coordinator is not None else FindCoordinator()
 
@@ -124,7 +126,7 @@ class Transactions:
 
     @property
     def is_over(self) -> bool:
-        """True when all batches are settled, and the coordinator has nothing to end."""
+        """Whether all batches have their outcome, and the coordinator has nothing to end."""
         waits = (
             self.unsettled
             or self.partitions
@@ -146,7 +148,7 @@ class Transactions:
         elif not error.retriable:
             raise TransactionError(
                 f"a coordinator refused to {_describe(request)}, with {error.__name__}; expected a "
-                "transaction that is not older than brokers allow, and the right to Write on the "
+                "transaction below the brokers' maximum age, and the right to Write on the "
                 "transactional id; see the brokers' logs"
             )
         is_first_add = isinstance(request, AddPartitions) and not self.partitions
@@ -156,13 +158,13 @@ class Transactions:
         self.not_before_s = now + backoff_s
 
     def lose_request(self, backoff_s: float, now: float) -> None:
-        """Handle a connection lost before the answer; the coordinator is looked up again."""
+        """Handle a request that was lost with its connection; look the coordinator up again."""
         self.request_in_flight = self.coordinator = None
         self.failures += 1
         self.not_before_s = now + backoff_s
 
     def take_added(self) -> tuple[int, ...]:
-        """Take and return the partitions that the coordinator has added to the transaction."""
+        """Take the partitions that the coordinator has just added to the transaction."""
         request, self.request_in_flight = self.request_in_flight, None
         assert isinstance(request, AddPartitions), "a request to add partitions was in flight"
         self.failures = 0
@@ -170,25 +172,25 @@ class Transactions:
         return request.partitions
 
     def finish(self) -> None:
-        """Finish the transaction, which the coordinator has ended."""
+        """Finish the transaction after the coordinator has ended it."""
         self.request_in_flight = None
         self.failures = 0
         self.partitions.clear()
         self.wanted.clear()
 
     def set_coordinator(self, coordinator: int) -> None:
-        """Set the coordinator, which is known again."""
+        """Set the broker id of the coordinator."""
         self.request_in_flight = None
         self.coordinator = coordinator
 
     def renew(self) -> None:
-        """Take note of the next epoch, after which the transaction has no failure."""
+        """Record the next epoch, which clears the transaction's failure."""
         self.request_in_flight = None
         self.failures = 0
         self.is_failed = False
 
     def begin(self) -> deque[Batch]:
-        """Begin the next transaction; returns the batches that waited for it."""
+        """Begin the next transaction; return the batches that waited for it."""
         waited, self.pending = self.pending, deque()
         self.partitions, self.wanted, self.began_s = set(), set(), None
         self.unsettled = self.acked_records = 0

@@ -1,1 +1,1 @@
-"""The plan of a task of the barrier stage, and its control channel to the driver."""
+"""The plan of one task of the barrier stage, and the task's control channel to the driver."""

@@ -1,8 +1,8 @@
-"""The interface of every client: what it does for one task of a trial. Its connections.
+"""The interface of all clients for one task of a trial, and the offsets that consumers must reach.
 
-The offsets up to which consumers read. Consumers read while the producers' tasks wait for their
-last acknowledgements. Then all tasks gather once more, and consumers know up to which offsets
-everything was acknowledged.
+Consumers continue to read while producers wait for their last acknowledgements. Then all tasks
+exchange their offsets once, so that consumers know up to which offsets all records are
+acknowledged.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 from metrics.trial.client import TaskReport
 
 Targets = Callable[[], Mapping[int, int] | None]
-"""Partition → offset to read to; None while more records may be acknowledged."""
+"""Partition → offset to reach; None while more records can be acknowledged."""
 
 
 class TaskClient(Protocol):
-    """Producers, or members of consumer groups, of one task, with the same account for every
-    library.
-    """
+    """A client of one task: producers or consumer group members, of any library."""
 
     def open(self) -> None:
-        """Prepare everything that must not take time under load; nothing is sent or read yet.
+        """Prepare everything that would take time under load. No record is sent or read.
 
-        Members join their groups, until every member has its share of the partitions.
+        Group members join their groups, until every member has its share of the partitions.
 
         Raises:
-            RedlineError: the library is missing or cannot do what the plan requires, a broker
-                cannot be reached, or a group does not settle in time.
+            RedlineError: the library is missing or does not support the plan, a broker cannot be
+                reached, or a group does not settle in time.
         """
         ...
 
@@ -46,40 +44,39 @@ class TaskClient(Protocol):
         driver: DriverChannel | None,
         acknowledged: AcknowledgedOffsets,
     ) -> TaskReport:
-        """Offer or read the load from `start_s` on, through warm-up and windows, then drain.
+        """Send or read the load from `start_s` on, through warm-up and windows, and then drain.
 
-        Each window but the last is reported to the driver when it is over.
+        At the end of each window except the last, the task reports it to the driver.
 
         Args:
-            start_s: when the load begins, on the monotonic clock [s].
-            wall_offset_s: what to add to that clock for seconds since the epoch.
-            driver: channel to the driver, which may end the window early; None without a driver.
-            acknowledged: takes the offsets of producers, and has those that consumers read to
-                once the window is over.
+            start_s: start of the load, on the monotonic clock [s].
+            wall_offset_s: difference between the time since the epoch and the monotonic clock [s].
+            driver: channel to the driver, which can end the window early; None without a driver.
+            acknowledged: gets the offsets of producers, and returns the offsets that consumers must
+                reach.
 
         Raises:
-            RedlineError: the load had to end; the row states why.
+            RedlineError: the load had to end early, for the reason in the text.
         """
         ...
 
     def close(self) -> None:
-        """Leave the groups and close all connections; does nothing when none is open."""
+        """Leave the groups and close all connections; does nothing if none is open."""
         ...
 
 
 Gather = Callable[[str], list[str]]
-"""Spark's `allGather`: the messages of all tasks, when all have called."""
+"""Spark's `allGather`: returns the messages of all tasks after all tasks have called."""
 
 
 class AcknowledgedOffsets:
-    """The acknowledged offsets of all tasks; every task must call `finish` once.
+    """The acknowledged offsets of all tasks. Every task must call `finish` once.
 
     Args:
-        gather: blocks until all tasks have called.
+        gather: exchanges messages; blocks until all tasks have called.
 
     Attributes:
-        own_offsets: partition → number of offsets of its log that this task's producers occupy for
-            certain.
+        own_offsets: partition → number of log offsets that this task's producers certainly occupy.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:
@@ -90,9 +87,9 @@ class AcknowledgedOffsets:
         self.own_offsets: Mapping[int, int] = {}
 
     def __call__(self) -> Mapping[int, int] | None:
-        """Partition → offset to read to; None while a task has not finished yet.
+        """Partition → offset to reach; None until all tasks have finished.
 
-        Does not block. The first call states that this task adds nothing more.
+        The call does not block. The first call tells the other tasks that this task has finished.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._gather_offsets, daemon=True)
@@ -100,7 +97,7 @@ class AcknowledgedOffsets:
         return self._targets
 
     def finish(self) -> None:
-        """Take part in the gathering, so that no other task waits for this one."""
+        """Take part in the exchange, so that no other task waits for this one."""
         if self._thread is None:
             self._gather_offsets()
         else:
@@ -108,7 +105,7 @@ class AcknowledgedOffsets:
 
     def _gather_offsets(self) -> None:
         total: Counter[int] = Counter()
-        first = self._plan.first_partition  # tasks of other parts count from 0, too
+        first = self._plan.first_partition  # the tasks of every part count from 0
         own = {first + partition: records for partition, records in self.own_offsets.items()}
         for message in self._gather(json.dumps(own)):
             total.update({int(p): records for p, records in json.loads(message).items()})
@@ -124,7 +121,7 @@ def connector_of(
     """The connector to the plan's brokers for clients with these options.
 
     Args:
-        apis: the requests that will be sent.
+        apis: the kinds of requests that the connections will carry.
     """
     buffers = options.send_buffer_bytes, options.receive_buffer_bytes
     return Connector(plan.brokers, plan.client_options, plan.connect_timeout_s, buffers, apis)

@@ -1,6 +1,6 @@
-"""Connection to the driver, and comparison of clocks with it, by round trips as in NTP.
+"""Comparison of this host's clock with the driver's, by round trips as in NTP.
 
-Needs the standard library only: the probe ships this module to executors that may lack our code.
+The module needs only the standard library: a probe sends it to executors that may lack our code.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ def compare_clocks(
     clock: Callable[[], float] = time.monotonic,
     wall_clock: Callable[[], float] = time.time,
 ) -> tuple[float, float] | None:
-    """Compare this clock with the driver's.
+    """Compare this host's clock with the driver's.
 
-    The shortest of several round trips counts, and half of it bounds the error.
+    The shortest of several round trips counts. Half of its time is the bound of the error.
 
     Args:
-        ask_driver: asks for the driver's time and waits for it [s since the epoch]; None ends the
-            comparison, as the driver does not answer.
-        rounds: round trips at most.
-        clock: monotonic [s].
-        wall_clock: of this host [s since the epoch].
+        ask_driver: requests the driver's time and waits for it [s since the epoch]. The result None
+            ends the comparison, because the driver does not answer.
+        rounds: maximum number of round trips.
+        clock: monotonic clock [s].
+        wall_clock: clock of this host [s since the epoch].
 
     Returns:
-        (by how much this clock is ahead, bound of the error) [s]; None when the driver never
-        answered.
+        (how far this clock is ahead of the driver's, bound of the error) [s]; None if the driver
+        never answered.
     """
     best: tuple[float, float] | None = None
     for _ in range(rounds):
@@ -45,12 +45,12 @@ def compare_clocks(
 
 
 def pinned(sock: socket.socket, certificate: str) -> ssl.SSLSocket:
-    """The socket with TLS, whose other end has the key of this certificate (PEM).
+    """The socket with TLS, if the other end proves that it has this certificate (PEM).
 
     Raises:
-        OSError: it has another certificate, or none.
+        OSError: the other end has another certificate, or none.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # the certificate is the driver's own, not an authority's
+    context.check_hostname = False  # the driver signs its certificate itself
     context.load_verify_locations(cadata=certificate)
     return context.wrap_socket(sock)

@@ -1,15 +1,16 @@
-"""Control channel of a task to the driver: reports of progress one way, the end of the window back.
+"""Control channel between a task and the driver: progress reports, and decisions of the driver.
 
-The driver listens (`jobs.trials.control_server`), and the task connects by TLS before it opens the
-load. The plan has the driver's certificate, which proves the driver, and the trial's token, which
-proves the task and is its first line. Both sides send JSON, one object a line. The driver admits
-each task of a trial once, and no task of a load that has ended.
-(Spark itself aborts a barrier stage that has lost a task if it is the last stage of its job, as
-this one is; it would start any other stage again: see its DAGScheduler.)
-A channel that closes or stays silent ends the load; a task that ends as planned says so before it
+The driver listens (`jobs.trials.control_server`). The task connects with TLS before it opens its
+connections to brokers. The plan has the driver's certificate, which authenticates the driver, and
+the trial's token, which authenticates the task and is in the task's first message. Both sides send
+JSON, one object per line. The driver admits each task of a trial once, and no task of a load that
+has ended. Spark aborts a barrier stage that has lost a task if this is the last stage of its job,
+as here. It would restart any other stage (see its DAGScheduler).
+
+A channel that closes or stays silent ends the load. A task that ends as planned says so before it
 closes the channel.
 
-Start of a load: all tasks begin at one moment, once every one of them is ready.
+All tasks start their load at the same time, after every task is ready.
 """
 
 from __future__ import annotations
@@ -37,20 +38,21 @@ from metrics.sources.hosts.source import HostSample
 from metrics.trial.client import ClockOffset, TaskReport, furthest
 
 PROBLEM_LENGTH = 2_000
-"""Characters of a problem that are sent: a message on the control channel is one short line."""
+"""Maximum length of a problem's text [characters]: a message on the control channel is one short
+line."""
 LATE_MAX_S = 5.0
-"""Longest delay of the driver that moves the start [s]. A longer one is a difference between the
-driver's clock and the clock of the task's host."""
+"""Longest delay of the driver that moves the start of the load [s]. A longer delay is a difference
+between the clocks of the driver and the task's host."""
 
 
 @dataclass(frozen=True)
 class TaskReady:
-    """Message of a task that has opened all it needs, or has failed to.
+    """Message of a task that has opened all its connections, or has failed to open them.
 
     Attributes:
-        now_s: time of its host's clock [s since the epoch].
-        host: name of its host.
-        problem: what keeps the task from taking part; None when it is ready.
+        now_s: time on the clock of the task's host [s since the epoch].
+        host: name of the task's host.
+        problem: reason for which the task takes no part; None if the task is ready.
     """
 
     now_s: float
@@ -59,7 +61,7 @@ class TaskReady:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> TaskReady:
-        """Read what `document` returned.
+        """Read a message that `document` has made.
 
         Raises:
             KeyError, TypeError, ValueError: the message has another form.
@@ -69,7 +71,7 @@ class TaskReady:
         return cls(float(message["now_s"]), str(message["host"]), text)
 
     def document(self) -> dict[str, Any]:
-        """The message as plain values, with a problem cut to `PROBLEM_LENGTH`."""
+        """The message as plain values. A problem is cut to `PROBLEM_LENGTH`."""
         document = asdict(self)
         document["problem"] = self.problem and self.problem[:PROBLEM_LENGTH]
         return document
@@ -77,14 +79,14 @@ class TaskReady:
 
 @dataclass(frozen=True)
 class StartSignal:
-    """Message to a task when all tasks are ready.
+    """Message to a task after all tasks have reported.
 
     Attributes:
-        ready_s: when the last task was ready, by its host's clock; later where a busy driver
-            received its message late [s since the epoch].
-        problem: why this task takes no part, because of itself or of another task; None when the
+        ready_s: time at which the last task was ready, on the clock of its host [s since the
+            epoch]. It is later if a busy driver received this task's message late.
+        problem: reason for which the task takes no part, from this or another task; None if the
             load starts.
-        watches_host: whether this task is the one that watches its host.
+        watches_host: whether this task samples its host.
     """
 
     ready_s: float
@@ -99,9 +101,9 @@ def start_signals(
 
     Args:
         ready: messages of the tasks.
-        received_s: when the driver received the last of them, by its own clock [s since the
-            epoch]; 0 where the tasks exchange them without the driver.
-        missing: which tasks sent no message in time; empty when all did.
+        received_s: time at which the driver received the last message, on the driver's clock [s
+            since the epoch]; 0 if the tasks exchange messages without the driver.
+        missing: text that names the tasks without a message in time; empty if all sent one.
     """
     last_s = max(each.now_s for each in ready.values())
     ready_s = min(max(last_s, received_s), last_s + LATE_MAX_S)
@@ -117,20 +119,21 @@ def start_signals(
 _log = logging.getLogger(__name__)
 
 SILENCE_MAX_S = 10.0
-"""Silence of the driver after which a task ends its load [s]."""
+"""Longest silence of the driver before a task ends its load [s]."""
 
-NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
+NOT_ADMITTED = "the driver does not admit this task: its load has ended, or it was admitted before"
 
 FINISH_WAIT_MAX_S = 5.0
-"""Longest wait for a driver that is too busy to read the end of a task [s]."""
+"""Longest wait until a busy driver reads that a task has ended [s]."""
 
 PIECE_LENGTH = 3_000
-"""Characters of a window's report in one line."""
+"""Number of characters of a window's report in one line."""
 WINDOW_BYTES_MAX = 32 * 2**20
-"""Longest report of a window; one of 10,000 partitions has about 3 MB [B]."""
+"""Maximum size of a window's report [B]. A report with 10,000 partitions has about 3 MB."""
 
 ADMISSION_ATTEMPTS = 10
-"""Connections that a task opens at most while the driver closes them without an answer."""
+"""Maximum number of connections that a task opens while the driver closes them without an
+answer."""
 
 _BACKOFF_MIN_S, _BACKOFF_MAX_S = 0.1, 2.0
 _JITTER = (0.5, 1.5)
@@ -138,16 +141,16 @@ _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSL
 _RECEIVE_BYTES = 4_096
 _CLOCK_ROUNDS = 4
 _CLOCK_TIMEOUT_S = 2.0
-"""Longest wait for the driver's time, so that a slow driver does not delay the load [s]."""
+"""Longest wait for the driver's time [s], so that a slow driver does not delay the load."""
 
 
 class OrphanedError(RedlineError):
-    """The process that asked for the load is gone, so the load ends."""
+    """The driver or the parent process has ended, so the load ends."""
 
 
 @dataclass(frozen=True)
 class ControlAddress:
-    """Address at which the driver listens, its certificate, and the token of the trial's tasks."""
+    """The driver's address, its certificate, and the token of the trial's tasks."""
 
     host: str
     port: int
@@ -159,14 +162,16 @@ class DriverChannel:
     """An open control channel. Only `connect`, `compare_clocks`, `await_start`, `finish` block.
 
     Attributes:
-        climb_end_s: when a load stops to grow, after its start; None until the driver sets it [s].
-        begin_after_s: length of the warm-up that the driver set; None until it sets one [s].
-        end_after_s: length of the window that the driver set; None until it sets one [s].
-        clock_offset: largest offset of this host's clock from the driver's that `compare_clocks`
-            has found; None before the first comparison.
-        clock_change: change of that offset since the first comparison; None before the second.
+        climb_end_s: time after the load's start at which the load stops growing [s]; None until the
+            driver sets it.
+        begin_after_s: length of the warm-up that the driver has set [s]; None until then.
+        end_after_s: length of the window that the driver has set [s]; None until then.
+        clock_offset: largest offset of this host's clock from the driver's clock so far; None
+            before the first comparison.
+        clock_change: change of the offset since the first comparison; None before the second
+            comparison.
         take_host_samples: returns the samples of this task's host since its last call.
-        take_token: receives each new token for the brokers, and its end [s since the epoch].
+        take_token: called with each new token for the brokers and its expiry [s since the epoch].
     """
 
     def __init__(
@@ -208,16 +213,16 @@ class DriverChannel:
     ) -> DriverChannel:
         """Connect to the driver, and wait until it admits the task.
 
-        A driver that has too many new connections closes some without an answer; the task then
+        A driver with too many new connections closes some of them without an answer. The task then
         tries again after a random time, so that many tasks do not return at the same moment.
 
         Args:
             timeout_s: longest wait for a connection, and for the answer on it [s].
-            clock: monotonic [s].
-            wall_clock: of this host [s since the epoch].
+            clock: monotonic clock [s].
+            wall_clock: clock of this host [s since the epoch].
 
         Raises:
-            RedlineError: the driver cannot be reached from here.
+            RedlineError: the driver cannot be reached from this host.
             OrphanedError: the driver does not admit the task, or never answers.
         """
         for attempt in range(ADMISSION_ATTEMPTS):
@@ -243,7 +248,7 @@ class DriverChannel:
                 raise OrphanedError(NOT_ADMITTED)
         raise OrphanedError(
             f"the driver closed {ADMISSION_ATTEMPTS} connections of this task without an answer; "
-            "look for other programs that connect to its control port"
+            "expected an admission; look for other programs that connect to its control port"
         )
 
     def send(self, **message: object) -> None:
@@ -266,7 +271,7 @@ class DriverChannel:
         """Send the report of a window that has ended, in pieces that fit into lines.
 
         Args:
-            number: of the window in its load, from 1.
+            number: number of the window in its load, from 1.
         """
         whole = replace(
             self.place(report),
@@ -274,7 +279,7 @@ class DriverChannel:
             clock=self.clock_offset,
             clock_change=self.clock_change,
         )
-        # The next window begins with the clock as it is now.
+        # The next window starts from the current offset of the clock.
         self.clock_offset = self._first_offset = self._last_offset
         self.clock_change = None
         packed = zlib.compress(json.dumps(row_of(whole), default=datetime.isoformat).encode())
@@ -284,7 +289,7 @@ class DriverChannel:
             self.send(window=number, piece=piece, left=len(pieces) - 1 - index)
 
     def receive(self) -> None:
-        """Read the messages of the driver that have arrived.
+        """Read the messages that have arrived from the driver.
 
         Raises:
             OrphanedError: the driver closed the channel, or was silent for `SILENCE_MAX_S`.
@@ -300,7 +305,7 @@ class DriverChannel:
                     f"the control channel to the driver broke ({error}); the load ends"
                 ) from error
             if not received:
-                raise OrphanedError("the driver has ended, so its load ends too")
+                raise OrphanedError("the driver has ended, so its load ends, too")
             self._last_received_s = now
             self._unread += received
         *lines, self._unread = self._unread.split(b"\n")
@@ -309,7 +314,7 @@ class DriverChannel:
                 self._take(json.loads(line))
         if now - self._last_received_s > SILENCE_MAX_S:
             raise OrphanedError(
-                f"{SILENCE_MAX_S:.0f} s without a message from the driver; the load ends"
+                f"the driver sent no message for {SILENCE_MAX_S:.0f} s, so the load ends"
             )
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -324,10 +329,10 @@ class DriverChannel:
             self._start_signal = StartSignal(**message["agreed"])
 
     def compare_clocks(self) -> None:
-        """Compare this host's clock with the driver's; blocks, so it is not called under load.
+        """Compare this host's clock with the driver's. The call blocks, so not under load.
 
         Raises:
-            OrphanedError: the driver is gone.
+            OrphanedError: the driver has ended.
         """
         until_s = self._clock() + _CLOCK_TIMEOUT_S
         self._receive_until(lambda: not self.is_comparing, until_s)
@@ -339,11 +344,11 @@ class DriverChannel:
 
     @property
     def is_comparing(self) -> bool:
-        """Whether the answer to `ask_clock` has not arrived yet."""
+        """Whether `ask_clock` still waits for an answer."""
         return self._asked is not None
 
     def ask_clock(self) -> None:
-        """Ask for the driver's time without waiting; `receive` compares the clocks by the answer.
+        """Ask for the driver's time without waiting. `receive` handles the answer.
 
         Raises:
             OrphanedError: the connection is lost.
@@ -361,7 +366,7 @@ class DriverChannel:
         self._note(ClockOffset(sent_wall_s + half_s - driver_s, half_s))
 
     def _note(self, seen: ClockOffset) -> None:
-        """Keep a measurement: the largest offset, and the largest change since the first one."""
+        """Keep a measurement: update the largest offset, and the change since the first offset."""
         if self._first_offset is None:
             self._first_offset = seen
         else:
@@ -372,7 +377,7 @@ class DriverChannel:
         self._last_offset = seen
 
     def _ask_clock(self) -> float | None:
-        """The driver's time [s since the epoch]; None when it does not answer in time."""
+        """The driver's time [s since the epoch]; None if it does not answer in time."""
         self._driver_s = None
         until_s = self._clock() + _CLOCK_TIMEOUT_S
         self.send(asks="clock")
@@ -382,18 +387,19 @@ class DriverChannel:
     def await_start(self, ready: TaskReady) -> StartSignal:
         """Report whether this task is ready, and wait for the driver's start signal.
 
-        The driver sends it when all tasks have reported, or have had their time to open.
+        The driver sends the signal when all tasks have reported, or have used up their time to open
+        connections.
 
         Raises:
-            OrphanedError: the driver is gone, or has lost a task.
+            OrphanedError: the driver has ended, or has lost a task.
         """
         self.send(ready=ready.document())
         self._receive_until(lambda: self._start_signal is not None, math.inf)
-        assert self._start_signal is not None, "nothing else ends the wait"
+        assert self._start_signal is not None, "only the signal ends the wait"
         return self._start_signal
 
     def _receive_until(self, has_arrived: Callable[[], bool], until_s: float) -> None:
-        """Wait for a message of the driver, at most until this time of the channel's clock [s]."""
+        """Receive messages until `has_arrived`, at most until `until_s` on the channel's clock."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._sock, selectors.EVENT_READ)
             while not has_arrived() and (left_s := until_s - self._clock()) > 0:
@@ -401,22 +407,22 @@ class DriverChannel:
                 self.receive()
 
     def report_over(self) -> None:
-        """Report once that the load is over, after which this task may be silent."""
+        """Report once that the load is over. From then on this task may be silent."""
         if not self._is_over:
             self._is_over = True
             self.send(over=True)
 
     def report_failure(self, problem: str) -> None:
-        """Report why this task leaves the load before its end, which ends the load of all."""
+        """Report why this task leaves the load early, which ends the load of all tasks."""
         with suppress(OrphanedError):
             self.send(failed=problem[:PROBLEM_LENGTH])
 
     def finish(self) -> None:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
-        A connection that closes with a heartbeat unread is reset, and a driver that writes to it
-        drops what it has not read yet: the report of the end, too, so that the task would count as
-        lost. A driver that is gone does not matter any more.
+        A connection that is closed with an unread heartbeat is reset. A driver that writes to a
+        reset connection loses unread messages, among them the report of the end, so that the task
+        would count as lost. If the driver has ended, this does not matter.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)
@@ -427,25 +433,25 @@ class DriverChannel:
                 continue
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the driver."""
         self._sock.close()
 
 
 def unpacked_window(text: str) -> bytes:
-    """The JSON that `send_window` sent, its pieces joined.
+    """Unpack the joined pieces of a report that `send_window` sent; return its JSON.
 
     Raises:
-        ValueError, zlib.error: the text is not packed in this way, or too large.
+        ValueError, zlib.error: the text has another form, or the report is too large.
     """
     inflating = zlib.decompressobj()
     found = inflating.decompress(base64.b64decode(text), WINDOW_BYTES_MAX)
     if not inflating.eof:
-        raise ValueError(f"a report that is cut off, or longer than {WINDOW_BYTES_MAX} bytes")
+        raise ValueError(f"a report is cut off, or longer than {WINDOW_BYTES_MAX} bytes")
     return found
 
 
 def parse_window(packed: str) -> TaskReport:
-    """Read a report that `unpacked_window` accepts; up to 40 ms for 10,000 partitions."""
+    """Read a packed report; takes up to 40 ms for 10,000 partitions."""
     return TaskReport.from_row(json.loads(unpacked_window(packed)))
 
 
@@ -459,16 +465,16 @@ def _connected(address: ControlAddress, timeout_s: float) -> socket.socket:
     except OSError as error:
         raise RedlineError(
             f"{socket.gethostname()} cannot reach the driver at {address.host}:{address.port} "
-            f"({error}): let executors connect to it, on a port fixed by "
-            "spark.redline.control.port if a firewall is between them"
+            f"({error}); expected a driver that executors can connect to; if a firewall is between "
+            "them, fix the port with spark.redline.control.port and open it"
         ) from error
 
 
 def _ask_admission(sock: socket.socket, token: str, task: int) -> bool | None:
-    """Ask for admission; None where the driver closes the connection without an answer."""
+    """Ask for admission; None if the driver closes the connection without an answer."""
     sock.sendall(_encode(token=token, task=task))
-    # The answer is one short line, and the socket's own timeout bounds the wait for it. Without a
-    # buffer, the lines after it are left to the channel.
+    # The answer is one short line. The socket's timeout limits the wait. Without a buffer, the
+    # lines after the answer remain for the channel.
     with sock.makefile("rb", buffering=0) as answers:
         while text := answers.readline(_RECEIVE_BYTES):
             if text.strip():  # an empty line is a heartbeat

@@ -1,8 +1,9 @@
-"""The plan of one trial for its tasks, as plain frozen data that crosses to the executors.
+"""The plan of one trial for its tasks: plain frozen data that is sent to the executors.
 
-A partition is known by its number alone: partition p of topic t has the number t · (partitions of a
-topic) + p. With one topic, that is p itself. A task knows only its own part of a mix, whose
-partitions, producers and groups count from 0; its report is placed among the numbers of all parts.
+A partition is identified by a number alone. Partition p of topic t has the number t · (partitions
+per topic) + p, which is p if there is only one topic. A task of a mix knows only its own part. The
+partitions, producers and groups of a part are numbered from 0. The task's report is renumbered to
+the numbers of the whole load.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from metrics.trial.consumption import GroupShare
 
 @dataclass(frozen=True)
 class Partitions:
-    """The topics of a trial, which all have the same number of partitions.
+    """The partitions of a trial's topics. All topics have the same number of partitions.
 
     Attributes:
-        topics: their names, in the order in which producers take them.
+        topics: names of the topics, in the order in which producers use them.
         per_topic: number of partitions of each topic.
     """
 
@@ -50,13 +51,13 @@ class Partitions:
         return first + partition
 
     def of(self, number: int) -> tuple[str, int]:
-        """The topic of a number, and the partition in that topic."""
+        """The topic of the partition with this number, and its partition in this topic."""
         return self.topics[number // self.per_topic], number % self.per_topic
 
     def topic_of(self, producer: int) -> tuple[str, range]:
-        """The topic that a producer writes to, and the numbers of its partitions.
+        """The topic of a producer, and the numbers of this topic's partitions.
 
-        Producers take the topics in turns, so that they spread evenly, up to one.
+        Producers use the topics in turn, so the producers per topic differ by at most one.
         """
         index = producer % len(self.topics)
         first = index * self.per_topic
@@ -64,41 +65,44 @@ class Partitions:
 
 
 SETTLING = 3
-"""Rebalances until a group is stable; each may take as long as a connection to a broker."""
+"""Number of rebalances until a group is stable. Each can take as long as a connection to a
+broker."""
 
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """The plan that every task of one barrier stage gets.
+    """The plan for all tasks of one part of a barrier stage.
 
     Attributes:
-        trial_id: names the trial in client ids.
-        name_prefix: begins the names of client ids, groups and transactional ids.
-        topics: topics that producers write to; producer i writes to topic i modulo their number.
-        pattern: the traffic to offer.
-        tasks: number of tasks with producers; task i hosts producers i, i + tasks, i + 2·tasks, …
-        leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics
-            (`jobs.engine.task.plan`), as partitions are everywhere here.
+        trial_id: id of the trial; part of its client ids.
+        topics: names of the topics. Producer i writes to topic i modulo the number of topics.
+        pattern: the traffic pattern.
+        tasks: number of tasks with producers. Task i has producers i, i + tasks, i + 2·tasks, …
+        leaders: ids of the brokers that lead partitions 0, 1, 2, …, numbered through all topics
+            (`jobs.engine.task.plan`), as everywhere in this class.
         brokers: broker id → (host, port).
-        client_options: connection options of kafka-python, such as those for security.
-        control: where the driver listens for control channels; None when it does not.
-        consumer_tasks: number of tasks with consumers, which follow the producers' tasks; 0 without
-            consumers.
-        end_offsets: partition → end offset before the load, where there are consumers.
-        network_namespace: file of the network namespace from which tasks connect to the brokers;
-            empty for their own.
-        interface_speeds: interface → its speed, where the system does not report it [B/s].
-        windows: number of windows measured without a gap; the task reports each to the driver.
-        climb: the steps of a load that grows; None where all producers begin at once.
-        part: name of the part of a mix that these tasks offer; empty for other traffic. Then
-            everything above is that of the part alone, counted from 0.
+        connect_timeout_s: time limit for a connection to a broker [s].
+        start_lead_s: time from the moment when the last task is ready to the first record [s]. All
+            tasks must get the start signal within this time.
+        name_prefix: prefix of client ids, group ids and transactional ids.
+        client_options: connection options of kafka-python, such as security options.
+        control: address for control channels to the driver; None without control channels.
+        consumer_tasks: number of tasks with consumers, which follow the tasks with producers.
+        windows: number of windows without a gap. The task reports each of them to the driver.
+        end_offsets: partition → end offset before the load; empty without consumers.
+        network_namespace: file of the network namespace for connections to brokers; empty if tasks
+            stay in their own.
+        interface_speeds: interface → speed, for interfaces whose speed the system does not report
+            [B/s].
+        climb: steps of a growing load; None if all producers begin together.
+        part: name of the part of a mix; empty for other traffic. In a mix, the attributes above are
+            for the part alone, with numbers from 0.
         first_partition, first_producer, first_group: numbers of the part's first partition,
             producer and group in the whole load.
-        first_task, first_consumer_task: the part's first tasks in the stage; without the latter,
-            consumers follow the producers.
-        stage_consumer_tasks: tasks with consumers of all parts; None where there is one part.
-        start_lead_s: from when the last task is ready to the first record [s]; all tasks must get
-            the start signal within it.
+        first_task, first_consumer_task: numbers of the part's first tasks in the stage. If
+            first_consumer_task is None, consumers follow the producers.
+        stage_consumer_tasks: number of tasks with consumers in all parts; None if there is one
+            part.
     """
 
     trial_id: str
@@ -128,9 +132,10 @@ class TrialPlan:
 
     @property
     def open_timeout_s(self) -> float:
-        """Longest time in which a task opens all it needs [s].
+        """Longest time in which a task must open all its connections [s].
 
-        It looks up hosts, opens connections, and then settles its groups or gets producer ids.
+        The time includes look-ups of hosts, connections, and then settling groups or getting
+        producer ids.
         """
         return (1 + PATIENCE + SETTLING) * self.connect_timeout_s
 
@@ -140,20 +145,20 @@ class TrialPlan:
         return task in {self.stage_task(each) for each in range(own)}
 
     def stage_task(self, task: int) -> int:
-        """The number in the stage of one of the plan's own tasks; consumers follow producers."""
+        """The number in the stage of a task of this plan; consumers follow producers."""
         if task < self.tasks or self.first_consumer_task is None:
             return self.first_task + task
         return self.first_consumer_task + task - self.tasks
 
     def own_task(self, task: int) -> int:
-        """The plan's own number of a task of the stage."""
+        """The number in this plan of a task of the stage."""
         if self.first_consumer_task is None or task < self.first_consumer_task:
             return task - self.first_task
         return self.tasks + task - self.first_consumer_task
 
     @property
     def gathers_offsets(self) -> bool:
-        """Whether any consumers of the stage read up to what all tasks had acknowledged."""
+        """Whether any consumers of the stage need the acknowledged offsets of all tasks."""
         found = self.stage_consumer_tasks
         return bool(self.consumer_tasks if found is None else found)
 
@@ -164,15 +169,15 @@ class TrialPlan:
 
     @property
     def shares_topics(self) -> bool:
-        """Whether the members of a group share the topics, as one topic has too few partitions."""
+        """Whether group members share the topics, because one topic has too few partitions."""
         return self.pattern.consumers.members > self.partitions.per_topic
 
     def producers_of(self, task: int) -> range:
-        """The producers that this task hosts."""
+        """The producers of this task."""
         return range(task, self.pattern.producers, self.tasks)
 
     def start_offset(self, partition: int, first: int) -> int:
-        """Offset at which a consumer group without a committed offset begins.
+        """Start offset of a consumer group without a committed offset.
 
         Args:
             first: offset of the first record in the log; ignored for "latest".
@@ -187,15 +192,15 @@ class TrialPlan:
 
     @property
     def servers(self) -> list[str]:
-        """The brokers as bootstrap addresses."""
+        """The addresses of the brokers, as bootstrap servers."""
         return [join_address(*each) for each in self.brokers.values()]
 
     def client_id(self, name: str) -> str:
-        """The client id of the producer or member with this name."""
+        """The client id of the producer or group member with this name."""
         return client_id_of(name, self.client_options)
 
     def producer_name(self, producer: int) -> str:
-        """The name of a producer, unique in the trial; its transactional id."""
+        """The name of a producer, unique in the trial. It is also the transactional id."""
         return f"{self._named}-{producer}"
 
     def group_id(self, group: int) -> str:
@@ -214,26 +219,26 @@ class TrialPlan:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """The plan of a whole barrier stage: one plan for each part of its load.
+    """The plan of a whole barrier stage: one `TrialPlan` for each part of the load.
 
     Attributes:
-        plans: the plans of the parts; tasks with producers come before those with consumers.
+        plans: the plans of the parts. Tasks with producers come before tasks with consumers.
     """
 
     plans: tuple[TrialPlan, ...]
 
     @property
     def trial_id(self) -> str:
-        """The name of the trial."""
+        """Id of the trial."""
         return self.plans[0].trial_id
 
     @property
     def tasks(self) -> int:
-        """Number of tasks."""
+        """Number of tasks of the stage."""
         return sum(each.tasks + each.consumer_tasks for each in self.plans)
 
     def plan_of(self, task: int) -> TrialPlan:
-        """The plan of the part that a task belongs to."""
+        """The plan of the part to which a task belongs."""
         return next(each for each in self.plans if each.hosts(task))
 
 
@@ -241,7 +246,7 @@ Numbered = TypeVar("Numbered", Counts, ProducerAccounts)
 
 
 def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
-    """The report with the numbers of the whole load; as it is where the load has one part."""
+    """The report with the numbers of the whole load; unchanged if the load has only one part."""
     if not plan.part:
         return report
     produced, consumed = report.produced, report.consumed
@@ -263,7 +268,7 @@ def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
 
 
 def _shifted(counted: Numbered, first: int, ending: str = "") -> Numbered:
-    """The counts with numbers from `first` on in all mappings whose names end like this."""
+    """Add `first` to the keys of all mappings whose names end with `ending`."""
     shifted: dict[str, Any] = {
         each.name: {first + n: count for n, count in getattr(counted, each.name).items()}
         for each in fields(counted)

@@ -1,4 +1,4 @@
-"""The measured windows of a task; the driver may move the first one forward, or end it early."""
+"""The measured windows of a task. The driver can begin the first one earlier, or end it early."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import Phases
 
 CLOCK_INTERVAL_S = 5.0
-"""Interval between two comparisons of clocks in a load of several windows [s]."""
+"""Interval between comparisons of clocks in a load of several windows [s]."""
 
 
 class EndMissedError(RedlineError):
-    """The driver ended the window at a moment that has already passed in this task."""
+    """The driver's end of the window had already passed when this task received it."""
 
 
 class BeginMissedError(RedlineError):
-    """The driver began the window at a moment that has already passed in this task."""
+    """The driver's start of the window had already passed when this task received it."""
 
 
 class Window:
-    """Start and end of a window on the task's clock [s]; the driver may move both forward.
+    """A window on the task's clock [s]. The driver can move its start and end forward.
 
     Args:
-        driver: control channel to the driver; None without one.
-        left: number of windows of the same length that follow without a gap.
-        since_s: when the account of this window begins, warm-up included; by default the start of
-            the window.
+        driver: control channel to the driver; None without a driver.
+        left: number of later windows. They have the same length and follow without a gap.
+        since_s: start of the window's account, warm-up included; by default the start of the
+            window.
 
     Attributes:
         number: number of the window in its load, from 1.
-        load_end_s: when the load ends, with this window or a later one.
+        load_end_s: end of the load, which is the end of the last window.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Window:
         self._left = left
         self._driver = driver
         self._parent = os.getppid()
-        # A load of one window compares the clocks before and after it, and not in between.
+        # A load of one window compares the clocks before and after the window, not during it.
         self._compare_s = -math.inf if left or number > 1 else math.inf
 
     @classmethod
@@ -69,7 +69,7 @@ class Window:
         return cls(begin_s, begin_s + phases.measure_s, driver, count - 1, start_s)
 
     def following(self) -> Window | None:
-        """The window that begins where this one ends; None after the last one."""
+        """The window that begins at the end of this one; None after the last window."""
         if not self._left:
             return None
         end_s = self.end_s + self.duration_s
@@ -81,26 +81,27 @@ class Window:
         return self.end_s - self.start_s
 
     def holds(self, now: float) -> bool:
-        """True inside of the window."""
+        """Whether a time lies in the window."""
         return self.start_s <= now < self.end_s
 
     def check_in(
         self, now: float, acked: int | None = None, written: int = 0, refused: int = 0
     ) -> None:
-        """Check that the load is still needed, apply a new end of the window, and report progress.
+        """Check that the load is still needed, apply the driver's decisions, and report progress.
 
         Args:
-            acked: records acknowledged inside the window; None reports nothing.
+            acked: records acknowledged in the window; None if the task reports no progress.
             written: records acknowledged since the start of the load.
-            refused: answers that were errors since then; 0 where the client does not count them.
+            refused: error responses since the start of the load; 0 if the client does not count
+                them.
 
         Raises:
-            OrphanedError: the parent process or the driver is gone.
-            BeginMissedError, EndMissedError: the driver began or ended the window at a moment
-                that has already passed.
+            OrphanedError: the parent process or the driver has ended.
+            BeginMissedError, EndMissedError: the driver's start or end of the window had already
+                passed when this task received it.
         """
         if os.getppid() != self._parent:
-            raise OrphanedError("the process that started this load has ended, so it stops too")
+            raise OrphanedError("the process that started this load has ended, so the load ends")
         if self._driver is None:
             return
         self._driver.receive()
@@ -116,7 +117,7 @@ class Window:
         if self._driver.end_after_s is not None:
             self._end_at(self.start_s + self._driver.end_after_s, now)
         if acked is None:
-            self._driver.send()  # so that the driver knows that this task runs
+            self._driver.send()  # a heartbeat: this task runs
         elif now >= self.start_s:
             at_s = now - self.start_s
             self._driver.send(at_s=at_s, acked=acked, written=written, refused=refused)
@@ -144,4 +145,4 @@ class Window:
 
 
 NOT_YET = Window(math.inf, math.inf)
-"""The window of a load that has no start yet."""
+"""The window of a load without a start time."""
