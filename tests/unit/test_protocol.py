@@ -96,7 +96,7 @@ def test_answers_of_no_broker_end_in_an_error_and_no_loop() -> None:
     with pytest.raises(AnswerFormatError, match=r"about records.*name has -6 bytes"):
         decode_produce_response(backwards)
     for error in (MemoryError, RecursionError):
-        words = "about anything, of 3 bytes, cannot be read"
+        words = "about anything, with 3 bytes, cannot be read"
         with pytest.raises(AnswerFormatError, match=words), answer_of("anything", b"abc"):
             raise error
 
