@@ -1,4 +1,4 @@
-"""Clusters, workloads and goals, read from files and checked once into frozen objects."""
+"""Clusters, workloads and goals: files are read and checked once, and become frozen objects."""
 
 from jobs.config.cluster import Cluster
 from jobs.config.goal import Goal

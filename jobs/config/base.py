@@ -1,6 +1,6 @@
-"""The base of all configuration models, and sections that are plain dataclasses.
+"""The base class of all configuration models, and the adapter for sections that are dataclasses.
 
-The keys of the models: which keys exist, and which one a user may have meant.
+The module also lists the keys of a model, and finds the key that a user may have meant.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from metrics.common.bounds import Checked, Text
 
 
 class ConfigModel(BaseModel):
-    """A frozen, strictly typed part of the configuration that refuses unknown keys."""
+    """A frozen part of the configuration, with strict types and without unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
@@ -45,19 +45,20 @@ class ConfigModel(BaseModel):
         """Refuse keys that contradict each other.
 
         Raises:
-            ValueError: the message names them, the expected values and the remedy.
+            ValueError: keys contradict each other; the message names the keys and the remedy.
         """
 
     def _require_pair(self, one: str, other: str) -> None:
         if (getattr(self, one) is None) != (getattr(self, other) is None):
-            raise ValueError(f"{one} and {other} belong together; add the other one")
+            raise ValueError(f"only one of {one} and {other} is set; expected both; add the other")
 
 
 class FileSection:
-    """An annotation that makes a dataclass a section of a file, checked like a `ConfigModel`.
+    """An annotation for a dataclass that is a section of a file and is checked like a
+    `ConfigModel`.
 
-    The annotations of the dataclass give the bounds of single values. Its method
-    `require_consistent`, if it has one, checks values against each other.
+    The annotations of the dataclass give the bounds of single values. The optional method
+    `require_consistent` of the dataclass checks values against each other.
     """
 
     def __get_pydantic_core_schema__(
@@ -76,7 +77,7 @@ class FileSection:
 
 @functools.cache
 def section_model(kind: Any) -> type[ConfigModel]:
-    """The model that checks a section of this dataclass."""
+    """The pydantic model that checks a section whose type is the dataclass `kind`."""
     hints = get_type_hints(kind, include_extras=True)
     keys: dict[str, Any] = {
         item.name: (hints[item.name], _default_of(item)) for item in dataclasses.fields(kind)
@@ -125,7 +126,7 @@ Model = type[BaseModel]
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation allows, without Annotated and None."""
+    """The types in an annotation, without Annotated and None."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _alternatives(get_args(annotation)[0])
@@ -137,7 +138,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def _child(annotation: Any) -> Model | None:
-    """The model of an annotation, or of the items of its list."""
+    """The model in an annotation, or the model of the items of its list or map."""
     for kind in _alternatives(annotation):
         if get_origin(kind) is tuple:
             return _child(get_args(kind)[0])
@@ -156,10 +157,10 @@ def _is_map(annotation: Any) -> bool:
 
 
 def model_at(model: Model, path: Sequence[Any]) -> Model | None:
-    """The model at `path` below `model`, or None where there is none."""
+    """The model at `path` below `model`; None if there is no model at this path."""
     keys = iter(path)
     for key in keys:
-        if isinstance(key, int):  # an item of a list, whose model is that of the list
+        if isinstance(key, int):  # the position of an item in a list
             continue
         field = model.model_fields.get(str(key))
         child = _child(field.annotation) if field else None
@@ -167,12 +168,12 @@ def model_at(model: Model, path: Sequence[Any]) -> Model | None:
             return None
         model = child
         if field is not None and _is_map(field.annotation):
-            next(keys, None)  # the name of an item of a map, whose model is that of the map
+            next(keys, None)  # the name of an item in a map
     return model
 
 
 def field_at(model: Model, path: Sequence[Any]) -> FieldInfo | None:
-    """The field of the key at `path`, or None where there is none."""
+    """The field of the key at `path`; None if there is no such key."""
     parent = model_at(model, path[:-1]) if path else None
     return parent.model_fields.get(str(path[-1])) if parent else None
 
@@ -184,12 +185,12 @@ def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
 
 
 def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of all keys below `model` that hold values, not further models."""
+    """The paths of all keys below `model` whose values are not models."""
     return (keys for keys, is_value in _paths(model, above) if is_value)
 
 
 def default_at(model: Model, path: Sequence[Any]) -> Any:
-    """The default of the key at `path`; None where it has none."""
+    """The default of the key at `path`; None without a default."""
     found = field_at(model, path)
     if found is None or found.is_required():
         return None
@@ -199,7 +200,7 @@ def default_at(model: Model, path: Sequence[Any]) -> Any:
 def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """The path of each key below `model`, and whether the key holds a value."""
     for name, field in model.model_fields.items():
-        # The items of a map have names of the user's choice, and are described with the map.
+        # The names of a map's items are the user's choice, so the map is one key.
         child = None if _is_map(field.annotation) else _child(field.annotation)
         yield (*above, name), child is None
         if child is not None:
@@ -207,19 +208,21 @@ def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def nearest(given: str, known: Sequence[str]) -> str | None:
-    """The known name that is most similar to the given one, if any is."""
+    """The known name that is most similar to `given`; None if no known name is similar."""
     found = difflib.get_close_matches(given.lower(), [name.lower() for name in known], 1, 0.6)
     return next((name for name in known if found and name.lower() == found[0]), None)
 
 
 def nearest_key(model: Model, path: Sequence[Any]) -> str | None:
-    """The known key that is most similar to the unknown one at `path`, if any is."""
+    """The known key that is most similar to the unknown key at `path`; None without a similar
+    key.
+    """
     here = model_at(model, path[:-1])
     return nearest(str(path[-1]), list(here.model_fields)) if here else None
 
 
 def hint(model: Model, path: Sequence[Any]) -> str:
-    """A clause with the key that a user may have meant by an unknown one at `path`."""
+    """A clause that names the known key that a user may have meant by the unknown key at `path`."""
     given = str(path[-1])
     here = model_at(model, path[:-1])
     known = list(here.model_fields) if here else []
@@ -228,5 +231,5 @@ def hint(model: Model, path: Sequence[Any]) -> str:
         return f"the nearest known key is {close}; rename it"
     elsewhere = [keys for keys, _ in _paths(model, ()) if keys[-1] == given]
     if elsewhere:
-        return f"the known key of that name is {'.'.join(elsewhere[0])}; move it there"
+        return f"the known key with this name is {'.'.join(elsewhere[0])}; move it there"
     return f"expected one of {', '.join(known)}; rename or remove it"

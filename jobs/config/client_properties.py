@@ -1,8 +1,8 @@
-"""A properties file of Kafka's own clients, with a cluster's addresses and its security.
+"""A properties file of Kafka's clients, with a cluster's addresses and security settings.
 
-Its properties become keys of a cluster, where the cluster's file does not have them. Secrets stay
-in the file: the keys refer to them as `properties:FILE#NAME`, and they are read when a connection
-is made. `client_property_names` has the effect of each property.
+The properties become keys of the cluster, unless the cluster's own file has these keys. Secrets
+stay in the properties file: keys refer to them as `properties:FILE#NAME`, and a new connection
+reads them. The module `client_property_names` lists the effect of each property.
 """
 
 from __future__ import annotations
@@ -38,16 +38,19 @@ _HANDLERS = re.compile(
     rf"org\.apache\.kafka\..*|.*\.{_IAM_HANDLER}|.*\.IAMClientCallbackHandler"
     r"|io\.strimzi\.kafka\.oauth\.client\.JaasClientOauthLoginCallbackHandler"
 )
-"""Java's classes of logins that are done here without Java."""
+"""Java classes of logins that this module implements without Java."""
 
 
 def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Written]:
-    """The keys that a file adds to a cluster, such as `bootstrap_servers`, and their record.
+    """The keys that a properties file adds to a cluster, and the references for the run's record.
 
-    A value that a configuration provider or sasl.jaas.config gave is recorded as its reference.
+    The record has a reference instead of a value from a configuration provider or from
+    sasl.jaas.config.
 
     Args:
-        own: keys of the cluster's own file, which take precedence; what they replace is not judged.
+        path: the properties file.
+        own: keys of the cluster's own file. They take precedence, and the properties that they
+            replace are not checked.
 
     Raises:
         ConfigError: the file cannot be read, or has a property that is not supported.
@@ -71,7 +74,7 @@ def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, 
 
 
 def read(path: str) -> dict[str, str]:
-    """Read the properties of a file; those of librdkafka have Kafka's names, too.
+    """Read a properties file; librdkafka's properties are added under Kafka's names, too.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -82,7 +85,7 @@ def read(path: str) -> dict[str, str]:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cluster {KEY} is {path}, which cannot be read ({why}); expected a file of "
-            "properties as Kafka's own tools take it with --command-config; correct the path"
+            "properties for the option --command-config of Kafka's tools; correct the path"
         ) from None
     for name, kafkas in LIBRDKAFKA.items():
         if name in given:
@@ -91,7 +94,7 @@ def read(path: str) -> dict[str, str]:
 
 
 def secret(place: str) -> str:
-    """The value of `FILE#NAME`, a property or an option of sasl.jaas.config; empty if missing.
+    """The value of `FILE#NAME`: a property, or an option of sasl.jaas.config; empty if missing.
 
     Raises:
         ConfigError: the file cannot be read, or a configuration provider does not have the value.
@@ -112,7 +115,7 @@ def provider_files(path: str) -> list[str]:
 
 
 def _value(path: str, given: Mapping[str, str], name: str) -> str:
-    """A property with its references to configuration providers resolved; empty if missing."""
+    """The value of a property after configuration providers are resolved; empty if missing."""
     try:
         return resolved(given.get(name, ""), given).strip()
     except ValueError as error:
@@ -120,10 +123,10 @@ def _value(path: str, given: Mapping[str, str], name: str) -> str:
 
 
 def _jaas_of(path: str, given: Mapping[str, str], is_resolved: bool = False) -> dict[str, str]:
-    """The options of sasl.jaas.config.
+    """The options in the property sasl.jaas.config.
 
     Args:
-        is_resolved: whether references in the options' values are resolved, too.
+        is_resolved: whether configuration providers in the options' values are resolved.
     """
     found = jaas_options(given.get(_JAAS, ""))
     if is_resolved or not found:
@@ -135,7 +138,7 @@ _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
 class _Properties:
-    """The properties of a file beside the keys of the cluster that names it."""
+    """The properties of a file, with the keys of the cluster's own file."""
 
     def __init__(self, path: str, own: Mapping[str, Any]) -> None:
         self._path, self._given = path, read(path)
@@ -150,7 +153,9 @@ class _Properties:
             self._mechanism = str(self._own.get("sasl_mechanism") or self._stated_mechanism())
 
     def reference_of(self, value: object) -> str | None:
-        """The reference to a value that a provider or sasl.jaas.config gave; None for others."""
+        """The reference to a value from a provider or from sasl.jaas.config; None for other
+        values.
+        """
         if not isinstance(value, str) or not value:
             return None
         found = (name for text, name in self._private.items() if value in text or text in value)
@@ -163,7 +168,7 @@ class _Properties:
         return value
 
     def _option(self, jaas: Mapping[str, str], name: str) -> str:
-        """An option of sasl.jaas.config with its references resolved; empty if missing."""
+        """An option of sasl.jaas.config after providers are resolved; empty if missing."""
         value = _value(self._path, {**self._given, name: jaas.get(name, "")}, name)
         if value:
             self._private[value] = name
@@ -174,7 +179,9 @@ class _Properties:
 
     @property
     def servers(self) -> list[str]:
-        """The addresses, without the protocol that Kafka permits before them."""
+        """The bootstrap servers as host:port, without the protocol that Kafka permits as a
+        prefix.
+        """
         if self._own_servers:
             return []
         found = (each.strip() for each in self._get("bootstrap.servers").split(","))
@@ -182,11 +189,11 @@ class _Properties:
 
     @property
     def client_id(self) -> str:
-        """The client id of all connections; empty where there is none."""
+        """The client id of all connections; empty if not given."""
         return self._get("client.id")
 
     def security(self) -> Iterator[tuple[str, Any]]:
-        """The keys of `security`, without those that contradict the cluster's own."""
+        """Key → value of `security`, without keys that contradict the cluster's own file."""
         self._require_known()
         if self._get("security.protocol"):
             yield "protocol", self._protocol
@@ -206,9 +213,9 @@ class _Properties:
                 continue
             if name not in REFUSED:
                 close = nearest(name, KNOWN)
-                meant = f"the nearest is {close}; rename or" if close else "none is near;"
+                meant = f"the nearest one is {close}; rename or" if close else "rename or"
                 raise self._unsupported(
-                    name, f"a property of Kafka's clients or of librdkafka, and {meant} remove it"
+                    name, f"a property of Kafka's clients or of librdkafka; {meant} remove it"
                 )
             if self._get(name).lower() not in ("", HARMLESS.get(name)):
                 raise self._unsupported(name, REFUSED[name])
@@ -226,7 +233,7 @@ class _Properties:
     def _unsupported(self, found: str, expected: str) -> ConfigError:
         return ConfigError(
             f"cluster {KEY} is {self._path}, which has {found}; expected {expected}; change the "
-            f"file, or describe the connection by keys of security besides {KEY}"
+            f"file, or add keys of security to the cluster's file"
         )
 
     # --- logins -----------------------------------------------------------------
@@ -240,7 +247,7 @@ class _Properties:
         if not mechanism and (module not in ("", _KRB5) or "sasl.username" in self._given):
             raise self._unsupported(
                 f"{f'{_JAAS} with {module}' if module else 'sasl.username'} and no sasl.mechanism",
-                "sasl.mechanism=PLAIN, SCRAM-SHA-512 or another one, as Kafka's default is GSSAPI",
+                "sasl.mechanism=PLAIN, SCRAM-SHA-512 or another one, because the default is GSSAPI",
             )
         return mechanism or "GSSAPI"
 
@@ -260,23 +267,24 @@ class _Properties:
     def _password(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if jaas.get("tokenauth", "").lower() == "true":
             raise self._unsupported(
-                f"{_JAAS} with tokenauth", "a user of its own, as delegation tokens are not sent"
+                f"{_JAAS} with tokenauth",
+                "a user with a password, because delegation tokens are not supported",
             )
         yield self._needed("username_from", "sasl.username", "username", jaas)
         yield self._needed("password_from", "sasl.password", "password", jaas)
 
     def _needed(self, key: str, name: str, option: str, jaas: Mapping[str, str]) -> tuple[str, str]:
-        """A key with the reference to a property, or to an option of sasl.jaas.config."""
+        """(Key, reference to a property or to an option of sasl.jaas.config)."""
         found = name if name in self._given else option
         if found == option and option not in jaas and key not in self._own:
             raise self._unsupported(
                 f"{_JAAS} without {option}" if _JAAS in self._given else f"no {_JAAS}",
-                f"{option}=… in it (a file of -Djava.security.auth.login.config is not read)",
+                f"{option}=… in {_JAAS} (-Djava.security.auth.login.config is not read)",
             )
         return key, self._reference(found)
 
     def _kerberos(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """The key for the service; tickets come from the Kerberos settings of each host."""
+        """The key kerberos_service_name; tickets come from the Kerberos settings of each host."""
         if "keyTab" in jaas:
             raise self._unsupported(
                 f"{_JAAS} with keyTab",
@@ -288,12 +296,12 @@ class _Properties:
             yield "kerberos_service_name", service
 
     def _region(self, jaas: Mapping[str, str]) -> str:
-        """The AWS region in the host names of MSK brokers, as AWS's own login module derives it."""
+        """The AWS region, from the host names of MSK brokers or from environment variables."""
         for option in jaas:
             if re.match("aws(Profile|Role|Sts)", option):
                 raise self._unsupported(
                     f"{_JAAS} with {option}",
-                    "no credentials in this file; use AWS's own chain of credentials, such as "
+                    "no credentials in this file; use AWS's default credential chain, such as "
                     "AWS_PROFILE in the environment",
                 )
         own = self._own_servers if isinstance(self._own_servers, list) else []
@@ -320,8 +328,8 @@ class _Properties:
             if (made_by := self._get(name)) and not _HANDLERS.fullmatch(made_by):
                 raise self._unsupported(
                     f"{name} {made_by}",
-                    "a login of Kafka's own, AWS's or Strimzi's, as Java's classes do not run "
-                    "here; write tokens into a file and name it in security.token_from",
+                    "a login class of Kafka, AWS or Strimzi, because other Java classes do not run "
+                    "here; write tokens into a file, and name the file in security.token_from",
                 )
         retriever = self._get("sasl.oauthbearer.jwt.retriever.class").rpartition(".")[2]
         if retriever not in (
@@ -329,8 +337,8 @@ class _Properties:
         ):  # fmt: skip
             raise self._unsupported(
                 f"sasl.oauthbearer.jwt.retriever.class {retriever}",
-                "ClientCredentialsJwtRetriever or FileJwtRetriever, as assertions are not signed "
-                "here; or a token that is renewed elsewhere, by security.token_from",
+                "ClientCredentialsJwtRetriever or FileJwtRetriever, because assertions are not "
+                "supported; or security.token_from with a token that another process renews",
             )
         url = self._get("sasl.oauthbearer.token.endpoint.url")
         url = url or self._option(jaas, "oauth.token.endpoint.uri")
@@ -343,7 +351,7 @@ class _Properties:
         if not url and "oauth_token_url" not in self._own:
             raise self._unsupported(
                 "sasl.mechanism OAUTHBEARER and no sasl.oauthbearer.token.endpoint.url",
-                "the address of the token server; unsecured tokens are for tests alone",
+                "the address of the token server, because unsecured tokens are not supported",
             )
         yield "oauth_token_url", url
         is_strimzi = "oauth.client.id" in jaas
@@ -357,7 +365,9 @@ class _Properties:
         yield from self._oauth_details(jaas)
 
     def _oauth_details(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-        """The scope, the extensions, the encoding of the secret and the server's authority."""
+        """The keys for the scope, the extensions, the secret's encoding and the server's
+        authority.
+        """
         scopes = (self._get("sasl.oauthbearer.scope"), self._option(jaas, "scope"))
         if scope := next(filter(None, (*scopes, self._option(jaas, "oauth.scope"))), None):
             yield "oauth_scope", scope
@@ -378,8 +388,8 @@ class _Properties:
             ):  # fmt: skip
                 raise self._unsupported(
                     f"{_JAAS} with {option}",
-                    "a client's id and secret alone, and ssl.truststore.location for the token "
-                    "server's authority; remove it, or name a token in security.token_from",
+                    "only a client's id and secret, and ssl.truststore.location for the token "
+                    "server's authority; remove it, or set security.token_from",
                 )
         for prefix in ("", "oauth."):
             if path := self._option(jaas, f"{prefix}ssl.truststore.location"):

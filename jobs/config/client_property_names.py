@@ -1,6 +1,7 @@
-"""The properties of Kafka's clients and of librdkafka, and their effect on connections here.
+"""The properties of Kafka's clients and of librdkafka, and their effect on this suite's
+connections.
 
-A test holds that each key of Kafka's CommonClientConfigs, SslConfigs, SaslConfigs and
+A test checks that each key of Kafka's CommonClientConfigs, SslConfigs, SaslConfigs and
 SecurityConfig is in exactly one of `USED`, `NO_EFFECT` and `REFUSED`.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PREFIXES = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.")
-"""Prefixes of the properties that concern a connection; all others have no effect."""
+"""Prefixes of the properties that may affect a connection; all other properties have no effect."""
 
 LIBRDKAFKA: Mapping[str, str] = {
     "metadata.broker.list": "bootstrap.servers",
@@ -20,9 +21,9 @@ LIBRDKAFKA: Mapping[str, str] = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.pem": "ssl.keystore.key",
 }
-"""librdkafka's name → Kafka's name of the same property."""
+"""librdkafka's name of a property → Kafka's name of the property."""
 
-# The last two rows have librdkafka's.
+# The last two rows are librdkafka's properties.
 _USED = """
     bootstrap.servers client.id security.protocol sasl.mechanism sasl.jaas.config
     sasl.client.callback.handler.class sasl.login.callback.handler.class
@@ -37,7 +38,7 @@ _USED = """
     ssl.certificate.location ssl.key.location https.ca.location
 """
 USED = frozenset(_USED.split())
-"""Properties with an effect."""
+"""Properties with an effect on this suite's connections."""
 
 _LOAD = """
     client.dns.lookup client.rack connections.max.idle.ms default.api.timeout.ms
@@ -75,21 +76,19 @@ _BROKER = """
 """
 WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
     "the workload and the goal describe the load": frozenset(_LOAD.split()),
-    "it configures Java's own TLS; Python's ssl negotiates TLS 1.2 or later": frozenset(
-        _JAVA.split()
-    ),
-    "a token is renewed at 80 % of its lifetime, and a ticket by the host": frozenset(
+    "it configures Java's TLS; Python's ssl negotiates TLS 1.2 or later": frozenset(_JAVA.split()),
+    "tokens are renewed at 80 % of their lifetime, and Kerberos tickets by the host": frozenset(
         _RENEWAL.split()
     ),
-    "brokers use it, or a client for checks of a token that brokers make anyway": frozenset(
+    "brokers use it, or a client for checks of tokens that brokers repeat": frozenset(
         _BROKER.split()
     ),
 }
-"""Reason → the properties that have no effect on connections here."""
+"""Reason → properties without an effect on this suite's connections."""
 NO_EFFECT = frozenset().union(*WITHOUT_EFFECT.values())
-"""Properties without which connections here work."""
+"""Properties without an effect on this suite's connections."""
 
-# The last two are librdkafka's.
+# The last two properties are librdkafka's.
 _ASSERTIONS = """
     sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
     sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
@@ -100,39 +99,39 @@ _ASSERTIONS = """
     sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.grant.type
 """
 _ASSERTION = (
-    "client credentials (sasl.oauthbearer.client.credentials.client.id and .client.secret), as "
-    "assertions are not signed here; or a token that is renewed elsewhere, by security.token_from "
-    "in the cluster's file"
+    "client credentials (sasl.oauthbearer.client.credentials.client.id and .client.secret), "
+    "because assertions are not supported; or security.token_from in the cluster's file, with a "
+    "token that another process renews"
 )
 
 REFUSED: Mapping[str, str] = {
-    "sasl.login.class": "no login class, as Java's classes do not run here; remove it, or use "
+    "sasl.login.class": "no login class, because Java classes do not run here; remove it, or use "
     "security.token_from in the cluster's file",
-    "ssl.engine.factory.class": "no engine factory, as Java's classes do not run here; name the "
+    "ssl.engine.factory.class": "no engine factory, because Java classes do not run here; name the "
     "files in ssl.truststore.location and ssl.keystore.location",
     **dict.fromkeys(_ASSERTIONS.split(), _ASSERTION),
     "sasl.oauthbearer.metadata.authentication.type": "client credentials "
     "(sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret); or security.token_from",
-    "sasl.oauthbearer.config": "sasl.oauthbearer.method=oidc with a client's id and secret, as "
-    "unsecured tokens are for tests alone; or security.token_from in the cluster's file",
+    "sasl.oauthbearer.config": "sasl.oauthbearer.method=oidc with a client's id and secret, "
+    "because unsecured tokens are not supported; or security.token_from in the cluster's file",
     "sasl.kerberos.keytab": "no keytab in this file; use a ticket cache, or KRB5_CLIENT_KTNAME on "
     "the driver and on every executor",
-    "enable.ssl.certificate.verification": "certificates that are verified; remove it, and name "
+    "enable.ssl.certificate.verification": "verified certificates; remove the property, and name "
     "the brokers' authority in ssl.ca.location",
-    "ssl.crl.location": "no list of revoked certificates, which is not checked here; remove it",
-    "https.ca.pem": "https.ca.location, a file with these certificates; write them into one",
+    "ssl.crl.location": "no list of revoked certificates, which would not be checked; remove it",
+    "https.ca.pem": "https.ca.location; write these certificates into a file, and name the file",
     "ssl.engine.location": "keys in files; name them in ssl.certificate.location and "
     "ssl.key.location",
     "ssl.key": "ssl.key.pem or ssl.key.location; rename it",
     "ssl.certificate": "ssl.certificate.pem or ssl.certificate.location; rename it",
     "ssl.ca": "ssl.ca.pem or ssl.ca.location; rename it",
 }
-"""Property → what is expected in its place, and what to do, as the end of a sentence."""
+"""Property → noun phrase for the expected property, and advice, for the end of a sentence."""
 
 HARMLESS: Mapping[str, str] = {
     "enable.ssl.certificate.verification": "true",
     "sasl.oauthbearer.grant.type": "client_credentials",
 }
-"""Refused property → the value with which it changes nothing."""
+"""Refused property → value with which the property is accepted, because it then has no effect."""
 
 KNOWN = tuple(sorted({*USED, *NO_EFFECT, *REFUSED, *LIBRDKAFKA}))

@@ -1,7 +1,7 @@
-"""The cluster under load: a testbed to start, or running brokers with the way to their metrics.
+"""The cluster under load: a testbed to start, or running brokers with their metrics sources.
 
-Only this package and `jobs.testbed` know what a testbed is. All other code asks a `Cluster` for
-facts, such as `is_exclusive` and `starts_brokers`.
+Only this package and `jobs.testbed` depend on testbeds. All other code reads facts of a `Cluster`,
+such as `is_exclusive` and `starts_brokers`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours
 from metrics.planning.planted import environment_of_handlers
 
 DEFAULT_CLUSTER = "testbed"
-"""The file of conf/clusters that is used where none is named."""
+"""The default for `--cluster`: a file of conf/clusters."""
 
 BROKERS_START_S = 5.0
-"""Time in which a testbed's brokers start [s]; measured 4 to 6 on two cores."""
+"""Typical time until a testbed's brokers serve clients [s]; 4 to 6 s were measured on two cores."""
 
 TESTBED_CAVEAT = (
     "the testbed is a small cluster on this machine: its figures do not apply to other hardware"
@@ -50,7 +50,7 @@ class Hours(Checked):
         return EXPECTED_HOURS
 
     def accepts(self, value: Any) -> bool:
-        """True for the hours of each day with a known time zone, or none."""
+        """Whether a value has the form of `LoadHours`, with a known time zone or without one."""
         try:
             LoadHours.parse(value)
         except (TypeError, AttributeError, ValueError):
@@ -67,24 +67,24 @@ TOPIC = Text(r"[A-Za-z0-9._-]{1,249}", "the name of a topic")
 
 
 class TestbedOptions(ConfigModel):
-    """Brokers that the run starts on this machine and stops at its end.
+    """Brokers that the run starts on this machine, and stops at its end.
 
     Attributes:
-        profile: a file of conf/testbed/, by its name without .yaml, or a path.
-        brokers: number of brokers to start, besides one controller.
-        kafka_version: the release to run.
-        kafka_versions: broker id → its release, where it differs from kafka_version, as in the
-            middle of a rolling upgrade.
-        metadata: where the brokers keep the metadata of the cluster: zookeeper; kraft, with a
-            controller of its own; or combined, where each broker is also a controller. When left
-            out: ZooKeeper before 3.9, and kraft from 3.9 on.
-        properties: broker properties by Kafka's names that replace the profile's, and keys of the
+        profile: testbed profile: a file of conf/testbed/ by its name without .yaml, or a path.
+        brokers: number of brokers to start; one controller is added.
+        kafka_version: Kafka release of the brokers.
+        kafka_versions: broker id → Kafka release of the broker, if it differs from `kafka_version`,
+            as during a rolling upgrade.
+        metadata: the store of the cluster's metadata: `zookeeper`; `kraft`, with a separate
+            controller; or `combined`, with each broker also as a controller. The default is
+            `zookeeper` before Kafka 3.9, and `kraft` from 3.9 on.
+        properties: broker properties that replace properties of the profile, and keys of the
             profile, such as `heap_mb` and `link.delay`.
-        security: protocol of the clients' listener; the profile's when left out.
-        jmx_secured: whether JMX needs a password and uses TLS; as in the profile when left out.
+        security: security protocol of the clients' listener; if not given, the profile decides.
+        jmx_secured: whether JMX requires a password and TLS; if not given, the profile decides.
     """
 
-    __test__ = False  # its name makes pytest collect it otherwise
+    __test__ = False  # otherwise pytest collects the class, because of its name
 
     profile: Annotated[str, Text(r"\S.*", "the name of a testbed profile, such as disk-bound")]
     brokers: Annotated[int, Whole(1, 5, "brokers")] = 3
@@ -99,7 +99,7 @@ class TestbedOptions(ConfigModel):
 
     @property
     def overrides(self) -> dict[str, object]:
-        """Values that replace the profile's keys and properties, as `jobs.testbed` takes them."""
+        """Key → value that replaces a key or a property of the profile, for `jobs.testbed`."""
         own = {
             key: value
             for key, value in self
@@ -109,51 +109,52 @@ class TestbedOptions(ConfigModel):
 
 
 class Cluster(ConfigModel):
-    """The brokers to load: either `testbed` or `bootstrap_servers`.
+    """The brokers under load: either `testbed` or `bootstrap_servers`.
 
     Attributes:
         name: the name of the cluster in tables.
-        description: a sentence for people.
-        testbed: brokers to start on this machine.
-        bootstrap_servers: addresses of some brokers of a running cluster, which name the others.
-        cluster_id: the only cluster that may be loaded; a run on another one ends with exit code 2
-            (docs/shared-clusters.md#the-right-cluster).
-        client_properties: a `client.properties` file of Kafka's own tools; it supplies the
-            addresses and the security that are not given here (docs/client-properties.md).
-        name_prefix: begins the names of topics, consumer groups (including the lock), transactional
-            ids and client ids of runs, and of the topic that stops a run; for users with ACLs on
-            one prefix.
-        topics: existing topics, for users who may not create any: a run uses them as they are, and
-            never changes or deletes them (docs/shared-clusters.md#given-topics). Each part of a mix
-            takes as many of them as its topic.count says, in their order; all message sizes share
-            them.
-        topics_hold_data: whether runs may write to topics of `topics` that hold records already.
-        client_id: the client id of all connections, instead of one for each, such as one with a
-            quota or a zone; `client.id` of `client_properties` when left out. A quota for it then
-            holds for all producers together.
-        client_id_suffix: whether the name of each connection follows `client_id`, as in
+        description: a sentence for readers.
+        testbed: brokers that the run starts on this machine.
+        bootstrap_servers: addresses of some brokers of a running cluster; clients learn the other
+            brokers from them.
+        cluster_id: the expected id of the cluster; a run on a cluster with another id ends with
+            exit code 2 (docs/shared-clusters.md#the-right-cluster).
+        client_properties: a `client.properties` file of Kafka's tools. It supplies the addresses
+            and the security settings that this file does not have (docs/client-properties.md).
+        name_prefix: prefix of the names of topics, consumer groups (including the lock),
+            transactional ids and client ids of runs, and of the topic that stops a run. It allows
+            ACLs on a prefix.
+        topics: existing topics, for users without permission to create topics. A run writes to
+            them, and never changes or deletes them (docs/shared-clusters.md#given-topics). In a
+            mix, each part uses the next `topic.count` topics in order. All message sizes use the
+            same topics.
+        topics_hold_data: whether runs may write to topics of `topics` that have records already.
+        client_id: one client id for all connections, for example because it has a quota or names a
+            zone; if not given, `client.id` of `client_properties`, otherwise a different client id
+            for each connection. A quota of this client id applies to all producers together.
+        client_id_suffix: whether the name of each connection is appended to `client_id`, as in
             `orders-redline-RUN_ID-…`.
-        jmx: JMX of a running cluster's brokers; a testbed brings its own.
-        metrics: another way to a running cluster's metrics, and the way to its hosts' metrics.
+        jmx: JMX of a running cluster's brokers; not for a testbed, which has JMX always.
+        metrics: the source of a running cluster's metrics if it is not JMX, and the source of its
+            hosts' metrics.
         security: security of the connections to a running cluster.
-        link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s]; its use
-            is unknown when this is left out.
-        warm_up_max_s: longest load before a trial on cold brokers [s]: they started less than 10
-            minutes ago, or have served few requests since. The load ends earlier when more load
-            makes them no faster.
-        planted_handler_ms: broker id → the time that its request handlers wait in each produce
-            request [ms]; `redline testbed up` writes it into the cluster file, and a run then shows
-            the planted limit beside the found one.
-        load_hours: the hours of each day in which the cluster may be loaded, in the driver's time
-            zone unless they name one; any time when left out.
-        network_namespace: network namespace of Linux in which tasks open their connections to the
-            brokers, such as /run/netns/far; tasks then run on its machine, as root. `redline
-            testbed up --link` writes it.
-        link: the link between brokers and tasks, by the keys of a testbed's link; recorded only.
-            `redline testbed up --link` writes it.
-        disk: the planted disk of each broker, by the keys of a testbed's disk; a run shows the
-            limit that follows from its `write_rate` beside the found one. `redline testbed up`
-            writes it.
+        link_mbit_per_s: speed of each broker's network interface in one direction [Mbit/s]; if not
+            given, the utilization of the interfaces is unknown.
+        warm_up_max_s: longest warm-up load on cold brokers before a trial [s]. Brokers are cold if
+            they started less than 10 minutes ago, or have served few requests since their start.
+            The load ends earlier once the brokers no longer become faster.
+        planted_handler_ms: broker id → time that the broker's request handlers wait in each produce
+            request [ms]. `redline testbed up` writes this key into the cluster's file. A run then
+            shows the planted limit next to the measured limit.
+        load_hours: the hours of each day in which the cluster may be loaded; if not given, any
+            time. The time zone is the driver's unless the value names a time zone.
+        network_namespace: Linux network namespace in which tasks open their connections to the
+            brokers, such as /run/netns/far. Tasks then run on the machine of the namespace, as
+            root. `redline testbed up --link` writes this key.
+        link: key → value of the testbed's link between brokers and tasks; only for the run's
+            record. `redline testbed up --link` writes this key.
+        disk: key → value of each broker's planted disk. A run shows the limit according to
+            `write_rate` next to the measured limit. `redline testbed up` writes this key.
     """
 
     _written: Written = PrivateAttr(default_factory=dict)
@@ -189,16 +190,20 @@ class Cluster(ConfigModel):
 
     @property
     def written(self) -> Written:
-        """The file's references to environment variables, recorded in place of their values."""
+        """Path of a key → its text with environment variables, which the run records."""
         return self._written
 
     @property
     def given(self) -> str:
-        """What `--cluster` named; the cluster's name where a run was continued without it."""
+        """The value of `--cluster`; the cluster's name if the configuration comes from a run's
+        record.
+        """
         return self._given or self.name
 
     def keep(self, written: Written | None = None, given: str = "") -> None:
-        """Keep the file's own text of values from environment variables, or what names it."""
+        """Store the texts with environment variables (`written`), or the value of `--cluster`
+        (`given`).
+        """
         self._written = self._written if written is None else written
         self._given = given or self._given
 
@@ -206,15 +211,15 @@ class Cluster(ConfigModel):
 
     @property
     def starts_brokers(self) -> bool:
-        """Whether each run starts the brokers and stops them, so that the cluster id is new."""
+        """Whether each run starts and stops the brokers, so that each run has a new cluster id."""
         return self.testbed is not None
 
     @property
     def is_exclusive(self) -> bool:
         """Whether the run is the only user of the brokers.
 
-        Others then need no guard and no consent, permissions need no check, and secrets end with
-        the run.
+        Such a run needs no guards for other users, no consent to a load, and no check of
+        permissions, and its secrets are valid only during the run.
         """
         return self.starts_brokers
 
@@ -225,21 +230,23 @@ class Cluster(ConfigModel):
 
     @property
     def brokers_known(self) -> int | None:
-        """The number of brokers, where it is known before the cluster is opened."""
+        """The number of brokers; None if it is unknown before the run connects to the cluster."""
         return None if self.testbed is None else self.testbed.brokers
 
     @property
     def start_s(self) -> float:
-        """Time in which the brokers start [s]; 0 for brokers that run already."""
+        """Time until the brokers have started [s]; 0 for running brokers."""
         return BROKERS_START_S if self.starts_brokers else 0.0
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences that every reader of figures from these brokers must know."""
+        """Sentences that limit the meaning of all figures from these brokers."""
         return (TESTBED_CAVEAT,) if self.starts_brokers else ()
 
     def environment(self, broker_ids: Iterable[int]) -> dict[str, str]:
-        """The link, disks and handlers' stated times of running brokers, as environment facts."""
+        """The stated link, disks and handler times of running brokers, as facts for the run's
+        record.
+        """
         return stated_environment(self.planted_handler_ms, self.link, broker_ids, self.disk)
 
     @property
@@ -261,7 +268,7 @@ class Cluster(ConfigModel):
 
     @property
     def sources(self) -> list[SourceSection]:
-        """The sections of all sources that the file configures."""
+        """The sections of all metrics sources that the file configures."""
         return [each for each in (*self.broker_sources, self.host_source) if each.key]
 
     @property
@@ -271,12 +278,12 @@ class Cluster(ConfigModel):
 
     @property
     def topics_note(self) -> str:
-        """A sentence for plans on the topics of `topics`; empty without any."""
+        """A note about `topics` for plans; empty without topics."""
         if not self.topics:
             return ""
         return (
-            f"writes to {', '.join(self.topics)} (cluster.topics) as they are, and deletes "
-            "nothing: all bytes that are written stay there until the topics' retention ends"
+            f"writes to {', '.join(self.topics)} (cluster.topics), and deletes nothing: all "
+            "records of the run stay in these topics until the topics' retention deletes them"
         )
 
     # --- checks -------------------------------------------------------------
@@ -286,13 +293,13 @@ class Cluster(ConfigModel):
         if (self.testbed is None) == (self.bootstrap_servers is None):
             raise ValueError(
                 "expected exactly one of testbed (brokers to start on this machine) and "
-                "bootstrap_servers (brokers that run already); set one and leave the other out"
+                "bootstrap_servers (running brokers); set one, and remove the other"
             )
         self._require_own_sources()
         if self.client_id_suffix and not self.client_id:
             raise ValueError(
-                "client_id_suffix is true and there is no client_id; expected client_id, or "
-                "client.id in client_properties; add it, or remove client_id_suffix"
+                "client_id_suffix is true and client_id is missing; expected client_id, or "
+                "client.id in client_properties; add client_id, or remove client_id_suffix"
             )
         if twice := {each for each in self.topics if self.topics.count(each) > 1}:
             raise ValueError(
@@ -301,16 +308,16 @@ class Cluster(ConfigModel):
             )
 
     def _require_own_sources(self) -> None:
-        """Require one source of metrics of running brokers, and none beside those of a testbed."""
+        """Require one source of brokers' metrics for running brokers, and none for a testbed."""
         if self.testbed is None:
             given = [each.key.partition(".")[0] for each in self.broker_sources]
             if len(given) != 1:
                 what = f"{' and '.join(given)} are both given" if given else "jmx is missing"
                 raise ValueError(
-                    f"{what}; the brokers' metrics decide what they sustain; start the brokers "
-                    "with JMX_PORT and add `jmx: {port: 9999}` with that port, or name their "
-                    "exporters in metrics.prometheus, or set metrics.client_only: true, or name "
-                    "the source of an installed package in metrics.extension; expected one of them"
+                    f"{what}; expected one source of the brokers' metrics, which judge the trials; "
+                    "start the brokers with JMX_PORT and add `jmx: {port: 9999}` with that port, "
+                    "or add their exporters as metrics.prometheus, or set metrics.client_only: "
+                    "true, or name the source of an installed package in metrics.extension"
                 )
             return
         own = (
@@ -325,13 +332,13 @@ class Cluster(ConfigModel):
         # The file of a testbed may only turn its metrics off.
         if any(own) or not all(source.suits_testbed for source in self.sources):
             raise ValueError(
-                "a testbed brings its own cluster_id, topics, jmx, security, planted_handler_ms, "
-                "network_namespace, link and disk; expected none of them next to testbed; remove "
-                "them"
+                "a testbed sets cluster_id, topics, jmx, security, planted_handler_ms, "
+                "network_namespace, link and disk; expected none of these keys next to testbed; "
+                "remove them"
             )
 
     def client_kwargs(self) -> ClientOptions:
-        """Connection options of all clients, secrets resolved: never log them.
+        """Connection options of all clients, with secrets in plain text; never log them.
 
         Raises:
             ConfigError: a secret or a file is missing.
@@ -354,13 +361,13 @@ def stated_environment(
     broker_ids: Iterable[int],
     disk: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The stated properties of brokers, their link and disks, as environment facts of a run.
+    """The stated handler times, link and disks of brokers, as facts for the run's record.
 
     Args:
         handler_ms: broker id → time that a request handler waits in each produce request [ms].
-        link: keys of the link → their values; empty without a link.
-        broker_ids: all brokers of the cluster.
-        disk: keys of each broker's planted disk → their values; empty without one.
+        link: key → value of the link; empty without a link.
+        broker_ids: ids of all brokers of the cluster.
+        disk: key → value of each broker's planted disk; empty without planted disks.
     """
     return {
         **environment_of_handlers(handler_ms, broker_ids),

@@ -1,6 +1,6 @@
-"""Configuration files: those of conf/ by their names, and others by their paths.
+"""Configuration files: files of conf/ by their names, and other files by their paths.
 
-Profiles of a load over time, from conf/profiles/ or from a path.
+The module also loads profiles of a load over time, from conf/profiles/ or from a path.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BYTES_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class ConfFile:
-    """A file that was read.
+    """A configuration file and its text.
 
     Attributes:
         label: name of the file in messages.
-        stem: name of the file without folder and suffix.
+        stem: name of the file, without folder and suffix.
         text: content of the file.
     """
 
@@ -44,7 +44,7 @@ class ConfFile:
 
 
 def names_in(folder: str) -> tuple[str, ...]:
-    """The names of the files in a folder of conf/, without .yaml."""
+    """The names of the files in a folder of conf/, without the suffix."""
     place = files("conf") / folder
     names = (Path(entry.name) for entry in place.iterdir()) if place.is_dir() else ()
     return tuple(sorted(name.stem for name in names if name.suffix in SUFFIXES))
@@ -79,7 +79,7 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
         raise ConfigError(
             f'{asked_by} "{name_or_path}" is a file, and its name does not end in '
             f"{' or '.join(SUFFIXES)}; expected a YAML file with keys of kafka-redline; correct "
-            "the name, or write a cluster file with redline init"
+            "the suffix, or write a cluster file with redline init"
         )
     close = nearest(name_or_path, known)
     meant = f"the nearest is {close}; " if close else ""
@@ -90,7 +90,7 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
 
 
 def bytes_of(path: str | Path, bytes_max: int = BYTES_MAX) -> bytes:
-    """The content of a file of limited size, as a device may never end.
+    """The content of a file; the size is limited, because a device file may have no end.
 
     Raises:
         OSError, ValueError: the file cannot be read, or is too large.
@@ -103,7 +103,7 @@ def bytes_of(path: str | Path, bytes_max: int = BYTES_MAX) -> bytes:
 
 
 def text_of(path: Path, bytes_max: int = BYTES_MAX) -> str:
-    """The text of a file of limited size.
+    """The text of a file whose size is limited.
 
     Raises:
         OSError, ValueError: the file cannot be read, is not UTF-8, or is too large.
@@ -146,7 +146,7 @@ def load_model(
 
     Args:
         asked_by: as in `read_conf`.
-        replaced: keys that replace those of the file.
+        replaced: keys with values that replace the file's values.
 
     Raises:
         ConfigError: the file cannot be read or is wrong; the message states the place.
@@ -167,7 +167,7 @@ SHARE_MAX = 100.0
 
 
 def _as_points(value: Any) -> Any:
-    """Pairs of numbers, finite and not below 0."""
+    """Check points and return them as pairs of numbers."""
     expected = "a list of points, each [seconds, share of the rate], such as [[0, 1], [60, 2]]"
     if not isinstance(value, list | tuple) or not 2 <= len(value) <= POINTS_MAX:
         raise UnexpectedError(expected)
@@ -181,7 +181,7 @@ def _as_points(value: Any) -> Any:
         at_s, share = float(point[0]), float(point[1])
         if not 0 <= at_s <= LENGTH_MAX_S or not 0 <= share <= SHARE_MAX:
             raise UnexpectedError(
-                f"seconds from 0 to {LENGTH_MAX_S:g}, and shares from 0 to {SHARE_MAX:g}"
+                f"times from 0 to {LENGTH_MAX_S:g} s, and shares from 0 to {SHARE_MAX:g}"
             )
         points.append((at_s, share))
     return tuple(points)
@@ -194,10 +194,11 @@ class Profile(ConfigModel):
     """The profile of a load over time.
 
     Attributes:
-        name: the file's name without .yaml unless the file states another.
-        description: a sentence for people.
-        points: [seconds from the start, share of the rate], linear in between; two points at the
-            same time are a step. The profile repeats after its last point.
+        name: name of the profile; the file's name without .yaml if not given.
+        description: a sentence for readers.
+        points: points [seconds from the start, share of the rate]. The share is linear between two
+            points; two points at the same time are a step. The profile repeats after its last
+            point.
     """
 
     name: Name
@@ -210,12 +211,12 @@ class Profile(ConfigModel):
         if times[0] != 0 or sorted(times) != times or times[-1] <= 0:
             raise ValueError(
                 f"points are at {', '.join(f'{each:g}' for each in times[:8])} s; expected the "
-                "first at 0, the others in their order, and the last later than 0; correct them"
+                "first point at 0, ascending times, and the last time above 0; correct the times"
             )
         if not self.rate.mean:
             raise ValueError(
-                "points have no share above 0 for any time; expected at least one, as the load "
-                "would be 0; correct them"
+                "all shares of points are 0; expected a mean share above 0, because the load would "
+                "be 0; correct the shares"
             )
 
     @property

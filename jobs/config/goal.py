@@ -1,6 +1,6 @@
 """Goals: thresholds for trials, guards of the cluster, and bounds of the search.
 
-The bounds that the owner of a cluster keeps in it, and the strictest of all limits.
+The module also reads the bounds that a cluster's owner states, and combines them with the goal's.
 """
 
 from __future__ import annotations
@@ -25,46 +25,47 @@ from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
 WIDEST_INTERVAL = 4.0
-"""Largest width of an interval as a multiple of the resolution, unless the goal states it."""
+"""Default of `search.interval_max`, as a multiple of `search.resolution`."""
 
 
 class GuardLimits(ConfigModel):
-    """Limits that stop a run with exit code 5; all topics of the run are deleted.
+    """Limits that stop a run with exit code 5; the run deletes all of its topics.
 
     Attributes:
-        stop_topic: stop while a topic of this name exists, so that operators who can create topics
-            can end the load without access to the driver; in `redline-stop`, the cluster's
-            `name_prefix` replaces `redline-`.
-        other_topics: stop when a topic that the run did not create becomes under-replicated.
+        stop_topic: name of a topic that stops the run while the topic exists. Operators who can
+            create topics can thus end the load without access to the driver. In `redline-stop`,
+            the cluster's `name_prefix` replaces `redline-`.
+        other_topics: whether the run stops if a topic that it did not create becomes
+            under-replicated.
         disk_free_bytes_min: space that must stay free in every log directory [B]; 0 for no limit.
-        disk_used_share_max: largest used share of every log directory's volume [ratio]; when left
-            out, 0.9 on a cluster that may have other users.
+        disk_used_share_max: largest used share of every log directory's volume [ratio]; if not
+            given, 0.9 on a cluster that may have other users.
         load_bytes_per_s_max: largest payload rate of all producers together [B/s].
-        pause_max_s: longest time of all pauses together in which the run waits for brokers that
-            left a cluster of others, as in a planned restart [s].
-        canary_p99_ms_max: longest time that other clients may wait for an acknowledgement, as the
-            canaries see it (p99), on a cluster that may have other users [ms].
-        canary_rise_max: lowest ratio of this time to the time before the run at which the time
-            counts [ratio].
+        pause_max_s: longest total time for which the run waits for brokers that left a shared
+            cluster, for example in a planned restart [s].
+        canary_p99_ms_max: longest time (p99) that canaries may wait for an acknowledgement, on a
+            cluster that may have other users [ms]. Canaries measure the latency for other clients.
+        canary_rise_max: minimum ratio of the canaries' p99 to the p99 before the run; below this
+            ratio `canary_p99_ms_max` does not apply [ratio].
         others_fall_max: largest share of their throughput that other clients may lose while the run
             loads the brokers [ratio]; off if they write at most 50 messages/s.
-        others_errors_per_s_max: errors of other clients' produce requests, by which they may
-            exceed those without the load [1/s].
-        others_lag_s_max: time of its topics' growth by which a consumer group of others may fall
-            behind under the loads [s].
-        controller_queue_ms_max: longest time for which events may wait for the controller, on
-            average [ms].
+        others_errors_per_s_max: largest increase of other clients' produce errors under the load
+            [1/s].
+        others_lag_s_max: largest delay by which another user's consumer group may fall behind
+            because of the loads, as the time in which its topics gain the unread records [s].
+        controller_queue_ms_max: longest mean time that events may wait in the controller's queue
+            [ms].
         np_max: largest number of producers in a trial.
-        write_bytes_max: largest payload that a run writes, in all replicas and with the
-            warm-up [B].
-        connections_per_broker_max: largest number of connections of a trial's producers and group
-            members to each broker.
-        fail_closed: whether a load is refused, instead of a warning, if canaries, the topic that
-            stops runs, the list of all topics, the signs of harm to others or the lock of the
-            cluster are missing; on a cluster that may have other users.
+        write_bytes_max: largest payload that a run writes, including all replicas and the warm-up
+            [B].
+        connections_per_broker_max: largest number of connections to each broker from a trial's
+            producers and group members.
+        fail_closed: whether a load is refused, instead of a warning, if one of these is missing on
+            a cluster that may have other users: canaries, the topic that stops runs, the list of
+            all topics, the metrics of harm to other clients, or the cluster's lock.
 
-    Null turns a guard off, whether it has a default or not. Those without a default are off unless
-    given. The disk limits require Kafka 3.3 or later.
+    Null turns a guard off, also a guard with a default. A guard without a default is off unless it
+    is given. The disk limits require Kafka 3.3 or later.
     """
 
     stop_topic: Name | None = "redline-stop"
@@ -94,12 +95,12 @@ class GuardLimits(ConfigModel):
 
     @property
     def caps_load(self) -> bool:
-        """Whether a key bounds the load of a trial."""
+        """Whether one of the guards limits the load of a trial."""
         caps = (self.np_max, self.load_bytes_per_s_max, self.connections_per_broker_max)
         return any(each is not None for each in caps)
 
     def load_violation(self, pattern: TrafficPattern) -> tuple[str, str] | None:
-        """The key that does not allow a load, and a sentence on the load; None if all keys do."""
+        """(Key that forbids a load, sentence about the load); None if all keys allow the load."""
         connections, cap = pattern.connections_per_broker, self.load_bytes_per_s_max
         if self.np_max is not None and pattern.producers > self.np_max:
             text = f"the next load has {pattern.producers} producers, more than {self.np_max}"
@@ -110,7 +111,7 @@ class GuardLimits(ConfigModel):
             return "connections_per_broker_max", text
         if cap is not None and pattern.producer.closed_loop:
             return "load_bytes_per_s_max", (
-                f"the next load may be more than {cap / 1e6:g} MB/s, as closed-loop producers "
+                f"the next load may be more than {cap / 1e6:g} MB/s, because closed-loop producers "
                 "send as fast as the brokers answer"
             )
         if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
@@ -122,9 +123,9 @@ class GuardLimits(ConfigModel):
     def highest_load(
         self, pattern_at: Callable[[int], TrafficPattern], most: int
     ) -> tuple[int, str]:
-        """The highest load that all keys allow, and the key that allows no more.
+        """(Highest load that all keys allow, key that forbids higher loads).
 
-        It is at least 1, and at most `most`, for which the key is empty.
+        The load is between 1 and `most`. If all keys allow `most`, the key is empty.
         """
         found = self.load_violation(pattern_at(most))
         if found is None:
@@ -139,8 +140,8 @@ class GuardLimits(ConfigModel):
 class BudgetOptions(Budget):
     """The largest cost of all trials of a run; see `search.budget.Budget`.
 
-    A trial starts while no limit is reached, so the last trial may exceed time and payload by its
-    own cost.
+    A trial starts if no limit is reached yet. The last trial may therefore exceed the limits of
+    time and payload.
 
     Attributes:
         trials: largest number of trials of all message sizes together.
@@ -155,18 +156,18 @@ class BudgetOptions(Budget):
 
 @dataclass(frozen=True)
 class AxisName(Choice):
-    """One of the axes, or `scale.PART` for a part of a mix."""
+    """A check for the name of an axis, or `scale.PART` for a part of a mix."""
 
     def expected(self) -> str:
         """The expected values as a noun phrase, for messages and docs."""
         return f"{super().expected()}, or scale.PART for a part of a mix"
 
     def accepts(self, value: Any) -> bool:
-        """True for the name of an axis."""
+        """Whether a value is the name of an axis."""
         return super().accepts(value) or scale_of_part(str(value)) is not None
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema of the names, and of those of parts."""
+        """The JSON Schema of the names of axes, including `scale.PART`."""
         names = super().for_editors()
         return {
             "description": names.pop("description", ""),
@@ -178,43 +179,44 @@ class Search(ConfigModel):
     """The bounds of the search.
 
     Attributes:
-        axis: the quantity that the search varies, while the rest of the traffic pattern is fixed:
-            np, producers; scale, how many times a mix is offered, in percent, or one of its parts
-            (docs/mixes.md); rate, records per second of each producer; message_bytes; partitions of
-            each broker; consumer_groups; linger_ms; or batch_size. The last two need a latency
-            objective.
-        load_start_max: first guess of a load above the limit; raised while sustained.
-        load_cap: highest load that is offered.
-        resolution: width of a bracket, 1 - sustained/overloaded, at which it is a boundary point
-            [ratio].
-        invalid_repeats_max: largest number of repeats in a row of an INVALID trial.
-        method: "guided", by the readings of trials and by earlier message sizes; or
-            "bisection", for comparison.
-        refine_max: largest number of message sizes that are added where the boundary line bends.
-        confirm_s: time under load for which a limit is held before it is an answer [s]. `find-limit
-            --confirm 30m` sets it.
-        steady_s: longest hold that proves the largest limit on disk [s]; 0 for none
-            (docs/steady.md). When left out, 3.5 times the brokers' `vm.dirty_expire_centisecs` (105
-            s), if the load could fill a tenth of the memory for dirty pages in that time and the
-            budget allows it.
-        to_failure: whether that hold continues on a testbed until the brokers are overloaded.
-            `find-limit --to-failure` sets it.
-        brokers_offline: number of brokers in an outage that follows when all limits are found, to
-            measure the limits of the other brokers, and the load that they carry while the brokers
-            catch up. `find-limit --offline 1` sets it.
+        axis: the quantity that the search varies; the rest of the traffic pattern is fixed. Values:
+            np, the number of producers; scale, the scale of a mix or of one of its parts in percent
+            (docs/mixes.md); rate, the records per second of each producer; message_bytes;
+            partitions, per broker; consumer_groups; linger_ms; and batch_size. linger_ms and
+            batch_size require a latency objective.
+        load_start_max: first guess of a load above the limit; the search raises it while the load
+            is sustained.
+        load_cap: highest load that the search offers.
+        resolution: largest width of a boundary point's bracket, 1 - sustained/overloaded [ratio].
+        invalid_repeats_max: largest number of consecutive repeats of an INVALID trial.
+        method: `guided`, which uses the trials' readings and earlier message sizes; or `bisection`,
+            for comparison.
+        refine_max: largest number of message sizes that the run adds where the boundary line bends.
+        confirm_s: time for which the run holds a limit before the limit is an answer [s].
+            `find-limit --confirm 30m` sets this key.
+        steady_s: longest hold to prove the largest limit on disk [s]; 0 for no hold
+            (docs/steady.md). The default is 3.5 times the brokers' `vm.dirty_expire_centisecs` (105
+            s), if the budget allows it and the load can fill a tenth of the memory for dirty pages
+            in this time.
+        to_failure: whether the hold of `steady_s` continues on a testbed until the brokers are
+            overloaded. `find-limit --to-failure` sets this key.
+        brokers_offline: number of brokers in a planned outage after all limits are found. The run
+            then measures the limits of the remaining brokers, and the load that they sustain while
+            the stopped brokers catch up. `find-limit --offline 1` sets this key.
         budget: the largest cost of all trials.
-        interval_max: width of a limit's 90 % interval, 1 - low/high, above which the size is
-            measured further [ratio]; a limit whose interval stays wider is doubtful. 1 turns this
-            off. Four times `resolution` when left out.
-        overload_max_s: time after which a certain overload ends [s]; its window begins during the
-            warm-up where it would last longer. Not for trials that have their full length.
+        interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A size with a
+            wider interval is measured further; if the interval stays wider, the limit is doubtful.
+            1 turns this check off. The default is four times `resolution`.
+        overload_max_s: time after which a trial with a certain overload ends [s]. If warm-up and
+            window would last longer, the window begins during the warm-up. Does not apply to trials
+            of full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion (exit code
             3).
-        accept_lower_bound: whether a size whose search ends with a lower bound is an answer (exit
-            code 0); otherwise it is no conclusion (exit code 3). See docs/search.md.
-        check_for_change: whether a trial at the end of a search repeats an early one, to see
-            whether the limits changed meanwhile (docs/search.md); up to three more follow if that
-            raises suspicion.
+        accept_lower_bound: whether a lower bound is an answer for a message size (exit code 0);
+            otherwise the run ends without a conclusion (exit code 3). See docs/search.md.
+        check_for_change: whether a closing trial repeats an early load at the end of a search, to
+            detect a change of the limits (docs/search.md). After a suspicious result up to three
+            more trials follow.
     """
 
     axis: Annotated[str, AxisName(tuple(AXES))] = NP.name
@@ -237,7 +239,7 @@ class Search(ConfigModel):
 
     @property
     def widest_interval(self) -> float | None:
-        """The effective `interval_max` [ratio]; None where any width is an answer."""
+        """The effective `interval_max` [ratio]; None if every width is accepted."""
         width = self.interval_max or WIDEST_INTERVAL * self.resolution
         return width if width < 1.0 else None
 
@@ -245,8 +247,8 @@ class Search(ConfigModel):
         """See `ConfigModel.require_consistent`."""
         if self.load_start_max > self.load_cap:
             raise ValueError(
-                f"load_start_max is {self.load_start_max} and load_cap {self.load_cap}; expected "
-                "a start no higher than the cap; lower load_start_max or raise load_cap"
+                f"load_start_max is {self.load_start_max}; expected at most load_cap "
+                f"{self.load_cap}; lower load_start_max, or raise load_cap"
             )
 
 
@@ -255,7 +257,7 @@ class Goal(ConfigModel):
 
     Attributes:
         name: the name of the goal in tables.
-        description: a sentence for people.
+        description: a sentence for readers.
     """
 
     name: Name
@@ -272,13 +274,13 @@ class Goal(ConfigModel):
 
 
 RECORD_BYTES_MAX = 16_384
-"""Largest record of an owner [B]."""
+"""Largest size of the record with an owner's bounds [B]."""
 
 
 class OwnerBounds(GuardLimits):
-    """The record of a cluster's owner: keys of a goal's section `guards`, and hours.
+    """The bounds that a cluster's owner states: keys of a goal's section `guards`, and hours.
 
-    Only the keys that the record has bind a run.
+    Keys that the record does not have set no bound.
 
     Attributes:
         load_hours: the hours of each day in which the cluster may be loaded.
@@ -292,29 +294,29 @@ class OwnerBounds(GuardLimits):
         empty = [key for key, value in data.items() if value is None]
         if empty:
             raise ValueError(
-                f"{empty[0]} is null; expected a value, as an owner's record turns no guard off; "
-                "leave the key out"
+                f"{empty[0]} is null; expected a value, because an owner's record cannot turn a "
+                "guard off; remove the key"
             )
         return data
 
     @property
     def given(self) -> dict[str, Any]:
-        """The keys that the record has, with their values."""
+        """Key → value for the keys in the record."""
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
 def parse_bounds(text: bytes, label: str) -> OwnerBounds:
-    """The bounds in a record, a map in JSON or YAML.
+    """Parse a record with an owner's bounds: a map in JSON or YAML.
 
     Args:
-        label: the topic and the key, for messages.
+        label: the topic and the record's key, for messages.
 
     Raises:
         ConfigError: the record is too large, malformed, or has an unknown key or a wrong value.
     """
     if len(text) > RECORD_BYTES_MAX:
         raise ConfigError(
-            f"{label} has {len(text):,} B; expected at most {RECORD_BYTES_MAX:,} B; write it again"
+            f"{label} has {len(text):,} B; expected at most {RECORD_BYTES_MAX:,} B; shorten it"
         )
     if not text.strip():
         raise ConfigError(
@@ -332,9 +334,9 @@ def parse_bounds(text: bytes, label: str) -> OwnerBounds:
 
 
 def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
-    """The strictest of each limit and the owners' bounds, in whatever order they are given.
+    """The goal's limits, each tightened to the strictest of the owners' bounds.
 
-    A fail-closed owner also turns each guard on that has a default and that all others leave off.
+    If an owner states fail_closed, each guard with a default is on, even if the goal turns it off.
     """
     defaults, stricter = GuardLimits(), dict[str, Any]()
     is_closed = any(each.fail_closed for each in owners)
@@ -350,7 +352,7 @@ def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
 
 
 def _stricter(name: str, own: Any, bound: Any) -> Any:
-    """The stricter of two values of a limit; None is no limit, and no pause."""
+    """The stricter of two values of a limit; None means no limit, or no pause for `pause_max_s`."""
     if bound is None:
         return own
     if name == "pause_max_s":

@@ -1,9 +1,9 @@
-"""Stores of certificates and keys: PEM, PKCS12, and Java's own JKS, as PEM in memory.
+"""Stores of certificates and keys (PEM, PKCS12 and Java's JKS), converted to PEM in memory.
 
-JKS is read here and not by a library, see docs/decisions/libraries.md. Its form is that of the
-class sun.security.provider.JavaKeyStore: a header, entries, and a digest of both.
+This module reads JKS without a library; the reasons are in docs/decisions/libraries.md. The class
+sun.security.provider.JavaKeyStore defines the format: a header, entries, and a digest of both.
 
-Java's properties files, configuration providers and JAAS entries, as Kafka reads them.
+The module also reads Java's properties files, configuration providers and JAAS entries.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from metrics.common.errors import ConfigError
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Read a file as Java does: its bytes are ISO 8859-1, and the last value of a key counts.
+    """Read a properties file as Java does: as ISO 8859-1, with the last value of a repeated key.
 
     Raises:
-        OSError, ValueError: the file cannot be read, or is no properties file.
+        OSError, ValueError: the file cannot be read, or is not a properties file.
     """
     data = bytes_of(path).removeprefix(b"\xef\xbb\xbf")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(
-            "it is UTF-16, and Java reads one byte for each character; save it as UTF-8"
+            "it is UTF-16; expected one byte for each character, as Java does; save it as UTF-8"
         )
     return dict(javaproperties.loads(data))
 
@@ -47,16 +47,16 @@ _KINDS = {
     "FileConfigProvider": "file",
     "DirectoryConfigProvider": "dir",
 }
-"""Kafka's own providers, by the names of their classes."""
+"""Class name of a provider of Kafka → type of the provider."""
 _USUAL = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
-"""Names of providers that work without `config.providers`, too."""
+"""Name of a provider → its type, without a declaration in `config.providers`."""
 
 
 def resolved(text: str, given: Mapping[str, str]) -> str:
-    """A value with its references to providers replaced by their values.
+    """A text after its references to configuration providers are replaced by the providers' values.
 
     Args:
-        given: all properties of the file, which declare providers by `config.providers`.
+        given: all properties of the file; `config.providers` declares providers.
 
     Raises:
         ValueError: a provider is unknown, or does not have the value.
@@ -67,14 +67,14 @@ def resolved(text: str, given: Mapping[str, str]) -> str:
 def _looked_up(found: re.Match[str], given: Mapping[str, str]) -> str:
     name, path, key = found[1], found[2] or "", found[3]
     kind = _kind_of(name, given)
-    if kind is None:  # Kafka leaves such a text as it is
+    if kind is None:  # Kafka does not replace such a text
         return found[0]
     if kind == "env":
         withhold(key)
         value = os.environ.get(key)
         if value is None or not _matches(name, key, given):
             raise ValueError(
-                f"{found[0]}, and the environment variable {key} is not set (or not in "
+                f"{found[0]}, and the environment variable {key} is not set (or does not match "
                 f"allowlist.pattern); set {key} before the run"
             )
         return value
@@ -83,13 +83,13 @@ def _looked_up(found: re.Match[str], given: Mapping[str, str]) -> str:
     if not _is_allowed(name, path, given):
         raise ValueError(
             f"{found[0]}, whose path is not below config.providers.{name}.param.allowed.paths; "
-            "correct one of them"
+            "correct the path, or allowed.paths"
         )
     return _from_files(found[0], kind, path, key)
 
 
 def files_in(text: str, given: Mapping[str, str]) -> list[str]:
-    """The files that the providers of a value read; see `resolved`."""
+    """The files that configuration providers read for a text; see `resolved`."""
     found = [(_kind_of(each[1], given), each[2], each[3]) for each in _PLACE.finditer(text)]
     return [
         path if kind == "file" else str(Path(path) / key)
@@ -107,15 +107,15 @@ def _from_files(place: str, kind: str, path: str, key: str) -> str:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"{place}, which cannot be read ({why}); correct the path") from None
     if value is None:
-        raise ValueError(f"{place}, and {path} has no {key}; add it there, or correct the key")
+        raise ValueError(f"{place}, and {path} has no {key}; add {key} to the file, or correct it")
     return value
 
 
 def _kind_of(name: str, given: Mapping[str, str]) -> str | None:
-    """The kind of a provider; None for a text that no provider replaces.
+    """The type of a provider; None if the name is not the name of a provider.
 
     Raises:
-        ValueError: the provider's class is not one of Kafka's own.
+        ValueError: the provider's class is not a class of Kafka.
     """
     declared = [each.strip() for each in given.get("config.providers", "").split(",")]
     if name not in declared:
@@ -125,7 +125,7 @@ def _kind_of(name: str, given: Mapping[str, str]) -> str | None:
     if not kind:
         raise ValueError(
             f"the configuration provider {name} of class {made_by or '(none)'}; expected one of "
-            f"Kafka's own {', '.join(_KINDS)}; put the value into a file or an environment variable"
+            f"{', '.join(_KINDS)}; write the value into a file or an environment variable"
         )
     return kind
 
@@ -135,7 +135,7 @@ def _matches(name: str, key: str, given: Mapping[str, str]) -> bool:
     try:
         return not pattern or re.fullmatch(pattern, key) is not None
     except re.error:
-        return True  # Java's patterns have forms that Python's do not
+        return True  # a pattern that is valid only in Java
 
 
 def _is_allowed(name: str, path: str, given: Mapping[str, str]) -> bool:
@@ -177,7 +177,7 @@ _JKS, _JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
 _JKS_SALT = b"Mighty Aphrodite"
 _DIGEST_BYTES = 20
 _KEY_PROTECTOR = bytes.fromhex("060a2b060104012a02110101")
-"""DER of the object identifier of Sun's protection of keys, 1.3.6.1.4.1.42.2.17.1.1."""
+"""DER of the object identifier of Sun's key protection, 1.3.6.1.4.1.42.2.17.1.1."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,9 @@ class Stored:
 
     Attributes:
         trusted: certificates without a key.
-        chain: the certificates of the first key, the client's own first; empty without a key.
-        key: the first key, unencrypted; empty without one.
+        chain: the certificate chain of the first key, the client's certificate first; empty without
+            a key.
+        key: the first private key, unencrypted; empty without a key.
     """
 
     trusted: str = ""
@@ -199,12 +200,12 @@ class Stored:
 
     @property
     def authorities(self) -> str:
-        """The certificates that a trust store trusts; Java takes those beside keys, too."""
+        """The trusted certificates; without them the chain of the key, which Java trusts, too."""
         return self.trusted or self.chain
 
 
 def is_store(path: str) -> bool:
-    """Whether a file is a store of Java's and not PEM; False for a file that cannot be read."""
+    """Whether a file is a Java key store instead of PEM; False for a file that cannot be read."""
     try:
         data = bytes_of(path)
     except (OSError, ValueError):
@@ -219,11 +220,11 @@ def read_store(
 
     Args:
         key: the configuration's key that names the file, for messages.
-        password: the password of the store; certificates of JKS can be read without it.
-        key_password: the password of its key; that of the store when None.
+        password: the password of the store; not needed for the certificates of a JKS store.
+        key_password: the password of the private key; None for the store's password.
 
     Raises:
-        ConfigError: the file cannot be read, is another kind of store, or has another password.
+        ConfigError: the file cannot be read, is another type of store, or the password is wrong.
     """
     try:
         data = bytes_of(path)
@@ -231,7 +232,7 @@ def read_store(
             return _read_jks(data, password, key_password)
         if data.startswith(b"\x30"):
             return _read_pkcs12(data, password)
-        kind = "JCEKS" if data.startswith(_JCEKS) else "another kind of store"
+        kind = "a JCEKS store" if data.startswith(_JCEKS) else "another type of store"
         raise ValueError(f"it is {kind}")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
@@ -257,7 +258,7 @@ def _read_pkcs12(data: bytes, password: str | None) -> Stored:
 
 
 class _Bytes:
-    """Numbers and texts of Java's DataOutputStream, in their order."""
+    """A reader of the values that Java's DataOutputStream wrote."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -281,19 +282,19 @@ def _read_jks(data: bytes, password: str | None, key_password: str | None) -> St
     if password is not None:
         made = hashlib.sha1(password.encode("utf-16-be") + _JKS_SALT + body).digest()
         if not hmac.compare_digest(made, digest):
-            raise ValueError("its password is another one, or the file is damaged")
+            raise ValueError("the password is wrong, or the file is damaged")
     entries = list(_entries(_Bytes(body)))
     trusted = "".join(pem for is_key, _, pem in entries if not is_key)
     for is_key, sealed, chain in entries:
         if is_key:
             if (opens := key_password or password) is None:
-                raise ValueError("it has a key, and no password is given")
+                raise ValueError("it has a private key, and no password is given")
             return Stored(trusted, chain, _pem("PRIVATE KEY", _opened(sealed, opens)))
     return Stored(trusted)
 
 
 def _entries(data: _Bytes) -> Iterator[tuple[bool, bytes, str]]:
-    """Whether each entry has a key, the protected key, and the certificates as PEM."""
+    """(Whether the entry has a key, the protected key, the certificates as PEM) of each entry."""
     data.take(4)
     version, count = data.number(), data.number()
     if version not in (1, 2):
@@ -301,28 +302,30 @@ def _entries(data: _Bytes) -> Iterator[tuple[bool, bytes, str]]:
 
     def certificate() -> str:
         if version == 2:
-            data.block(2)  # its type, X.509
+            data.block(2)  # the certificate's type, X.509
         return _pem("CERTIFICATE", data.block())
 
     for _ in range(count):
         tag = data.number()
         data.block(2)  # the alias
-        data.take(8)  # the time of its making
+        data.take(8)  # the creation time
         if tag == 1:
             sealed = data.block()
             yield True, sealed, "".join([certificate() for _ in range(data.number())])
         elif tag == 2:
             yield False, b"", certificate()
         else:
-            raise ValueError(f"it has an entry of kind {tag}")
+            raise ValueError(f"it has an entry of unknown type {tag}")
 
 
 def _opened(sealed: bytes, password: str) -> bytes:
-    """The key, as PKCS #8, from Sun's protection: a key stream of SHA-1, and a digest."""
+    """Decrypt a key from Sun's key protection, a key stream of SHA-1 with a digest; return PKCS
+    #8.
+    """
     at = sealed.find(_KEY_PROTECTOR)
     if at < 0:
-        raise ValueError("its key has another protection than that of JKS")
-    # The algorithm's parameters are null, or left out; then follow tag and length of the content.
+        raise ValueError("the private key is not protected by JKS's algorithm")
+    # The algorithm's parameters are null or missing; the content's tag and length follow.
     data = _Bytes(sealed[at + len(_KEY_PROTECTOR) :].removeprefix(b"\x05\x00"))
     data.take(1)
     length = data.number(1)
@@ -336,7 +339,7 @@ def _opened(sealed: bytes, password: str) -> bytes:
         stream += block
     key = bytes(one ^ other for one, other in zip(hidden, stream, strict=False))
     if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), digest):
-        raise ValueError("the password of its key is another one")
+        raise ValueError("the password of the private key is wrong")
     return key
 
 
@@ -349,7 +352,7 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOT
 
 
 def pem_blocks(text: str) -> str:
-    """PEM with the ends of lines that OpenSSL needs; Kafka takes it in one line, too."""
+    """PEM text with the line ends that OpenSSL requires; Kafka's files may have PEM in one line."""
 
     def wrapped(found: re.Match[str]) -> str:
         body = found[2] if ":" in found[2] else "\n".join(textwrap.wrap("".join(found[2].split())))

@@ -1,7 +1,4 @@
-"""The options of an emulated link between brokers and their clients.
-
-The options of a planted disk: the stated write rate of each broker's disk.
-"""
+"""The options of an emulated link between brokers and clients, and of brokers' planted disks."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from typing import Annotated, Any
 from metrics.common.bounds import Checked, UnexpectedError, Whole
 
 PACKETS_MIN = 64
-"""Smallest size of the queue in front of a rate, in packets of full size."""
+"""Smallest size of the queue of a rate limit [packets of full size]."""
 QUEUE_S = 0.05
-"""Time in which a rate's queue fills at that rate, unless its size is given [s]."""
+"""Default size of the queue of a rate limit, as the time to send the queue at that rate [s]."""
 BURST_S = 0.001
-"""Burst of a rate, as the time that it takes at that rate [s]; at least ten packets."""
+"""Size of a burst that exceeds a rate limit, as the time to send the burst at that rate [s]."""
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES_PER_S = {
@@ -34,12 +31,12 @@ _SHARES = {"%": 0.01, "": 1.0}
 
 @dataclass(frozen=True)
 class Measure(Checked):
-    """A check for a text with a number and its unit.
+    """A check for a text with a number and a unit.
 
     Attributes:
-        units: unit → its factor.
-        low, high: smallest and largest measure.
-        what: a noun phrase with an example.
+        units: unit → factor of the unit.
+        low, high: smallest and largest value.
+        what: a noun phrase with an example, for messages.
         is_optional: whether `none` is allowed.
     """
 
@@ -54,13 +51,13 @@ class Measure(Checked):
         return f"{self.what}, or none" if self.is_optional else self.what
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is a number with its unit within the bounds; 0 needs no unit."""
+        """Whether a value is a number with a unit within the bounds; 0 may have no unit."""
         if value in (None, "none"):
             return self.is_optional
         return self.low <= self.of(value) <= self.high
 
     def of(self, value: Any) -> float:
-        """The measure of a value; NaN where it has none."""
+        """The number of a text, multiplied by the factor of its unit; NaN for other values."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return math.nan
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/%]*)", _text(value))
@@ -78,7 +75,7 @@ class Measure(Checked):
 
 
 def _text(value: str | float) -> str:
-    """A number of the YAML without an exponent: 0.00001, not 1e-05."""
+    """The text of a value; a number has no exponent: 0.00001, not 1e-05."""
     return value.strip() if isinstance(value, str) else f"{value:.12f}".rstrip("0").rstrip(".")
 
 
@@ -96,7 +93,7 @@ _MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
 
 
 def _facts(planted: Link | PlantedDisk, first: str) -> dict[str, str]:
-    """Key → value for the key `first` and for each value that differs from its default."""
+    """Key → value for the key `first`, and for each key whose value differs from the default."""
     values = {each.name: (getattr(planted, each.name), each.default) for each in fields(planted)}
     return {
         key: f"{value}"
@@ -107,25 +104,25 @@ def _facts(planted: Link | PlantedDisk, first: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Link:
-    """The link between the brokers and the generator of load.
+    """The link between the brokers and the load generator.
 
     Attributes:
         delay: one-way delay; a round trip takes twice as long.
-        jitter: largest deviation from the delay, up and down; packets keep their order.
-        rate: rate of each direction; unlimited when left out.
+        jitter: largest deviation from the delay in both directions; packets keep their order.
+        rate: largest rate in each direction; unlimited if not given.
         loss: share of packets that are lost, in each direction.
-        queue_bytes: size of the queue in front of the rate, beyond which packets are dropped.
-        held_bytes: bytes on their way in one direction; further packets wait in front of the
-            device.
-        device_packets: packets that wait in front of the device; it drops and counts further
-            ones.
-        mtu: largest packet [B].
+        queue_bytes: size of the queue of the rate limit [B]; further packets are dropped.
+        held_bytes: largest number of bytes that are in flight in one direction [B]; further packets
+            wait in the device's queue.
+        device_packets: largest number of packets in the device's queue; further packets are dropped
+            and counted.
+        mtu: largest size of a packet [B].
         seed: seed of the lost packets and of the jitter.
-        brokers_tcp_rmem_max: largest receive buffer of a socket to which the kernel grows it at the
-            brokers' end; the machine's when left out.
-        brokers_tcp_wmem_max: largest send buffer of a socket at the brokers' end.
-        generator_tcp_rmem_max: largest receive buffer of a socket at the generator's end.
-        generator_tcp_wmem_max: largest send buffer of a socket at the generator's end.
+        brokers_tcp_rmem_max: largest receive buffer of a socket at the brokers' end [B]; the
+            machine's setting if not given.
+        brokers_tcp_wmem_max: largest send buffer of a socket at the brokers' end [B].
+        generator_tcp_rmem_max: largest receive buffer of a socket at the generator's end [B].
+        generator_tcp_wmem_max: largest send buffer of a socket at the generator's end [B].
     """
 
     delay: Annotated[str, DELAY] = "0ms"
@@ -154,7 +151,7 @@ class Link:
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate of each direction, headers of IP and TCP included [B/s]; None if unlimited."""
+        """The rate of each direction, including IP and TCP headers [B/s]; None if unlimited."""
         return None if self.rate is None else RATE.of(self.rate)
 
     @property
@@ -164,7 +161,7 @@ class Link:
 
     @property
     def rate_queue_bytes(self) -> int:
-        """The size of the queue in front of the rate [B]; 0 without a rate."""
+        """The size of the queue of the rate limit [B]; 0 without a rate."""
         if self.rate_bytes_per_s is None:
             return 0
         default = max(PACKETS_MIN * self.mtu, round(self.rate_bytes_per_s * QUEUE_S))
@@ -172,7 +169,7 @@ class Link:
 
     @property
     def rate_burst_bytes(self) -> int:
-        """The largest burst after a pause [B]; 0 without a rate."""
+        """The size of the largest burst after a pause [B]; 0 without a rate."""
         if self.rate_bytes_per_s is None:
             return 0
         return max(10 * self.mtu, round(self.rate_bytes_per_s * BURST_S))
@@ -185,22 +182,23 @@ class Link:
         """
         if self.jitter_s > self.delay_s:
             raise ValueError(
-                f"jitter is {self.jitter} and delay {self.delay}; expected a jitter up to the "
-                "delay, as no packet arrives before it is sent; lower it or raise the delay"
+                f"jitter is {self.jitter} and delay is {self.delay}; expected a jitter of at most "
+                "the delay, because a packet cannot arrive before it is sent; lower the jitter, or "
+                "raise the delay"
             )
         if self.queue_bytes is not None and self.rate is None:
             raise ValueError(
-                f"queue_bytes is {self.queue_bytes} and there is no rate; expected both or "
-                "neither, as packets wait in front of a rate; add a rate or remove queue_bytes"
+                f"queue_bytes is {self.queue_bytes} and rate is missing; expected both or neither, "
+                "because the queue belongs to the rate limit; add rate, or remove queue_bytes"
             )
 
     @property
     def facts(self) -> dict[str, str]:
-        """Key → value for the delay and for each value that differs from its default."""
+        """Key → value for the delay, and for each key whose value differs from the default."""
         return _facts(self, "delay")
 
     def words(self) -> str:
-        """The link in words, such as `25ms one way, loss 0.1%`."""
+        """A phrase that describes the link, such as `25ms one way, loss 0.1%`."""
         parts = [f"{self.delay} one way"]
         parts += [f"jitter {self.jitter}"] * (self.jitter_s > 0)
         parts += [f"{self.rate} each way"] * (self.rate is not None)
@@ -209,10 +207,10 @@ class Link:
 
 
 DIRTY_S = 0.4
-"""Bytes that may wait in memory unless their number is given, as the time to write them [s]."""
+"""Default of the largest number of dirty bytes, as the time to write them to the disk [s]."""
 DIRTY_LEAST_BYTES = 1_000_000
 PAUSE_S = 0.2
-"""Longest time for which the kernel lets a writer wait before it looks again [s]."""
+"""Longest time for which the kernel pauses a writer before it checks the dirty bytes again [s]."""
 
 WRITE_RATE = Measure(
     {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}, 5e5, 1e10, "a rate from 500kB/s on, such as 10MB/s"
@@ -225,9 +223,9 @@ class PlantedDisk:
 
     Attributes:
         write_rate: rate at which each broker's disk writes.
-        dirty_bytes: bytes of each disk that wait in memory to be written, at most; beyond them
-            the broker waits for the disk. 0 leaves them to the kernel.
-        size_bytes: size of each disk; its file grows as the broker writes.
+        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]; beyond
+            it the broker waits for the disk. 0 for the kernel's default.
+        size_bytes: size of each disk [B]; the disk's file grows with the broker's data.
     """
 
     write_rate: Annotated[str, WRITE_RATE]
@@ -241,7 +239,9 @@ class PlantedDisk:
 
     @property
     def dirty_limit_bytes(self) -> int | None:
-        """Bytes that wait in memory at most [B]; None where the kernel decides."""
+        """Largest number of bytes in memory that wait to be written [B]; None for the kernel's
+        default.
+        """
         if self.dirty_bytes is None:
             return max(DIRTY_LEAST_BYTES, round(self.write_bytes_per_s * DIRTY_S))
         return self.dirty_bytes or None
@@ -250,25 +250,27 @@ class PlantedDisk:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: fewer bytes may wait than the disk writes while a writer waits.
+            ValueError: `dirty_bytes` is less than the disk writes during a writer's pause.
         """
         least = round(self.write_bytes_per_s * PAUSE_S)
         if self.dirty_bytes is not None and 0 < self.dirty_bytes < least:
             raise ValueError(
-                f"dirty_bytes is {self.dirty_bytes} and write_rate {self.write_rate}; expected 0 "
-                f"or at least {least}, what the disk writes in {PAUSE_S:g} s, for which the kernel "
-                "lets a writer wait; raise it or leave it out"
+                f"dirty_bytes is {self.dirty_bytes} and write_rate is {self.write_rate}; expected "
+                f"0 or at least {least}, the bytes that the disk writes in {PAUSE_S:g} s, because "
+                "the kernel pauses a writer for this time; raise dirty_bytes, or remove it"
             )
 
     @property
     def facts(self) -> dict[str, str]:
-        """Key → value for the rate and for each value that differs from its default."""
+        """Key → value for the rate, and for each key whose value differs from the default."""
         return _facts(self, "write_rate")
 
     def words(self) -> str:
-        """The disk in words, such as `10MB/s, at most 4.0 MB of it wait in memory`."""
+        """A phrase that describes the disk, such as `10MB/s a broker; at most 4.0 MB wait in
+        memory`.
+        """
         limit = self.dirty_limit_bytes
-        waiting = "what waits in memory is left to the kernel"
+        waiting = "the kernel limits the bytes that wait in memory"
         if limit is not None:
             waiting = f"at most {limit / 1e6:.1f} MB wait in memory"
         return f"{self.write_rate} a broker; {waiting}"

@@ -1,4 +1,4 @@
-"""The loading of clusters, workloads and goals from conf/ or from a path."""
+"""Loading clusters, workloads and goals from conf/ or from a path."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Configuration:
     """The complete configuration of a run.
 
     Attributes:
-        goals: goals that judge the same trials, each with its own answer. The search of the run
-            follows the section `search` of the first one.
+        goals: goals that judge the same trials, each with its own answer. The first goal's section
+            `search` controls the search.
     """
 
     cluster: Cluster
@@ -69,22 +69,22 @@ class Configuration:
         return next(goal for goal in self.goals if goal.name == name)
 
     def with_workload(self, **parts: object) -> Configuration:
-        """The same configuration with other parts of its workload."""
+        """A copy of the configuration, with other sections of the workload."""
         return replace(self, workload=self.workload.model_copy(update=parts))
 
     def with_search(self, **keys: object) -> Configuration:
-        """The same configuration with other keys of the section `search` of its first goal."""
+        """A copy of the configuration, with other values in the first goal's section `search`."""
         search = self.goal.search.model_copy(update=keys)
         goal = self.goal.model_copy(update={"search": search})
         return replace(self, goals=(goal, *self.goals[1:]))
 
     @property
     def in_full(self) -> Configuration:
-        """The same configuration with windows of full length, for loads that are held."""
+        """A copy of the configuration without an early end of windows, for loads that are held."""
         return self.with_workload(trial=self.workload.trial.in_full)
 
     def sampled_every(self, least_s: float) -> Configuration:
-        """The same configuration with at least this time between two samples of a broker [s]."""
+        """A copy with at least `least_s` [s] between two samples of a broker."""
         trial = self.workload.trial
         if least_s <= trial.sample_interval_s:
             return self
@@ -96,16 +96,19 @@ class Configuration:
         return axis_named(self.goal.search.axis)
 
     def pattern(self, message_bytes: int, load: int, brokers: int = 0) -> TrafficPattern:
-        """The traffic at a load on the axis.
+        """The traffic at a load, which is a value of the axis.
 
         Args:
             message_bytes: message size of the boundary point [B].
+            load: value of the axis.
             brokers: number of brokers of the cluster.
         """
         return self.axis.apply(self.workload.pattern(message_bytes, brokers), load)
 
     def heaviest(self, message_bytes: int) -> TrafficPattern:
-        """The traffic of a boundary point with the largest batches, to check a topic beforehand."""
+        """The traffic with the largest batches of a boundary point, to check a topic before the
+        run.
+        """
         return self.pattern(
             message_bytes, self.goal.search.load_cap if self.axis.grows_batches else 1
         )
@@ -121,7 +124,7 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
 
     Args:
         name_or_path: a file of conf/clusters/ by its name without .yaml, or a path.
-        overrides: all `--set` options of the command; those for the cluster are used.
+        overrides: all `--set` options of the command; options for other files are ignored.
 
     Raises:
         ConfigError: the file cannot be read or is wrong; the message states the place.
@@ -132,15 +135,15 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
 
 
 def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> Workload:
-    """Read a workload of conf/workloads/ or a path; see `load_cluster`.
+    """Read a workload of conf/workloads/ or from a path; see `load_cluster`.
 
-    `omb:` before a path stands for a workload file of the OpenMessaging Benchmark.
+    A path with the prefix `omb:` is a workload file of the OpenMessaging Benchmark.
     """
     return _load(Workload, "workload", name_or_path, overrides)
 
 
 def load_goal(name_or_path: str, overrides: Sequence[str] = ()) -> Goal:
-    """Read a goal of conf/goals/ or a path; see `load_cluster`."""
+    """Read a goal of conf/goals/ or from a path; see `load_cluster`."""
     return _load(Goal, "goal", name_or_path, overrides)
 
 
@@ -148,7 +151,7 @@ def load_goals(names_or_paths: str, overrides: Sequence[str] = ()) -> tuple[Goal
     """Read goals that are separated by commas; see `load_cluster`.
 
     Raises:
-        ConfigError: see `load_cluster`; or two goals have one name or different axes.
+        ConfigError: see `load_cluster`; or two goals have the same name, or different axes.
     """
     goals = tuple(load_goal(name.strip(), overrides) for name in names_or_paths.split(","))
     names = [goal.name for goal in goals]
@@ -159,8 +162,8 @@ def load_goals(names_or_paths: str, overrides: Sequence[str] = ()) -> tuple[Goal
     axes = sorted({goal.search.axis for goal in goals})
     if len(axes) > 1:
         raise ConfigError(
-            f"--goal {names_or_paths} searches along {' and '.join(axes)}; goals that share "
-            "trials need one axis; set goal.search.axis, or run them one by one"
+            f"--goal {names_or_paths} searches along {' and '.join(axes)}; expected one axis for "
+            "goals of one run; set goal.search.axis, or run the goals one by one"
         )
     return goals
 
@@ -169,7 +172,7 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
     """Read a cluster, a workload and goals, and check them against each other.
 
     Args:
-        goal: one or more goals, separated by commas; overrides apply to each of them.
+        goal: one or more goals, separated by commas; overrides apply to each goal.
 
     Raises:
         ConfigError: see `load_cluster`.
@@ -183,21 +186,21 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 
 def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
-    """The results of these calls; one error has the mistakes of all of them."""
+    """The results of these calls; if calls fail, one error has the messages of all of them."""
     made, mistakes = [], []
     for part in parts:
         try:
             made.append(part())
         except ConfigError as error:
             mistakes.append(str(error))
-    if mistakes:  # a wrong --set belongs to no file, and is reported once
+    if mistakes:  # without repetitions, because each call reports a wrong --set
         raise ConfigError("\n".join(dict.fromkeys(mistakes)))
     return tuple(made)
 
 
 Settings = Mapping[str, Mapping[str, Any]]
-"""A configuration as a run recorded it: `cluster`, `workload`, `goal`, and `goal NAME` for each
-further goal, each by the keys of `describe`."""
+"""A recorded configuration: `cluster`, `workload`, `goal`, and `goal NAME` for each further goal →
+path of a key → value, as `describe` returns them."""
 
 
 def load_recorded(
@@ -209,15 +212,16 @@ def load_recorded(
 ) -> Configuration:
     """The configuration that a run recorded, with some parts replaced.
 
-    The tables may be another's. So where secrets go, and which variables and files are read, comes
-    from the reader's own cluster file; a record has only the options of a testbed.
+    Another user may have written the tables. Addresses, secrets, environment variables and files
+    therefore come from the reader's own cluster file. Only a testbed's options come from the
+    record.
 
     Args:
         cluster, workload, goal: replacements, as for `load`; None for the recorded part.
-        overrides: `--set` options, which apply to the recorded parts, too.
+        overrides: `--set` options; they apply also to the recorded parts.
 
     Raises:
-        ConfigError: see `load`; an older version recorded keys that this one does not know; or
+        ConfigError: see `load`; or the record has keys of an older version that are unknown now; or
             the recorded cluster is not a file of conf/clusters.
     """
     kept = (_recorded(Goal, kind, settings, overrides) for kind in settings if "goal" in kind[:5])
@@ -235,12 +239,12 @@ def load_recorded(
 
 
 def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Cluster:
-    """The file of conf/clusters that has the recorded name, with a testbed's recorded options."""
+    """The file of conf/clusters with the recorded name, and with a testbed's recorded options."""
     name = str(recorded.get("name"))
     if name not in available("cluster"):
         raise ConfigError(
-            f"the run was made on the cluster {name}, which is not a file of conf/clusters; "
-            "expected its file, as the tables do not decide where secrets are sent; name it with "
+            f"the recorded cluster {name} is not a file of conf/clusters; expected the cluster's "
+            "file, because addresses and secrets are not read from tables; name the file with "
             "--cluster"
         )
     own = load_cluster(name, overrides)
@@ -252,13 +256,14 @@ def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Clust
 
 
 _CODE_OF_TESTBED = ("testbed.profile", "testbed.properties")
-"""Keys that name files to read and classes to load; they come from the reader's own file."""
+"""Keys that name files or classes; they are read from the reader's own file, not from the
+record."""
 
 
 def _recorded(
     model: type[Loaded], kind: str, settings: Settings, overrides: Sequence[str]
 ) -> Loaded:
-    source = ParsedFile(f"the run's {kind}, as the tables have it", {})
+    source = ParsedFile(f"the {kind} that the run recorded", {})
     for path, value in settings[kind].items():
         *above, key = path.split(".")
         place = source.data
@@ -269,7 +274,7 @@ def _recorded(
 
 
 def _consistent(loaded: Configuration) -> Configuration:
-    """The configuration, after its cluster, workload and goals are checked against each other."""
+    """The configuration, after its cluster, workload and goals were checked against each other."""
     loaded = _along_scale(loaded)
     brokers = loaded.cluster.brokers_known
     for part in loaded.workload.parts:
@@ -277,8 +282,8 @@ def _consistent(loaded: Configuration) -> Configuration:
         if brokers is not None and replicas > brokers:
             raise ConfigError(
                 f"workload {loaded.workload.name} has {key}.replication_factor {replicas}, and "
-                f"the number of brokers of cluster {loaded.cluster.name} is {brokers}; expected at "
-                "most as many replicas as brokers; change one of them, for example with --set "
+                f"cluster {loaded.cluster.name} has {brokers} broker{'s' * (brokers > 1)}; "
+                "expected at most as many replicas as brokers; change one, for example by --set "
                 f"workload.{key}.replication_factor={brokers}"
             )
     _require_login(loaded)
@@ -291,12 +296,12 @@ def _consistent(loaded: Configuration) -> Configuration:
 
 
 def _key(workload: Workload, part: Workload, section: str) -> str:
-    """The path of a section of a part of a mix, or of the workload itself."""
+    """The path of a section in the workload, below the part's name if the workload is a mix."""
     return section if workload.mix is None else f"mix.{part.name}.{section}"
 
 
 def _along_scale(config: Configuration) -> Configuration:
-    """The configuration; a mix is searched along its scale where the goals name no other axis."""
+    """The configuration, with the axis `scale` for a mix if the goals have the default axis."""
     if config.workload.mix is None or config.axis is not NP:
         return config
     goals = (
@@ -307,7 +312,7 @@ def _along_scale(config: Configuration) -> Configuration:
 
 
 def _require_login(config: Configuration) -> None:
-    """Refuse a mechanism that a client does not support, or whose token ends in a load."""
+    """Refuse a mechanism that a client does not support, and a token that ends during a load."""
     mechanism, workload = config.cluster.security.sasl_mechanism, config.workload
     clients = {}
     for part in workload.parts:
@@ -318,9 +323,9 @@ def _require_login(config: Configuration) -> None:
         if mechanism == "GSSAPI" and client == "librdkafka":
             raise ConfigError(
                 f"cluster {config.cluster.name} has security.sasl_mechanism GSSAPI, and workload "
-                f"{workload.name} has {role}.client librdkafka, whose packages are built without "
-                "it; expected wire or kafka-python; set it, for example by "
-                f"--set workload.{role}.client=wire"
+                f"{workload.name} has {role}.client librdkafka, whose packages do not support "
+                "GSSAPI; expected wire or kafka-python; add --set "
+                f"workload.{role}.client=wire"
             )
     trial = workload.trial
     require_token(config, trial.load_s, "the load of a trial (workload.trial)")
@@ -329,39 +334,41 @@ def _require_login(config: Configuration) -> None:
 
 
 def require_token(config: Configuration, load_s: float, load: str) -> None:
-    """Refuse a token in an environment variable that ends before a load does.
+    """Refuse a token in an environment variable if the token ends before a load ends.
 
-    All other tokens can be renewed while a load runs.
+    All other tokens are renewed during a load.
 
     Args:
         load_s: duration of the load [s].
-        load: the load in words, for the message.
+        load: a noun phrase for the load, for messages.
 
     Raises:
-        ConfigError: the token ends before the load.
+        ConfigError: the token ends before the load ends.
     """
     kind, _, name = (config.cluster.security.token_from or "").partition(":")
     end_s = end_of(os.environ.get(name, "")) if kind == "env" else None
     left_s = math.inf if end_s is None else end_s - time.time()
     if left_s < load_s:
         raise ConfigError(
-            f"cluster {config.cluster.name} has security.token_from env:{name}, whose token ends "
+            f"the token in security.token_from env:{name} of cluster {config.cluster.name} ends "
             f"in {left_s:.0f} s, and {load} lasts {load_s:g} s; expected a token that lasts "
-            "longer, as nothing can renew an environment variable; shorten the load, or use "
+            "longer, because an environment variable cannot be renewed; shorten the load, or use "
             "file:PATH, which is read again during a load, or oauth_token_url"
         )
 
 
 def _require_axis_of_mix(config: Configuration) -> None:
-    """Refuse an axis other than the scale for a mix, and the scale of an unknown part."""
+    """Refuse an axis other than the scale for a mix, and the scale of a part that does not
+    exist.
+    """
     workload, axis = config.workload, config.axis
     parts = tuple(workload.mix or ())
     is_scale = isinstance(axis, ScaleAxis)
     if parts and not is_scale:
         raise ConfigError(
             f"goal.search.axis is {axis.name} and workload {workload.name} is a mix; expected "
-            f"scale, or scale.PART for one of its parts ({', '.join(parts)}), as a mix has no one "
-            f"value of {axis.name}; choose one of them"
+            f"scale, or scale.PART for one of its parts ({', '.join(parts)}), because "
+            f"{axis.name} differs from part to part; choose one of them"
         )
     if isinstance(axis, ScaleAxis) and axis.part and axis.part not in parts:
         known = f"the parts of workload {workload.name} are {', '.join(parts)}"
@@ -377,34 +384,34 @@ def _require_axis_of_producers(config: Configuration) -> None:
     if axis is RATE and workload.producer.rate is not None:
         raise ConfigError(
             f"goal.search.axis is {axis.name} and workload {workload.name} has producer.rate "
-            f"{workload.producer.rate}; expected a rate to change; set rate_records_per_s and set "
-            "rate to null, or choose another axis"
+            f"{workload.producer.rate}; expected a rate in records per second; set "
+            "rate_records_per_s, and set rate to null, or choose another axis"
         )
     if axis is NP:
         if workload.np is not None:
             raise ConfigError(
                 f"workload {workload.name} has np {workload.np} and the goal searches along np, "
-                "the number of producers; expected no np; remove it, hold that load with redline "
+                "the number of producers; expected no np; remove np, offer this load with redline "
                 "traffic, or choose another goal.search.axis"
             )
         return
     if workload.np is None:
         raise ConfigError(
             f"the goal searches along {axis.name} and workload {workload.name} has no np; expected "
-            "the number of producers to hold fixed; add it, for example by --set workload.np=16"
+            "a fixed number of producers; add it, for example by --set workload.np=16"
         )
     if axis.maximum is not None and search.load_cap > axis.maximum:
         raise ConfigError(
-            f"goal.search.load_cap is {search.load_cap} and {axis.name} goes up to "
-            f"{axis.maximum}; expected no more; lower it, for example by "
-            f"--set goal.search.load_cap={axis.maximum}"
+            f"goal.search.load_cap is {search.load_cap}; expected at most {axis.maximum}, the "
+            f"largest {axis.name}; add --set goal.search.load_cap={axis.maximum}"
         )
     for goal in config.goals if axis.needs_latency else ():
         if not goal.indicators.latency_objectives:
             raise ConfigError(
                 f"goal {goal.name} searches along {axis.name} and has no latency objective; "
-                "expected one, as a higher load makes records wait longer and gives the brokers no "
-                "more work; add it, for example by --set goal.indicators.latency_p99_ms_max=100"
+                f"expected one, because a higher {axis.name} only makes records wait longer, and "
+                "adds no work for the brokers; add it, for example by "
+                "--set goal.indicators.latency_p99_ms_max=100"
             )
     if axis is MESSAGE_BYTES:
         _require_growing_size(workload, search.load_cap)
@@ -414,52 +421,54 @@ def _require_axis_of_producers(config: Configuration) -> None:
         ).producer.options.require_consistent()
     except ValueError as error:
         raise ConfigError(
-            f"at goal.search.load_cap {search.load_cap} of {axis.name}: {error}; or lower the cap"
+            f"at goal.search.load_cap {search.load_cap} of {axis.name}: {error}; or lower load_cap"
         ) from None
 
 
 def _require_survivors(config: Configuration) -> None:
-    """Refuse a broker outage that leaves partitions without a leader, or has several goals."""
+    """Refuse a planned broker outage with partitions without a leader, or with several goals."""
     count, workload = config.goal.search.brokers_offline, config.workload
     if count is None:
         return
     given = f"goal.search.brokers_offline (--offline) is {count}"
-    for part in () if config.cluster.topics else workload.parts:  # `given_topics` checks those
+    for part in () if config.cluster.topics else workload.parts:  # see `given_topics`
         topic, key = part.topic, _key(workload, part, "topic")
         least = int(topic.config.get("min.insync.replicas", "1"))
         if topic.replication_factor < count + least:
             raise ConfigError(
                 f"{given} and workload {workload.name} has {key}.replication_factor "
                 f"{topic.replication_factor}; expected {count + least} or more, so that each "
-                "partition keeps a leader; raise it, for example by "
-                f"--set workload.{key}.replication_factor={count + least}"
+                "partition keeps a leader; add --set "
+                f"workload.{key}.replication_factor={count + least}"
             )
     if len(config.goals) > 1:
         raise ConfigError(
-            f"{given} with the goals {config.goal_names}; expected one goal, as brokers catch up "
-            "only once; run them one by one"
+            f"{given} with the goals {config.goal_names}; expected one goal, because brokers catch "
+            "up only once in a run; run the goals one by one"
         )
     if config.axis is PARTITIONS:
         raise ConfigError(
-            f"{given} and the goal searches along {config.axis.name}; expected an axis that leaves "
-            "the topic as it is, so that the number of missing replicas is known; choose another"
+            f"{given} and the goal searches along {config.axis.name}; expected an axis that does "
+            "not change the topic, so that the number of missing replicas is known; choose another "
+            "axis"
         )
 
 
 def _require_topics(config: Configuration) -> None:
-    """Refuse fewer given topics than the workload needs, and an axis that would change them."""
+    """Refuse `cluster.topics` with too few topics for the workload, or with the axis partitions."""
     given, workload = config.cluster.topics, config.workload
     needed = sum(part.topic.count for part in workload.parts)
     if given and len(given) < needed:
         raise ConfigError(
-            f"cluster {config.cluster.name} has the key topics with {len(given)} names, and "
-            f"workload {workload.name} writes to {needed} topics (topic.count, of all parts of a "
-            "mix); expected at least as many; name more topics, or lower topic.count"
+            f"cluster.topics of cluster {config.cluster.name} has {len(given)} names, and "
+            f"workload {workload.name} writes to {needed} topics (the sum of topic.count over all "
+            f"parts); expected at least {needed} names; name more topics, or lower topic.count"
         )
     if given and config.axis is PARTITIONS:
         raise ConfigError(
             f"goal.search.axis is {config.axis.name} and cluster {config.cluster.name} has the key "
-            "topics, whose topics keep their partitions; expected another axis; choose one"
+            "topics; expected another axis, because a run does not change the partitions of "
+            "existing topics; choose another axis"
         )
 
 
@@ -467,13 +476,14 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
     if len(workload.message_bytes) != 1:
         raise ConfigError(
             f"the goal searches along message_bytes and workload {workload.name} has "
-            f"{len(workload.message_bytes)} sizes; expected one, which names the point; write one"
+            f"{len(workload.message_bytes)} sizes; expected one size, the name of the boundary "
+            "point; remove the others"
         )
     if workload.producer.rate_bytes_per_s is not None:
         raise ConfigError(
             "the goal searches along message_bytes and the producers' rate is in bytes per "
-            "second, so load would not grow with the size; expected "
-            "producer.rate_records_per_s; set it and set rate_bytes_per_s to null"
+            "second, so that the load does not grow with the size; expected "
+            "producer.rate_records_per_s; set it, and set rate_bytes_per_s to null"
         )
     problem = workload.trouble_with_size(load_cap)
     if problem is not None:
@@ -484,15 +494,15 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
 
 
 def available(kind: str) -> tuple[str, ...]:
-    """The names of the project's files of a kind: cluster, workload or goal."""
+    """The names of the project's files of one kind: cluster, workload or goal."""
     return names_in(f"{kind}s")
 
 
 def describe(config: Any) -> dict[str, Any]:
-    """Path → value for the keys of a configuration, for tables: `producer.linger_ms` → 10.
+    """Path → value of the keys of a configuration, for tables, such as `producer.linger_ms` → 10.
 
-    A map with free keys stays one value. Unset keys are left out. Environment variables of a
-    cluster's file stay references.
+    A map with keys of the user's choice stays one value. Keys without a value are left out.
+    References to environment variables in a cluster's file stay references.
 
     Args:
         config: a model, or the dataclass of one of its sections.
@@ -501,7 +511,7 @@ def describe(config: Any) -> dict[str, Any]:
     for name in _keys(config):
         value = getattr(config, name)
         if isinstance(config, Workload) and config.mix is not None and name in OF_PARTS:
-            continue  # which follow from the parts
+            continue  # the parts determine these values
         if isinstance(value, Mapping) and any(map(_keys, value.values())):
             for own, each in value.items():
                 flat.update({f"{name}.{own}.{key}": part for key, part in describe(each).items()})
@@ -542,9 +552,9 @@ def _made(
     """The checked object of a file's data, with the `--set` options for its kind.
 
     Args:
-        is_json: whether the data comes from JSON, which has no tuples and no numbers as keys.
+        is_json: whether the data come from JSON, which has no tuples, and only texts as keys.
     """
-    # Those for other files are parsed, too, so that every typo is an error.
+    # Options for other files are parsed, too, so that every typo is an error.
     parsed = [each for each in map(parse_override, overrides) if each.file == kind]
     if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
@@ -565,9 +575,9 @@ def _made(
 
 
 def _read_client_properties(source: ParsedFile) -> Written:
-    """Add the keys from the cluster's properties file that the cluster itself does not have.
+    """Add the keys from the cluster's properties file that the cluster's own file does not have.
 
-    It returns the record of those that are references there.
+    The function returns the references in the added values.
     """
     named = source.data.get(CLIENT_PROPERTIES)
     if not isinstance(named, str):
@@ -583,7 +593,7 @@ def _read_client_properties(source: ParsedFile) -> Written:
 
 
 def require_open_loop(config: Configuration) -> None:
-    """Refuse a closed loop for a search, as it has no rate to choose.
+    """Refuse a closed loop for a search, because a closed loop has no rate.
 
     Raises:
         ConfigError: the producers send in a closed loop.
@@ -591,14 +601,14 @@ def require_open_loop(config: Configuration) -> None:
     if config.workload.producer.rate is not None:
         raise ConfigError(
             f"workload {config.workload.name} has producer.rate {config.workload.producer.rate}; "
-            "expected rate_bytes_per_s or rate_records_per_s, as a limit is the highest sustained "
-            "rate, and a closed loop has no rate; set one and set rate to null, or use redline "
-            "traffic, or a sweep that asks load, fill or drain"
+            "expected rate_bytes_per_s or rate_records_per_s, because a limit is the highest "
+            "sustained rate; set one of them, and set rate to null, or use redline traffic, or a "
+            "sweep with the measurement load, fill or drain"
         )
 
 
 def require_endless(config: Configuration) -> None:
-    """Refuse a load with a volume for a search, as it ends with its volume.
+    """Refuse a load with a volume for a search, because the load ends with its volume.
 
     Raises:
         ConfigError: the workload has a volume.
@@ -606,7 +616,7 @@ def require_endless(config: Configuration) -> None:
     volume = config.workload.trial.volume_bytes
     if volume is not None:
         raise ConfigError(
-            f"workload {config.workload.name} has trial.volume_bytes {volume}; expected none, as a "
-            "limit is a load without an end; remove it, or use redline traffic, or a sweep that "
-            "asks fill or drain"
+            f"workload {config.workload.name} has trial.volume_bytes {volume}; expected none, "
+            "because a limit is the rate of a load without an end; remove it, or use redline "
+            "traffic, or a sweep with the measurement fill or drain"
         )

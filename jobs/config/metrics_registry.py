@@ -1,19 +1,12 @@
-"""The sections of a cluster's file that configure the sources of its metrics, and open them.
+"""The sections of a cluster's file that configure metrics sources, and open these sources.
 
-A kind of source is a subclass of `BrokerSection` or `HostSection` and a key of `Metrics`.
+Each type of source is a subclass of `BrokerSection` or `HostSection`, and a key of `Metrics`. The
+brokers' metrics come from JMX, from Prometheus exporters, from a Prometheus server that scrapes
+exporters, or from an installed package. Without metrics (`client_only`), the Admin API reports the
+replicas, and the clients' measurements judge the trials. The hosts' metrics come from
+node_exporter, from a Prometheus server, or from /proc of this machine.
 
-All share addresses, logins and TLS. Exporters are scraped by the run itself, or read from a
-Prometheus server that scrapes them.
-
-No metrics of the brokers: the Admin API reports their replicas, and clients judge the rest.
-
-Sources of the hosts' metrics: node_exporter, a Prometheus server, and /proc of this machine.
-
-JMX as a source of the brokers' metrics: configured, or of brokers that the run started.
-
-A source of an installed package, as a source of the brokers' metrics.
-
-Reading rule sets of conf/prometheus, which map the series of an exporter to readings.
+The module also reads the rule sets of conf/prometheus, which map an exporter's series to readings.
 """
 
 from __future__ import annotations
@@ -58,31 +51,32 @@ class StartedJmx:
     """JMX of brokers that the run started.
 
     Attributes:
-        addresses: node id → host:port, of the brokers and the controller.
-        access: its password and certificates; None when it is open.
+        addresses: node id → host:port of JMX, for the brokers and the controller.
+        access: password and certificates of JMX; None if JMX has no authentication.
     """
 
     addresses: Mapping[int, str]
     access: JmxAccess | None
 
     def without(self, nodes: Set[int]) -> StartedJmx:
-        """JMX of the other nodes."""
+        """The JMX addresses without those of `nodes`."""
         rest = {node: each for node, each in self.addresses.items() if node not in nodes}
         return replace(self, addresses=rest)
 
 
 @dataclass(frozen=True)
 class SourceTarget:
-    """An open cluster, as a section needs it to open its source.
+    """The facts about an open cluster that a section needs to open its source.
 
     Attributes:
         hosts: broker id → advertised host.
-        version: Kafka's release as far as the protocol shows it, such as `4.1`.
-        open_replicas: opens a connection of its own to the Admin API; returns a function that
-            queries the replicas of each broker, and one that closes the connection.
+        version: Kafka's release according to the protocol, without the patch release, such as
+            `4.1`.
+        open_replicas: opens a new connection to the Admin API; returns a function that queries the
+            replicas of each broker, and a function that closes the connection.
         local_hosts: opens the host source for brokers that run on this machine.
-        started_jmx: JMX of brokers that the run started; None for brokers that run already.
-        jvm: the driver's JVM (`spark._jvm`), or None where there is none.
+        started_jmx: JMX of brokers that the run started; None for running brokers.
+        jvm: the driver's JVM (`spark._jvm`); None without Spark.
     """
 
     hosts: Mapping[int, str]
@@ -94,12 +88,12 @@ class SourceTarget:
 
 
 class SourceSection(ConfigModel):
-    """The configuration of one kind of metrics source: its keys, its secrets, and its opening.
+    """The configuration of one type of metrics source; it also opens the source.
 
     Attributes:
-        key: path of the section in a cluster's file; empty for a kind that needs no configuration.
-        tls_remedy: how to enable TLS on the side of the cluster, for messages; a verb phrase.
-        suits_testbed: whether the file of a testbed, which brings its own JMX, may configure it.
+        key: path of the section in a cluster's file; empty for a type without configuration.
+        tls_remedy: a verb phrase for messages that states how to enable TLS in the cluster.
+        suits_testbed: whether a cluster's file with the key `testbed` may configure this source.
     """
 
     key: ClassVar[str] = ""
@@ -107,7 +101,7 @@ class SourceSection(ConfigModel):
     suits_testbed: ClassVar[bool] = False
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
-        """Check what can be checked without a connection.
+        """Check the section without a connection.
 
         Args:
             hosts: broker id → advertised host.
@@ -117,11 +111,13 @@ class SourceSection(ConfigModel):
         """
 
     def unencrypted_secret(self) -> str | None:
-        """The kind of secret, such as `password`, that the source sends without TLS, if any."""
+        """The type of a secret that the source sends without TLS, such as `password`; None if
+        none.
+        """
         return None
 
     def tls_hint(self) -> tuple[str, str]:
-        """What enables TLS in the cluster's file, and on the other side, for messages."""
+        """For messages: the setting in the cluster's file that enables TLS, and `tls_remedy`."""
         return f"{self.key}.tls: true", self.tls_remedy
 
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
@@ -141,7 +137,7 @@ class BrokerSection(SourceSection):
         """Open the source.
 
         Raises:
-            ConfigError: a node cannot be reached or judged, or a secret or file is missing.
+            ConfigError: a node cannot be reached or lacks metrics, or a secret or file is missing.
         """
 
 
@@ -161,7 +157,7 @@ BrokerId = Annotated[int, Whole(0, 2**31 - 1)]
 
 
 def _by_broker(value: Any, values: str) -> Any:
-    """Broker ids as numbers: `--set` passes them as text."""
+    """The map with broker ids as numbers, because `--set` passes them as text."""
     if not isinstance(value, Mapping) or not value:
         raise UnexpectedError(f"a map of broker ids to {values}")
     return {
@@ -175,12 +171,12 @@ _VALUES = BeforeValidator(partial(_by_broker, values="values of the label, such 
 
 
 class AddressedSection(SourceSection):
-    """A source with an address for each broker: one port for all, or an endpoint for each.
+    """A source with an address for each broker: one port for all brokers, or one endpoint for each.
 
     Attributes:
-        port: the port of the metrics, the same on each broker's advertised host; exactly one of
-            this, `endpoints` and, for Prometheus, `server`.
-        endpoints: broker id → host:port of its metrics, where ports or hosts differ.
+        port: the port of the metrics on each broker's advertised host. Exactly one of `port`,
+            `endpoints` and, for Prometheus, `server` is required.
+        endpoints: broker id → host:port of the broker's metrics, if ports or hosts differ.
     """
 
     port: Annotated[int, Whole(1, 65_535)] | None = None
@@ -194,18 +190,18 @@ class AddressedSection(SourceSection):
         if (self.port is None) == (self.endpoints is None):
             raise ValueError(
                 "expected exactly one of port (the same on every broker) and endpoints "
-                "(an address for each broker id); set one and leave the other out"
+                "(an address for each broker id); set one, and remove the other"
             )
 
     def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
-        """Broker id → host:port of its metrics.
+        """Broker id → host:port of the broker's metrics.
 
         Args:
             hosts: broker id → advertised host, of all brokers.
 
         Raises:
-            ConfigError: a broker has no endpoint, or several brokers have the same address where
-                each needs its own.
+            ConfigError: a broker has no endpoint, or several brokers share an address that must
+                differ.
         """
         if self.endpoints is None:
             given = {broker: join_address(hosts[broker], self.port or 0) for broker in hosts}
@@ -213,8 +209,9 @@ class AddressedSection(SourceSection):
             given = {broker: self.endpoints[broker] for broker in hosts if broker in self.endpoints}
             if missing := sorted(set(hosts) - set(given)):
                 raise ConfigError(
-                    f"cluster {self.key}.endpoints has no address for broker {missing[0]}; the "
-                    f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
+                    f"cluster {self.key}.endpoints has no address for broker {missing[0]}; "
+                    "expected an address for each of the brokers "
+                    f"{', '.join(map(str, sorted(hosts)))}; add the missing addresses"
                 )
         is_host = isinstance(self, HostSection)
         for address in given.values():
@@ -225,9 +222,10 @@ class AddressedSection(SourceSection):
             if self.endpoints is None:
                 what = f"{self.key}.port {self.port} leads to {address} for the advertised host of"
             raise ConfigError(
-                f"cluster {what} {named_brokers(ids)}, where one process answers; expected the "
-                f"address of each; list them in {self.key}.endpoints"
-                f"{', the same one for brokers on the same machine' if is_host else ''}"
+                f"cluster {what} {named_brokers(ids)}, so that one process answers for all of "
+                f"them; expected an address for each broker; list the addresses in "
+                f"{self.key}.endpoints"
+                f"{', with one address for brokers on one machine' if is_host else ''}"
             )
         return given
 
@@ -246,11 +244,11 @@ class SecuredSection(AddressedSection):
     """A source that may require a password or speak TLS.
 
     Attributes:
-        username_from: place of the user name, if a password is required.
-        password_from: place of the password.
+        username_from: reference to the user name, if a password is required.
+        password_from: reference to the password.
         tls: whether connections use TLS.
-        cafile: PEM file of trusted certificates; the default authorities when left out.
-        check_hostname: whether a certificate must name its host.
+        cafile: PEM file of trusted certificates; the system's authorities if not given.
+        check_hostname: whether a server's certificate must name the server's host.
     """
 
     tls_keys: ClassVar[tuple[str, ...]] = ("cafile",)
@@ -267,14 +265,14 @@ class SecuredSection(AddressedSection):
         self._require_pair("username_from", "password_from")
         for key in self.tls_keys:
             if getattr(self, key) is not None and not self.tls:
-                raise ValueError(f"{key} has no effect without tls; add tls: true or remove {key}")
+                raise ValueError(f"{key} has no effect without tls; add tls: true, or remove {key}")
 
     def unencrypted_secret(self) -> str | None:
         """See `SourceSection.unencrypted_secret`."""
         return "password" if self.password_from is not None and not self.tls else None
 
     def user_and_password(self) -> tuple[str, str] | None:
-        """The user and the password, secrets resolved; None where there is none.
+        """The user and the password, read from their references; None without a password.
 
         Raises:
             ConfigError: a secret is missing.
@@ -291,10 +289,10 @@ class HttpSection(SecuredSection):
     """A source that is read over HTTP.
 
     Attributes:
-        token_from: place of a bearer token, instead of user name and password; read again for every
-            scrape.
-        certfile: PEM file of the client's own certificate, for mutual TLS.
-        keyfile: PEM file of its private key, without a password.
+        token_from: reference to a bearer token, instead of user name and password; the token is
+            read again for every scrape.
+        certfile: PEM file of the client's certificate, for mutual TLS.
+        keyfile: PEM file of the certificate's private key, without a password.
     """
 
     tls_keys: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
@@ -312,8 +310,8 @@ class HttpSection(SecuredSection):
         super().require_consistent()
         if self.token_from is not None and self.password_from is not None:
             raise ValueError(
-                "expected one of token_from and username_from with password_from; set one and "
-                "leave the other out"
+                "expected either token_from, or username_from with password_from; remove the keys "
+                "of one login"
             )
         self._require_pair("certfile", "keyfile")
 
@@ -332,7 +330,7 @@ class HttpSection(SecuredSection):
         """The login and the certificates for HTTP.
 
         Raises:
-            ConfigError: a secret is missing, or cannot be sent.
+            ConfigError: a secret is missing, or has characters that HTTP forbids.
         """
         has_login = self.token_from is not None or self.password_from is not None
         if has_login:
@@ -365,18 +363,20 @@ _OF_SERVER = ("selector", "broker_label", "broker_pattern", "broker_values")
 
 
 class ServedSection(HttpSection):
-    """Exporters with an address each, or a Prometheus server that scrapes them.
+    """Exporters with one address for each, or a Prometheus server that scrapes the exporters.
 
     Attributes:
-        server: URL of the Prometheus server that scrapes these exporters, instead of `port` or
-            `endpoints`, with its path prefix if it has one; `https://` sets `tls`
+        server: URL of the Prometheus server that scrapes these exporters, including a path prefix;
+            replaces `port` and `endpoints`. `https://` sets `tls`
             (docs/metrics.md#a-prometheus-server).
-        selector: matchers of the exporters of this cluster and of no other; required with `server`.
-        broker_label: the label whose value tells brokers apart; a value means the broker whose id
-            it is, or whose advertised host it names.
-        broker_pattern: finds the broker id in that value.
-        broker_values: broker id → that value, where it follows no pattern. Brokers on one host have
-            the same value of the host.
+        selector: label matchers that select the exporters of this cluster and no others; required
+            with `server`.
+        broker_label: name of the label that distinguishes the brokers. Its value is a broker's id
+            or names a broker's advertised host, unless `broker_pattern` or `broker_values` is
+            given.
+        broker_pattern: regular expression that finds the broker id in the label's value.
+        broker_values: broker id → value of the label, if no pattern finds the id. For hosts,
+            brokers on one host share a value.
     """
 
     what: ClassVar[str] = "the brokers"
@@ -391,7 +391,7 @@ class ServedSection(HttpSection):
     @model_validator(mode="before")
     @classmethod
     def _take_tls_of_url(cls, value: Any) -> Any:
-        """The section with `tls` as the URL of the server says."""
+        """The section, with `tls` set according to the server's URL."""
         if not isinstance(value, Mapping) or not isinstance(value.get("server"), str):
             return value
         is_https = value["server"].startswith("https://")
@@ -412,8 +412,8 @@ class ServedSection(HttpSection):
         if len(given) != 1:
             raise ValueError(
                 "expected exactly one of port (the same on every broker), endpoints (an address "
-                "for each broker id) and server (a Prometheus server); set one and leave the "
-                "others out"
+                "for each broker id) and server (a Prometheus server); set one, and remove the "
+                "others"
             )
 
     def require_consistent(self) -> None:
@@ -421,15 +421,15 @@ class ServedSection(HttpSection):
         super().require_consistent()
         given = [key for key in _OF_SERVER if key in self.model_fields_set]
         if self.server is None and given:
-            raise ValueError(f"{given[0]} has no effect without server; add server or remove it")
+            raise ValueError(
+                f"{given[0]} has no effect without server; add server, or remove {given[0]}"
+            )
         if self.server is not None and self.selector is None:
             raise ValueError(
                 'server requires selector; add the matchers of this cluster, such as job="kafka"'
             )
         if self.broker_pattern is not None and self.broker_values is not None:
-            raise ValueError(
-                "expected one of broker_pattern and broker_values; set one and leave the other out"
-            )
+            raise ValueError("expected one of broker_pattern and broker_values; remove one of them")
         if self.broker_pattern is not None and _groups(self.broker_pattern) != 1:
             raise ValueError(
                 f"broker_pattern is {self.broker_pattern!r}; expected {_PATTERN.expected()}; "
@@ -437,7 +437,7 @@ class ServedSection(HttpSection):
             )
 
     def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
-        """See `AddressedSection.addresses`; no addresses with a server."""
+        """See `AddressedSection.addresses`; empty with a Prometheus server."""
         return {} if self.server is not None else super().addresses(hosts)
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
@@ -446,8 +446,9 @@ class ServedSection(HttpSection):
         missing = sorted(set(hosts) - set(self.broker_values or hosts))
         if missing:
             raise ConfigError(
-                f"cluster {self.key}.broker_values has no value for broker {missing[0]}; the "
-                f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
+                f"cluster {self.key}.broker_values has no value for broker {missing[0]}; expected "
+                f"a value for each of the brokers {', '.join(map(str, sorted(hosts)))}; add the "
+                "missing values"
             )
 
     def tls_hint(self) -> tuple[str, str]:
@@ -465,7 +466,7 @@ class ServedSection(HttpSection):
     def served(
         self, hosts: Mapping[int, str], deadline_s: float
     ) -> tuple[ServerApi, FeedSpec] | None:
-        """The server and what to read there; None where exporters are scraped.
+        """The server's API, and the specification of the series to read; None without a server.
 
         Args:
             hosts: broker id → advertised host.
@@ -497,7 +498,7 @@ def _groups(pattern: str) -> int:
 
 
 class ClientOnly(BrokerSection):
-    """A cluster that shows no metrics; its key has the value true."""
+    """A cluster without metrics; configured by `client_only: true`."""
 
     key: ClassVar[str] = "metrics.client_only"
     suits_testbed: ClassVar[bool] = True
@@ -525,8 +526,9 @@ class NodeExporter(ServedSection, HostSection):
     Brokers that share a host may share an endpoint, and a value of the server's label.
 
     Attributes:
-        log_disks: the disks that hold the brokers' log dirs, by their names on the hosts (`lsblk`);
-            all disks of a host count when left out, as node_exporter does not show which hold them.
+        log_disks: names of the disks with the brokers' log directories, as in `lsblk`; if not
+            given, all disks of a host, because node_exporter does not show the disks of
+            directories.
     """
 
     key: ClassVar[str] = "metrics.host.prometheus"
@@ -555,7 +557,7 @@ class LocalProc(HostSection):
 
 
 class Jmx(SecuredSection, BrokerSection):
-    """The brokers' JMX; TLS applies to its registry, too."""
+    """The brokers' JMX; TLS applies also to the RMI registry."""
 
     key: ClassVar[str] = "jmx"
     tls_remedy: ClassVar[str] = (
@@ -568,7 +570,7 @@ class Jmx(SecuredSection, BrokerSection):
         self.access()
 
     def access(self) -> JmxAccess | None:
-        """The login and the certificates of JMX, secrets resolved; None where it is open.
+        """The login and the certificates of JMX; None if JMX has neither login nor TLS.
 
         Raises:
             ConfigError: a secret is missing.
@@ -585,7 +587,7 @@ class Jmx(SecuredSection, BrokerSection):
 
 
 class JmxOfStartedBrokers(BrokerSection):
-    """JMX of brokers that the run started, which needs no configuration."""
+    """JMX of brokers that the run started; needs no configuration."""
 
     def open(self, target: SourceTarget) -> MetricsSource:
         """See `BrokerSection.open`."""
@@ -599,7 +601,7 @@ _LOGIN_IN_URL = re.compile(r"://[^\s/@]*:[^\s/@]*@")
 
 
 def _as_texts(value: Any) -> Any:
-    """Options as texts; YAML has numbers and booleans, too."""
+    """The options as texts, because YAML also has numbers and booleans."""
     is_map = isinstance(value, Mapping) and all(
         isinstance(key, str) and isinstance(each, (str, int, float)) for key, each in value.items()
     )
@@ -620,8 +622,8 @@ class ExtensionSection(BrokerSection):
     """A source of the brokers' metrics that an installed package adds.
 
     Attributes:
-        source: its name in the group `redline.sources` (docs/extending.md).
-        options: its options, which the package describes; secrets are references, such as
+        source: name of the source in the entry point group `redline.sources` (docs/extending.md).
+        options: options of the source, which the package describes; secrets are references, such as
             `password_from: env:NAME`.
     """
 
@@ -631,14 +633,14 @@ class ExtensionSection(BrokerSection):
     options: Annotated[Mapping[str, str], BeforeValidator(_as_texts)] = Field(default_factory=dict)
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
-        """Check that the package can be imported, and that secrets exist."""
+        """Check that the package can be imported, and that all secrets exist."""
         load_extension(SOURCES, self.source)
         for name, value in self.options.items():
             if is_reference(value):
                 self._secret(name)
 
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
-        """See `SourceSection.contacted_hosts`; only the package knows others."""
+        """The advertised hosts; the package may connect to further hosts that are unknown here."""
         return list(advertised)
 
     def open(self, target: SourceTarget) -> MetricsSource:
@@ -652,8 +654,8 @@ class ExtensionSection(BrokerSection):
         reference, key = self.options.get(option), f"{self.key}.options.{option}"
         if reference is None or not is_reference(reference):
             raise ConfigError(
-                f"{key} is {'missing' if reference is None else 'no reference'}; expected the "
-                "place of a secret, such as env:NAME or file:PATH; correct it"
+                f"{key} is {'missing' if reference is None else 'not a reference'}; expected a "
+                "reference to a secret, such as env:NAME or file:PATH; correct it"
             )
         return read_secret(reference, key)
 
@@ -662,30 +664,30 @@ def load_rules(name_or_path: str) -> RuleSet:
     """Read a rule set: a file of conf/prometheus by its name without .yaml, or a path.
 
     Raises:
-        ConfigError: the file cannot be read, or is wrong; the message has the place and the remedy.
+        ConfigError: the file cannot be read, or has an error.
     """
     file = read_conf("prometheus", name_or_path, "metrics.prometheus.rules")
     data = parse_map(file.text, file.label).data
     readings = data.get("readings")
     if set(data) != {"readings"} or not isinstance(readings, dict):
         raise ConfigError(
-            f"{file.label} has {', '.join(map(str, data)) or 'nothing'} at its top; expected the "
-            "one key readings with a map of readings to series; see the files of conf/prometheus"
+            f"{file.label} has {', '.join(map(str, data)) or 'no keys'} at the top level; expected "
+            "only the key readings, a map of readings to series; see the files of conf/prometheus"
         )
     return rule_set(file.label, readings)
 
 
 DEADLINE_S = 10.0
-"""Deadline of a scrape; an exporter without rules reads every bean of a broker [s]."""
+"""Deadline of a scrape [s]; it is long, because an exporter without rules reads all MBeans."""
 
 
 class Prometheus(ServedSection, BrokerSection):
-    """The brokers' Prometheus JMX exporters, or the Prometheus server that scrapes them.
+    """The brokers' Prometheus JMX exporters, or the Prometheus server that scrapes the exporters.
 
     Attributes:
-        rules: which series are which readings: `auto` finds them on each page; or a file of
-            conf/prometheus (kafka-kraft, strimzi, msk), or a path
-            (docs/metrics.md#prometheus-exporters).
+        rules: the rule set that assigns the exporters' series to readings. `auto` finds a rule set
+            for each exporter's page; otherwise the name of a file of conf/prometheus (kafka-kraft,
+            strimzi, msk), or a path (docs/metrics.md#prometheus-exporters).
     """
 
     key: ClassVar[str] = "metrics.prometheus"
@@ -714,7 +716,7 @@ class HostMetrics(ConfigModel):
     """The source of the metrics of the brokers' hosts.
 
     Attributes:
-        prometheus: node_exporter on each of them.
+        prometheus: node_exporter on each host.
     """
 
     prometheus: NodeExporter | None = None
@@ -723,19 +725,20 @@ class HostMetrics(ConfigModel):
         """See `ConfigModel.require_consistent`."""
         if self.prometheus is None:
             raise ValueError(
-                "expected one of prometheus; set one and leave any other out, or remove "
-                "metrics.host"
+                "prometheus is missing; expected a source of the hosts' metrics; add "
+                "metrics.host.prometheus, or remove metrics.host"
             )
 
 
 class Metrics(ConfigModel):
-    """The source of the brokers' metrics where it is not JMX, and that of their hosts' metrics.
+    """The source of the brokers' metrics if it is not JMX, and the source of the hosts' metrics.
 
     Attributes:
-        prometheus: exporters that are scraped.
-        client_only: whether the clients alone judge the cluster, as it shows no metrics.
-        extension: a source of an installed package, see docs/extending.md.
-        host: metrics of their hosts, beside any source of the brokers'.
+        prometheus: Prometheus exporters of the brokers, or a Prometheus server.
+        client_only: whether only the clients' measurements judge the trials, because the cluster
+            has no metrics.
+        extension: a source of an installed package (docs/extending.md).
+        host: the source of the hosts' metrics; may be added to any source of brokers' metrics.
     """
 
     prometheus: Prometheus | None = None
@@ -753,8 +756,8 @@ class Metrics(ConfigModel):
         """See `ConfigModel.require_consistent`."""
         if len(self.broker_sources) > 1:
             raise ValueError(
-                "expected one of prometheus and client_only: true and extension; set one and leave "
-                "the other out"
+                "expected one of prometheus, client_only: true and extension; set one, and remove "
+                "the others"
             )
         if not self.broker_sources and self.host is None:
             raise ValueError(

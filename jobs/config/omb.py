@@ -1,9 +1,9 @@
-"""The translation of workload files of the OpenMessaging Benchmark. Pure.
+"""The translation of workload files of the OpenMessaging Benchmark.
 
-The keys are those of its class Workload, and they mean what its WorkloadGenerator and LocalWorker
-make of them (openmessaging/benchmark at 8559989, benchmark-framework); docs/omb.md has them in a
-table. The values of its driver file (acks, linger.ms, batch.size, replicas) are those of its
-driver-kafka/kafka-throughput.yaml.
+The keys are the fields of the benchmark's class Workload. Their meaning follows from the classes
+WorkloadGenerator and LocalWorker (openmessaging/benchmark at 8559989, benchmark-framework); a table
+is in docs/omb.md. The values of acks, linger.ms, batch.size and replicas come from the benchmark's
+driver file driver-kafka/kafka-throughput.yaml.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from metrics.traffic.pattern import RETENTION_BYTES
 
 PREFIX = "omb:"
 RATE_EACH = 1_000.0
-"""Messages per second of a producer where a file states only "as fast as possible"."""
+"""Rate of a producer if the file states only "as fast as possible" [messages/s]."""
 RECORD_BYTES_DEFAULT = 1024
 NUMBER_MAX = 1e12
-"""Largest number that a file may have."""
+"""Largest accepted value of a number in a file."""
 GB = 1024**3
-"""Size of a gigabyte of `consumerBacklogSizeGB` [B]."""
+"""Size of a gigabyte in the key `consumerBacklogSizeGB` [B]."""
 BROKERS = 3
-"""Number of brokers for which `partitionsPerTopic` is divided: the replicas of its driver file."""
+"""Number of brokers by which `partitionsPerTopic` is divided: the driver file's number of
+replicas."""
 MEASURE_MIN = 5.0
-"""Length of the window of a file whose test has no end [min]."""
+"""Length of the window if the file's test has no end [min]."""
 
 _KNOWN = (
     "name", "topics", "partitionsPerTopic", "keyDistributor", "messageSize",
@@ -46,17 +47,17 @@ _DRIVER_KEYS = ("driverClass", "replicationFactor", "producerConfig", "commonCon
 def translated(
     data: Mapping[str, Any], stem: str, label: str, find: Callable[[str], Path | None]
 ) -> dict[str, Any]:
-    """The keys of the workload; its `notes` name the keys without a counterpart.
+    """The keys of the translated workload; the key `notes` lists keys that cannot be translated.
 
     Args:
         data: content of the file.
         stem: name of the file without its suffix.
         label: name of the file in messages.
-        find: finds a payload file; returns None if it does not exist.
+        find: returns the path of a payload file; None if the file does not exist.
 
     Raises:
-        ConfigError: it is no workload file, a value is not a number or contradicts another one, or
-            the payload file does not exist.
+        ConfigError: the file is not a workload file, a value is not a number, two values contradict
+            each other, or the payload file does not exist.
     """
     _require_workload(data, label)
     read = _Reader(data, label)
@@ -92,8 +93,8 @@ def translated(
         if not rate:
             raise read.problem(
                 f"consumerBacklogSizeGB is {data['consumerBacklogSizeGB']} and producerRate 0",
-                "a rate, as the OpenMessaging Benchmark builds a backlog at a stated rate; set "
-                "producerRate, or remove consumerBacklogSizeGB",
+                "a rate, because the OpenMessaging Benchmark builds a backlog at a stated rate; "
+                "set producerRate, or remove consumerBacklogSizeGB",
             )
         kept = backlog * size // (topics * made["topic"]["partitions_per_broker"])
         made["topic"]["config"]["retention.bytes"] = RETENTION_BYTES + 2 * kept
@@ -105,26 +106,28 @@ def _per_broker(partitions: int) -> int:
 
 
 def _require_workload(data: Mapping[str, Any], label: str) -> None:
-    """Refuse a driver file of the benchmark, and a file with none of a workload's keys."""
+    """Refuse a driver file of the benchmark, and a file without any key of a workload."""
     drivers = [key for key in _DRIVER_KEYS if key in data]
     if drivers:
         raise ConfigError(
-            f"{label}: it is a driver file of the OpenMessaging Benchmark (it has {drivers[0]}); "
-            "expected a workload file, such as those of its folder workloads; name one, and set "
-            "what the driver file has with --set workload.producer.linger_ms=1 and the like"
+            f"{label} is a driver file of the OpenMessaging Benchmark (it has {drivers[0]}); "
+            "expected a workload file, such as a file of the benchmark's folder workloads; name a "
+            "workload file, and set the driver file's values with options such as --set "
+            "workload.producer.linger_ms=1"
         )
     if not any(key in data for key in _KNOWN if key != "name"):
         raise ConfigError(
-            f"{label}: it has no key of a workload file of the OpenMessaging Benchmark; expected "
+            f"{label} has no key of a workload file of the OpenMessaging Benchmark; expected "
             "keys such as topics, messageSize and producerRate; name another file"
         )
 
 
 def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[str, Any]:
-    """The consumer groups: one for each subscription, with the consumers of all topics.
+    """The section `consumers`: one group for each subscription, with the consumers of all topics.
 
-    The benchmark has a group for each topic and subscription. A group here reads all topics with
-    as many members, each with as many partitions, so consumers and bytes are the same.
+    The benchmark has one group for each topic and each subscription. Here one group reads all
+    topics. It has the members of all the benchmark's groups of the subscription, so that the number
+    of consumers and the bytes read are equal.
     """
     subscriptions = read.whole("subscriptionsPerTopic", 0, 0)
     each = min(read.whole("consumerPerSubscription", 0, 0), partitions)
@@ -134,11 +137,11 @@ def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[s
             raise read.problem(
                 "consumerBacklogSizeGB is above 0, and there are no consumers "
                 f"(subscriptionsPerTopic {subscriptions}, consumerPerSubscription {each})",
-                "consumers that read it; set both above 0, or remove consumerBacklogSizeGB",
+                "consumers of the backlog; set both above 0, or remove consumerBacklogSizeGB",
             )
         return {"groups": 0}
     made: dict[str, Any] = {"groups": subscriptions, "members": topics * each}
-    if backlog_bytes:  # the benchmark counts what all subscriptions have not read
+    if backlog_bytes:  # the benchmark's backlog is the sum over all subscriptions
         records = -(-backlog_bytes // (size * subscriptions))
         made |= {"start": "backlog", "backlog_records": records}
     return made
@@ -160,8 +163,7 @@ class _Reader:
         if not is_number or not least <= value <= most:
             raise self.problem(
                 f"{key} is {f'{value!r}'[:80]}",
-                f"a number from {least:g} to {most:g}, as in the OpenMessaging Benchmark; correct "
-                "it",
+                f"a number from {least:g} to {most:g}; correct it",
             )
         return float(value)
 
@@ -174,7 +176,7 @@ class _Reader:
 
 def _payload(read: _Reader, size: int, find: Callable[[str], Path | None]) -> dict[str, Any]:
     if read.data.get("useRandomizedPayloads"):
-        # The rest of the bytes is zero, and so are all of them without a ratio.
+        # The other bytes are zero; without a ratio all bytes are zero.
         random = read.number("randomBytesRatio", 0.0, most=1.0)
         return {"kind": "mixed", "compressibility": 1.0 - random} if random < 1.0 else {}
     given = read.data.get("payloadFile")
@@ -184,14 +186,15 @@ def _payload(read: _Reader, size: int, find: Callable[[str], Path | None]) -> di
     if found is None:
         raise read.problem(
             f"payloadFile {given} does not exist",
-            "it beside the file or in the folder above, as in the OpenMessaging Benchmark; copy it "
-            "there, or remove the key for random payload",
+            "the payload file in the workload's folder or in the folder above; copy it there, or "
+            "remove the key for a random payload",
         )
     held = found.stat().st_size
     if held != size:
         raise read.problem(
             f"payloadFile {given} has {held} B and messageSize is {size}",
-            "the same, as the file is one message; correct messageSize, or name another file",
+            "equal sizes, because the file is one message; correct messageSize, or name another "
+            "file",
         )
     return {"kind": "messages", "messages_file": str(found)}
 
@@ -200,52 +203,52 @@ def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
     data = read.data
     partitions = read.whole("partitionsPerTopic", 1)
     driver = (
-        "acks=all, linger 1 ms, batches up to 1 MiB and 3 replicas come from the OpenMessaging "
+        "acks=all, linger 1 ms, batches of up to 1 MiB and 3 replicas come from the OpenMessaging "
         "Benchmark's driver file kafka-throughput.yaml"
     )
     each = _per_broker(partitions)
     topic = (
-        f"partitionsPerTopic {partitions} becomes {each} for each broker, as on {BROKERS} brokers; "
-        "with another number of them set workload.topic.partitions_per_broker"
+        f"partitionsPerTopic {partitions} becomes {each} for each of {BROKERS} brokers; for "
+        "another number of brokers set workload.topic.partitions_per_broker"
     )
     load = (
-        f"{producers} producers as in the file: redline traffic --load {producers}"
+        f"{producers} producers as in the file: use redline traffic --load {producers}"
         if rate
-        else f"producerRate 0, as fast as possible, has no counterpart: each producer offers "
-        f"{RATE_EACH:,.0f} messages/s, and a search finds how many producers are sustained"
+        else f"producerRate 0, as fast as possible, cannot be translated: each producer offers "
+        f"{RATE_EACH:,.0f} messages/s, and a search finds the sustained number of producers"
     )
     left_out = [
-        f"{key} {data[key]} has no counterpart and is left out"
+        f"{key} {data[key]} cannot be translated and is ignored"
         for key in ("keyDistributor", "backlogDrainRatio")
         if data.get(key) not in (None, "NO_KEY")
     ]
     if not data.get("testDurationMinutes"):
         left_out.append(
-            "testDurationMinutes 0, a test without an end, has no counterpart: a trial measures "
+            "testDurationMinutes 0, a test without an end, cannot be translated: a trial measures "
             f"{MEASURE_MIN:g} minutes"
         )
     if not (data.get("useRandomizedPayloads") or data.get("payloadFile")):
         left_out.append(
-            "payloadFile is left out, which the OpenMessaging Benchmark does not take: the "
-            "payload is random"
+            "payloadFile is missing, which the OpenMessaging Benchmark would refuse: the payload "
+            "is random"
         )
     wanted = read.whole("consumerPerSubscription", 0, 0)
     if wanted > partitions:
         left_out.append(
-            f"consumerPerSubscription {wanted} is cut to partitionsPerTopic {partitions}, as the "
-            "others would read nothing"
+            f"consumerPerSubscription {wanted} is lowered to partitionsPerTopic {partitions}, "
+            "because further consumers would read nothing"
         )
     for key in (str(each) for each in data if each not in _KNOWN):
         close = nearest(key, _KNOWN)
         meant = f"; the nearest key is {close}" if close else ""
-        left_out.append(f"{key} is not a key of the OpenMessaging Benchmark and is left out{meant}")
+        left_out.append(f"{key} is not a key of the OpenMessaging Benchmark and is ignored{meant}")
     return [driver, topic, load, *left_out]
 
 
 def finder(folder: Path) -> Callable[[str], Path | None]:
-    """A search for payload files in a workload's folder and the folder above.
+    """A function that finds payload files in the workload's folder and in the folder above.
 
-    The benchmark itself runs in the folder above.
+    The benchmark runs in the folder above, so that relative paths may start there.
     """
 
     def find(given: str) -> Path | None:

@@ -1,6 +1,6 @@
-"""The option `--set key.path=value`, which replaces one key.
+"""The option `--set key.path=value`, which replaces the value of one key.
 
-Kafka's own names of properties, such as `linger.ms`, as names of keys. Pure.
+The module also accepts Kafka's names of properties, such as `linger.ms`, as names of keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILES = ("cluster", "workload", "goal")
 
 @dataclass(frozen=True)
 class Override:
-    """One parsed option: its file, the keys below it, and the value."""
+    """One parsed option: the file, the path of the key in the file, and the value."""
 
     file: str
     keys: tuple[str, ...]
@@ -27,7 +27,7 @@ class Override:
 
     @property
     def option(self) -> str:
-        """The option without its value, which may be a secret written by mistake."""
+        """The option without its value, because the value may be a secret by mistake."""
         return f"--set {'.'.join((self.file, *self.keys))}"
 
 
@@ -35,7 +35,7 @@ def parse_override(text: str) -> Override:
     """Parse `file.key=value`; the value is YAML.
 
     Raises:
-        ConfigError: the form is wrong, or the first part names none of the files.
+        ConfigError: the form is wrong, or the first part is not cluster, workload or goal.
     """
     path, equals, value = text.partition("=")
     parts = tuple(part.strip() for part in path.split("."))
@@ -46,16 +46,16 @@ def parse_override(text: str) -> Override:
         )
     if parts[0] not in FILES:
         close = nearest(parts[0], FILES)
-        meant = f"; did you mean {close}?" if close else ";"
+        meant = f"; the nearest is {close}" if close else ""
         raise ConfigError(
-            f"--set {path} begins with {parts[0]}{meant} expected cluster, workload or goal, "
-            "the file whose key it replaces"
+            f"--set {path} begins with {parts[0]}; expected cluster, workload or goal, the file "
+            f"with the key{meant}; correct it"
         )
     return Override(parts[0], parts[1:], _value(value, path, parts))
 
 
 def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
-    """The value of an option; an error in the value of a secret's key does not quote it."""
+    """The value of an option; if the key may have a secret, an error does not quote the value."""
     try:
         return parse_value(text, f"--set {path}")
     except ConfigError:
@@ -63,18 +63,18 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
             raise
     raise ConfigError(
         f"--set {path}: the value is malformed; expected a reference such as env:NAME or "
-        "file:PATH, as an option must not contain a secret; correct it"
+        "file:PATH, because an option must not contain a secret; correct it"
     )
 
 
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
-    """Put the values of `overrides`, which are all for this file, into `source`.
+    """Write the values of `overrides`, all of them for this file, into `source`.
 
-    Below a map with free keys the rest of the path is one key, as Kafka's property names
-    contain dots. The last option for a key takes effect.
+    Below a map with keys of the user's choice, the rest of the path is one key, because names of
+    Kafka's properties contain dots. The last option for a key takes effect.
 
     Raises:
-        ConfigError: the path leads through a value that has no keys.
+        ConfigError: the path goes through a value that is not a map.
     """
     for override in overrides:
         keys = _joined(model, override.keys)
@@ -110,20 +110,22 @@ _OTHERWISE = {
     "max_in_flight_requests_per_connection": "max_in_flight",
     "compression_type": "compression",
 }
-"""Kafka's names with underscores → keys that have another name here."""
+"""Kafka's name with underscores → key, if the key has another name."""
 
 
 def own_name(key: str) -> str:
-    """The key for a name that may be Kafka's: `compression.type` → `compression`."""
+    """The key for a name, which may be a property name of Kafka: `compression.type` →
+    `compression`.
+    """
     name = key.replace(".", "_")
     return _OTHERWISE.get(name, name)
 
 
 def with_own_names(source: ParsedFile) -> None:
-    """Rename properties with Kafka's names in a workload's file to keys.
+    """Replace Kafka's property names in a workload's file by the names of keys.
 
     Raises:
-        ConfigError: a key is given by both of its names.
+        ConfigError: the file has a key under both names.
     """
     parts = source.data.get("mix")
     named = parts.items() if isinstance(parts, dict) else ()
@@ -141,15 +143,17 @@ def _rename(source: ParsedFile, path: tuple[str, ...], given: Any) -> None:
         renamed = (*path, name)
         if name in given:
             raise ConfigError(
-                f"{place}: {'.'.join(path)}.{key} is given a second time, first as {name} in "
-                f"{source.origin(renamed)}; expected it once; remove one of them"
+                f"{place}: {'.'.join(path)}.{key} is given twice, first as {name} in "
+                f"{source.origin(renamed)}; expected it once; remove one"
             )
         given[name] = given.pop(key)
         source.origins[renamed] = place
 
 
 def option_with_own_name(override: Override) -> Override:
-    """The option with Kafka's property name replaced by the key; its dots are part of the path."""
+    """The option with the key's name instead of Kafka's property name, whose dots split the
+    path.
+    """
     depth = 2 if override.keys[0] == "mix" else 0  # below the name of a part
     above, (section, *rest) = override.keys[:depth], override.keys[depth:] or ("",)
     if section not in SECTIONS or not rest:

@@ -1,6 +1,6 @@
-"""The messages for mistakes in a configuration, one line each, instead of pydantic's own.
+"""Messages for mistakes in a configuration, one line for each mistake, instead of pydantic's texts.
 
-Environment variables in a cluster's file as `${NAME}`; secrets are refused.
+The module also replaces environment variables (`${NAME}`) in a cluster's file, and refuses secrets.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NAME_OF_SECRET = re.compile(
 )
 
 Written = Mapping[str, str]
-"""Path of a key, such as `bootstrap_servers.0` → its text in the file, with variables."""
+"""Path of a key, such as `bootstrap_servers.0` → text of its value in the file, with variables."""
 
 
 def with_values(source: ParsedFile) -> Written:
-    """Replace the variables in a file's values, and return the texts with variables.
+    """Replace the variables in a file's values, and return the original texts of these values.
 
     A value that consists of one variable is read as YAML, so that a port is a number.
 
     Raises:
-        ConfigError: a variable is not set, or holds a secret.
+        ConfigError: a variable is not set, or may contain a secret.
     """
     written: dict[str, str] = {}
     for path, text in list(_texts(source.data, ())):
@@ -51,7 +51,9 @@ def with_values(source: ParsedFile) -> Written:
 
 
 def as_written(flat: Mapping[str, Any], written: Written) -> dict[str, Any]:
-    """Path → value for the keys of a configuration, with the variables of the file."""
+    """Path → value of the keys of a configuration, with the original texts for replaced
+    variables.
+    """
     found = dict(flat)
     for path, text in written.items():
         key = next((key for key in found if path == key or path.startswith(f"{key}.")), None)
@@ -72,7 +74,7 @@ def _with_part(value: Any, part: str, text: str) -> Any:
 
 
 def _texts(value: Any, path: Path) -> Any:
-    """The path and the text of each text below a value."""
+    """(Path, text) of each text below a value."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _texts(each, (*path, key))
@@ -90,8 +92,8 @@ def _value(text: str, path: Path, origin: str) -> Any:
         name = found[1]
         if NAME_OF_SECRET.search(name) or str(path[-1]).endswith("_from"):
             raise ConfigError(
-                f"{origin}: {key} has ${{{name}}}, which may be a secret; expected none in a value "
-                f"that is recorded and shown; write env:{name} in a key that ends in _from"
+                f"{origin}: {key} has ${{{name}}}, which may be a secret; expected no secret in a "
+                f"value that is recorded and shown; write env:{name} in a key that ends in _from"
             )
         value = os.environ.get(name)
         if value is None:
@@ -126,11 +128,11 @@ def config_error(
 ) -> ConfigError:
     """The error for a configuration that `model` refused.
 
-    It has a line for each problem, at most `LINES_MAX`. Values of keys that may hold a secret are
-    not quoted. Of a reference, the reference is quoted.
+    The message has one line for each problem, at most `LINES_MAX` lines. It does not quote values
+    of keys that may contain a secret. For a value from a variable it quotes the text in the file.
 
     Args:
-        written: path of a key → its text in the file, with references.
+        written: path of a key → text of its value in the file, with variables.
     """
     causes = _without_effects(error.errors(include_url=False), model)
     lines = [_line(details, source, model, written) for details in causes]
@@ -141,12 +143,12 @@ def config_error(
 
 
 def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDetails]:
-    """The problems without those that follow from others, so that each mistake appears once.
+    """The problems without consequences of other problems, so that each mistake is reported once.
 
-    A list may be too short only because pydantic dropped its wrong items, and a key may be
+    A list may be too short only because pydantic dropped wrong items of the list. A key may be
     missing only because it is misspelled.
     """
-    if any(details["loc"][:1] == (MIX,) for details in problems):  # its parts have these sections
+    if any(details["loc"][:1] == (MIX,) for details in problems):  # the parts have these sections
         whole = {(key,) for key in OF_PARTS}
         problems = [each for each in problems if each["loc"][:1] not in whole]
     above = {details["loc"][:-1] for details in problems if details["loc"]}
@@ -184,7 +186,7 @@ def _line(
 
 
 def _unknown(model: Model, path: tuple[Any, ...]) -> str:
-    """The hint for an unknown key; for a literal secret, the form of a reference."""
+    """The hint for an unknown key; for a secret, how to write a reference instead."""
     if may_be_secret(path) and not str(path[-1]).endswith("_from"):
         return (
             "a file or an option must not contain a secret; "
@@ -194,7 +196,7 @@ def _unknown(model: Model, path: tuple[Any, ...]) -> str:
 
 
 def may_be_secret(path: tuple[Any, ...]) -> bool:
-    """Whether the value of a key may hold a secret, which messages do not quote."""
+    """Whether the value of a key may contain a secret; messages do not quote such values."""
     name = str(path[-1]).lower() if path else ""
     return NAME_OF_SECRET.search(name) is not None or "username" in name
 
@@ -212,7 +214,7 @@ def _shown(path: tuple[Any, ...], value: Any) -> str:
 
 
 _USER_INFO = re.compile(r"[^\s/]*@")
-"""The user and the password before an address."""
+"""The user and the password in front of an address."""
 
 
 def _expected(details: ErrorDetails) -> str:
@@ -230,7 +232,7 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _unit_hint(details: ErrorDetails, expected: str) -> str:
-    """For a text where a number is expected: an example of a number with its unit."""
+    """An example of a number with a unit, if the value is a text and expected is a number."""
     if not isinstance(details["input"], str):
         return ""
     unit = re.search(r" of (bytes per second|bytes|seconds|milliseconds)\b", expected)
@@ -238,21 +240,21 @@ def _unit_hint(details: ErrorDetails, expected: str) -> str:
 
 
 def _expected_value(model: Model, path: tuple[Any, ...]) -> str:
-    """The values that the field of a missing key accepts, as a noun phrase."""
+    """A noun phrase for the values that a missing key accepts."""
     field = field_at(model, path)
     kind, metadata = (field.annotation, field.metadata) if field else (None, ())
     is_list = get_origin(kind) is tuple
-    if is_list:  # what an item expects stands with the type of the items
+    if is_list:  # the type of the items has the checks
         metadata = getattr(get_args(kind)[0], "__metadata__", ())
     checks = [check for check in metadata if isinstance(check, Checked)]
     one = "a map of keys and values" if model_at(model, path) else "a value"
     one = checks[0].expected() if checks else one
-    return f"a list of one or more, each of them {one}" if is_list else one
+    return f"a list with at least one item, each {one}" if is_list else one
 
 
 def _remedy(model: Model, path: tuple[Any, ...]) -> str:
-    """The remedy for a wrong value: to correct it, or to leave it out for a plain default."""
+    """The remedy for a wrong value: correct it, or remove the key if it has a simple default."""
     field = field_at(model, path)
     if field is None or field.is_required() or not isinstance(field.default, (int, float, str)):
         return "correct it"
-    return f"correct it, or leave it out for the default {field.default}"
+    return f"correct it, or remove the key for the default {field.default}"

@@ -1,4 +1,4 @@
-"""The security of connections to brokers: login and TLS, with secrets by reference only."""
+"""The security of connections to brokers: login and TLS; secrets are given only by references."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jobs.setup.places import withhold
 from metrics.common.bounds import Text, UnexpectedError
 from metrics.common.errors import ConfigError
 
-REFERENCE = "env:NAME or file:PATH (a file or an option must not contain the secret itself)"
+REFERENCE = "env:NAME or file:PATH (a file or an option must not contain the secret)"
 
 
 SECRET_BYTES_MAX = 100_000
@@ -38,16 +38,16 @@ _AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOK
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value is the place of a secret, such as `env:NAME`."""
+    """Whether a value is a reference to a secret, such as `env:NAME`."""
     kind, _, place = value.partition(":") if isinstance(value, str) else ("", "", "")
     return kind in ("env", "file", PROPERTIES) and bool(place.strip())
 
 
 def as_reference(value: Any) -> Any:
-    """The reference, whose environment variable is withheld from processes that a run starts.
+    """Check that a value is a reference, and withhold its variable from processes of the run.
 
     Raises:
-        UnexpectedError: the value is no reference.
+        UnexpectedError: the value is not a reference.
     """
     if not is_reference(value):
         raise UnexpectedError(REFERENCE)
@@ -58,26 +58,26 @@ def as_reference(value: Any) -> Any:
 
 
 SecretReference = Annotated[str, BeforeValidator(as_reference)]
-"""`env:NAME` or `file:PATH`: the place of a secret."""
+"""`env:NAME` or `file:PATH`: a reference to a secret."""
 
 
 def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
-    """Read the secret of a reference.
+    """Read the secret that a reference names.
 
     Args:
-        reference: `env:NAME`, or `file:PATH` without a trailing end of line, or
+        reference: `env:NAME`; or `file:PATH`, from which a trailing newline is removed; or
             `properties:PATH#NAME` for a secret in a cluster's `client_properties`.
-        key: the configuration's key, for messages.
-        of: the part of the configuration that has the key, for messages.
+        key: path of the key with the reference, for messages.
+        of: the file with the key, for messages, such as `cluster `.
 
     Raises:
         ConfigError: the secret does not exist, or is empty.
     """
     kind, _, place = reference.partition(":")
     if kind not in ("env", "file", PROPERTIES) or not place.strip():
-        raise ConfigError(  # the value may be the secret itself, so it is not quoted
-            f"{of}{key} is neither env:NAME nor file:PATH; expected the place of the secret, not "
-            f"the secret; put it into an environment variable or a file, and name that"
+        raise ConfigError(  # the value may be a secret, so it is not quoted
+            f"{of}{key} is neither env:NAME nor file:PATH; expected a reference to the secret; "
+            "write the secret into an environment variable or a file, and name the variable or file"
         )
     if kind == "env":
         withhold(place)
@@ -87,16 +87,16 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
     elif kind == PROPERTIES:
         secret = secret_of_properties(place)
         file, _, name = place.rpartition("#")
-        found, remedy = f"the file {file} has no {name}", "write it there"
+        found, remedy = f"the file {file} has no {name}", f"add {name} to the file"
     else:
         path = Path(place).expanduser()
-        found, remedy = f"the file {path} is empty", "write the secret into it"
+        found, remedy = f"the file {path} is empty", "write the secret into the file"
         try:
             secret = text_of(path, SECRET_BYTES_MAX).rstrip("\r\n")
         except (OSError, ValueError) as error:
             secret = ""
             found = f"the file {path} cannot be read ({error.__class__.__name__})"
-            remedy = "check the path and its permissions"
+            remedy = "check the path and the file's permissions"
     if not secret:
         raise ConfigError(f"{of}{key} is {reference}, but {found}; {remedy}")
     return secret
@@ -107,10 +107,10 @@ def _secret_of(security: Security, key: str) -> str:
 
 
 def token_provider(security: Security) -> TokenProvider:
-    """The source of OAUTHBEARER tokens, after a first token was fetched.
+    """The source of OAUTHBEARER tokens; a first token was fetched from the source.
 
     Raises:
-        ConfigError: there is no token.
+        ConfigError: the source has no token.
     """
     read = partial(_secret_of, security)
     if security.aws_region is not None:
@@ -129,12 +129,12 @@ def token_provider(security: Security) -> TokenProvider:
             is_encoded=security.oauth_urlencode,
             authority=_token_authority(security),
         )
-    provider.token()  # so that a missing token is an error before the first connection
+    provider.token()  # a missing token is an error before the first connection
     return provider
 
 
 def _token_authority(security: Security) -> str | None:
-    """The authority of the token server as PEM; None for those of the system."""
+    """The authorities of the token server as PEM; None for the system's authorities."""
     if security.oauth_cafile is None:
         return None
     path = _existing("oauth_cafile", security.oauth_cafile)
@@ -153,7 +153,7 @@ def _token_authority(security: Security) -> str | None:
 def _existing(key: str, given: str) -> str:
     path = Path(given).expanduser()
     if not path.is_file():
-        trust = " or leave it out for the authorities of the system" if "ca" in key else ""
+        trust = " or remove the key for the system's authorities" if "ca" in key else ""
         raise ConfigError(
             f"cluster security.{key} is {path}, which is not a file; expected a PEM file or a "
             f"store of type JKS or PKCS12; correct the path{trust and f',{trust}'}"
@@ -204,46 +204,48 @@ _PASSWORDS = {
     "key_password_from": ("certfile", "key_pem_from"),
     "oauth_cafile_password_from": ("oauth_cafile",),
 }
-"""Key of a password → the keys of which it needs one."""
+"""Key of a password → keys of the files that the password may open."""
 
 
 class Security(ConfigModel):
-    """Security of the connections to the brokers; file names must be valid on executors too.
+    """Security of the connections to the brokers; file names must also be valid on executors.
 
     Attributes:
         protocol: Kafka's security.protocol.
         sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
-        username_from: place of the SASL user name.
-        password_from: place of the SASL password.
-        token_from: place of an OAUTHBEARER token; read again for every login, and during a load.
-        oauth_token_url: token endpoint of an OAuth server, instead of token_from.
-        oauth_client_id_from: place of the client's id for that server.
-        oauth_client_secret_from: place of the client's secret for that server.
+        username_from: reference to the SASL user name.
+        password_from: reference to the SASL password.
+        token_from: reference to an OAUTHBEARER token; the token is read again for every login, and
+            during a load.
+        oauth_token_url: token endpoint of an OAuth server, instead of `token_from`.
+        oauth_client_id_from: reference to the client id for the OAuth server.
+        oauth_client_secret_from: reference to the client secret for the OAuth server.
         oauth_scope: scope of the requested token.
         oauth_extensions: names and values that the login sends with the token, such as
             `{logicalCluster: lkc-00000}`.
-        oauth_urlencode: whether the client's id and secret are URL-encoded in the request, as RFC
-            6749 states; false for servers that do not decode them.
-        oauth_cafile: PEM, JKS or PKCS12 file of the token server's authorities; those of the
-            system when left out.
-        oauth_cafile_password_from: place of the password of that store.
-        kerberos_service_name: the first part of the brokers' principals, for GSSAPI; kafka when
-            left out. Each host's own user supplies the tickets.
-        aws_region: region of the cluster, for AWS_MSK_IAM; AWS's own chain supplies the
-            credentials.
-        cafile: PEM, JKS or PKCS12 file of trusted certificates; those of the system when left out.
-        cafile_password_from: place of the password of that store; JKS and stores without a password
-            are read without it.
-        certfile: the client's own certificate, for mutual TLS: a PEM file, or a JKS or PKCS12 store
-            with its key.
-        keyfile: PEM file of its private key.
-        certfile_password_from: place of the password of that store.
-        key_password_from: place of the key's password.
-        ca_pem_from: place of the trusted certificates as PEM text, instead of `cafile`.
-        certificate_pem_from: place of the certificate as PEM text, with `key_pem_from`, instead of
-            `certfile`.
-        key_pem_from: place of its private key as PEM text.
-        check_hostname: whether the broker's certificate must name its host.
+        oauth_urlencode: whether the client id and the client secret are URL-encoded in the request,
+            as RFC 6749 requires; false for servers that do not decode them.
+        oauth_cafile: PEM, JKS or PKCS12 file with the authorities of the OAuth server; the system's
+            authorities if not given.
+        oauth_cafile_password_from: reference to the password of the store in `oauth_cafile`.
+        kerberos_service_name: the first part of the brokers' principals, for GSSAPI; `kafka` if not
+            given. The Kerberos tickets come from the operating system's user on each host.
+        aws_region: AWS region of the cluster, for AWS_MSK_IAM. The credentials come from AWS's
+            default credential chain.
+        cafile: PEM, JKS or PKCS12 file of trusted certificates; the system's authorities if not
+            given.
+        cafile_password_from: reference to the password of the store in `cafile`. JKS stores, and
+            stores without a password, are read without it.
+        certfile: the client's certificate, for mutual TLS: a PEM file, or a JKS or PKCS12 store
+            that includes the private key.
+        keyfile: PEM file of the private key of the certificate in `certfile`.
+        certfile_password_from: reference to the password of the store in `certfile`.
+        key_password_from: reference to the password of the private key.
+        ca_pem_from: reference to the trusted certificates as PEM text, instead of `cafile`.
+        certificate_pem_from: reference to the client's certificate as PEM text, instead of
+            `certfile`; requires `key_pem_from`.
+        key_pem_from: reference to the private key of this certificate as PEM text.
+        check_hostname: whether the broker's certificate must name the broker's host.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -306,16 +308,16 @@ class Security(ConfigModel):
         self._require_pair("certificate_pem_from", "key_pem_from")
         for one, other in (("cafile", "ca_pem_from"), ("certfile", "certificate_pem_from")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
-                raise ValueError(
-                    f"{one} and {other} are both given; expected one; remove the other"
-                )
+                raise ValueError(f"{one} and {other} are both given; expected one; remove {other}")
         for key, opened in _PASSWORDS.items():
             if getattr(self, key) is not None and not any(getattr(self, each) for each in opened):
-                raise ValueError(f"{key} is given without {opened[0]}; add it, or remove {key}")
+                raise ValueError(
+                    f"{key} is given without {opened[0]}; add {opened[0]}, or remove {key}"
+                )
 
     def _complete_login(self) -> None:
         if self.sasl_mechanism is None:
-            raise ValueError(f"protocol {self.protocol} needs sasl_mechanism as well; add it")
+            raise ValueError(f"protocol {self.protocol} requires sasl_mechanism; add it")
         with_what = f"sasl_mechanism {self.sasl_mechanism}"
         for key, mechanisms in _LOGIN_KEYS.items():
             if self.sasl_mechanism not in mechanisms:
@@ -333,14 +335,14 @@ class Security(ConfigModel):
             if self.protocol != "SASL_SSL":
                 raise ValueError(
                     f"{with_what} with protocol {self.protocol} would send a token unencrypted; "
-                    "expected protocol SASL_SSL, as MSK requires; change protocol"
+                    "expected protocol SASL_SSL, which MSK requires; change protocol"
                 )
             needed = ("aws_region",)
         elif self.sasl_mechanism != "GSSAPI":
             needed = _PASSWORD_KEYS
         missing = [key for key in needed if getattr(self, key) is None]
         if missing:
-            raise ValueError(f"{with_what} needs {missing[0]} as well; add it")
+            raise ValueError(f"{with_what} requires {missing[0]}; add {missing[0]}")
 
     def _refuse(self, keys: tuple[str, ...], given_with: str, expected: str) -> None:
         given = [key for key in keys if getattr(self, key) is not None]
@@ -351,7 +353,7 @@ class Security(ConfigModel):
             )
 
     def client_kwargs(self) -> ClientOptions:
-        """Connection options of kafka-python's clients.
+        """The connection options for kafka-python's clients.
 
         Raises:
             ConfigError: a secret, a file or a token is missing.
@@ -376,12 +378,14 @@ class Security(ConfigModel):
 
     @property
     def shared_files(self) -> tuple[str, ...]:
-        """The files that executors read, too; the driver reads stores and sends their content."""
+        """The PEM files that executors read; the driver reads stores, and sends their content."""
         given = (self.cafile, self.certfile, self.keyfile)
         return tuple(path for path in given if path and not is_store(path))
 
     def _tls_files(self) -> dict[str, str]:
-        """The certificates and the key: paths of PEM files, or PEM texts of what else there is."""
+        """The options for certificates and key: paths of PEM files, or PEM texts of other
+        sources.
+        """
         options: dict[str, str] = {}
         secret = partial(_optional_secret, self)
         if self.cafile is not None:
@@ -407,13 +411,13 @@ class Security(ConfigModel):
         return options
 
     def _identity_of(self, path: str) -> dict[str, str]:
-        """The client's own certificate and key from a store, decrypted."""
+        """The options with the client's certificate and decrypted key from a store."""
         password = _optional_secret(self, "certfile_password_from")
         key_password = _optional_secret(self, "key_password_from")
         stored = read_store(path, "certfile", password, key_password)
         if not stored.key:
             raise ConfigError(
                 f"cluster security.certfile is {path}, a store without a private key; expected the "
-                "client's own certificate and its key; name the other store"
+                "client's certificate and its private key; name the store with both"
             )
         return {"ssl_certificate_pem": stored.chain, "ssl_key_pem": stored.key}

@@ -19,7 +19,8 @@ Path = tuple[Any, ...]
 """Keys and list positions from the top of a file to a value."""
 
 VALUES_MAX = 10_000
-"""Largest number of values in a file; aliases of aliases can make millions of a few lines."""
+"""Largest number of values in a file. Aliases of aliases can make millions of values in few
+lines."""
 
 DEPTH_MAX = 100
 """Largest depth of brackets in a file."""
@@ -37,7 +38,7 @@ class ParsedFile:
     Attributes:
         label: name of the file in messages.
         data: maps, lists and scalars.
-        origins: path of a value → its place, for messages.
+        origins: path of a value → file and line of the value, for messages.
     """
 
     label: str
@@ -45,7 +46,7 @@ class ParsedFile:
     origins: dict[Path, str] = field(default_factory=dict)
 
     def origin(self, path: Path) -> str:
-        """The place of the value at `path`, or of the closest part around it."""
+        """The file and line of the value at `path`, or of the closest enclosing value."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -53,14 +54,14 @@ class ParsedFile:
 
 
 def parse_map(text: str, label: str) -> ParsedFile:
-    """Parse a file that holds one map.
+    """Parse a file with one map.
 
     Args:
         text: YAML 1.2.
         label: name of the file in messages.
 
     Raises:
-        ConfigError: the file is malformed, empty, not a map, or has a key twice.
+        ConfigError: the file is malformed or empty, is not a map, or has a key twice.
     """
     reader = _Reader(label)
     try:
@@ -68,14 +69,14 @@ def parse_map(text: str, label: str) -> ParsedFile:
         if node is None or (isinstance(node, ScalarNode) and not node.value):
             raise ConfigError(
                 f"{label} is empty; expected keys and values; "
-                "copy one of the files that come with the project and change it"
+                "copy a file of the project's folder conf, and change it"
             )
         data = reader.read(node, ())
     except _MALFORMED as error:
         raise ConfigError(f"{label}{_trouble(error)}; expected YAML; correct it there") from None
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{label} holds {kind_of(data)}; expected keys and values such as `name: value`; "
+            f"{label} is {kind_of(data)}; expected keys and values such as `name: value`; "
             "write it as a map"
         )
     return ParsedFile(label, data, reader.origins)
@@ -99,7 +100,7 @@ def parse_value(text: str, label: str) -> Any:
 
 
 def yaml_text(data: Mapping[str, Any]) -> str:
-    """The YAML text of plain data, with its keys in their order."""
+    """The YAML text of plain data; keys keep their order."""
     text = StringIO()
     YAML().dump(data, text)
     return text.getvalue()
@@ -107,12 +108,13 @@ def yaml_text(data: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=256)
 def _compose(text: str) -> Node | None:
-    """The top node of a text; None for an empty text.
+    """The top node of a YAML text; None for an empty text.
 
-    The cases of a sweep read the same files and options again; `_Reader` changes no node.
+    Results are cached, because the cases of a sweep read the same files and options again. Callers
+    must not change the nodes.
 
     Raises:
-        RecursionError: the text is nested too deeply; the parser itself would take seconds.
+        RecursionError: the text is nested too deeply; the check comes before the slow parser.
     """
     depth = 0
     for character in text:
@@ -126,7 +128,7 @@ def _compose(text: str) -> Node | None:
 
 
 class _Reader:
-    """Builds plain data from YAML's nodes, and records the place of each value."""
+    """Builds plain data from YAML nodes, and records the line of each value."""
 
     def __init__(self, label: str) -> None:
         self.yaml = YAML(typ="safe", pure=True)
@@ -135,12 +137,12 @@ class _Reader:
         self._read = 0
 
     def read(self, node: Node, path: Path, above: tuple[Node, ...] = ()) -> Any:
-        """The data of a node at a path, below those in `above`."""
+        """The data of a node at a path; `above` are the nodes that enclose the node."""
         self._read += 1
         if self._read > VALUES_MAX:
             raise ConfigError(
-                f"{self._label} holds more than {VALUES_MAX:,} values, aliases followed; expected "
-                "a configuration; remove the aliases"
+                f"{self._label} has more than {VALUES_MAX:,} values, including aliases; expected "
+                "fewer values; remove the aliases"
             )
         if node in above:
             raise ConfigError(
@@ -168,8 +170,8 @@ class _Reader:
             below = (*path, key)
             if key in found:
                 raise ConfigError(
-                    f"{place}: {_dotted(below)} is given a second time, first in "
-                    f"{self.origins[below]}; expected each key once; remove one of them"
+                    f"{place}: {_dotted(below)} is given twice, first in "
+                    f"{self.origins[below]}; expected each key once; remove one"
                 )
             self.origins[below] = place
             found[key] = self.read(value_node, below, above)
@@ -203,7 +205,7 @@ class _Reader:
         if half is None:
             return text
         raise ConfigError(
-            f"{self._place(node)}: {_dotted(path)} has half of a character, U+{ord(half):04X}, "
+            f"{self._place(node)}: {_dotted(path)} has the surrogate U+{ord(half):04X}, "
             "which cannot be written to files; expected text; correct it"
         )
 
@@ -220,7 +222,7 @@ def _dotted(path: Path) -> str:
 
 
 def _trouble(error: Exception) -> str:
-    """The place and the problem, as a continuation of the name of the file or option."""
+    """The position and the problem, as a text to append to the name of the file or option."""
     if isinstance(error, RecursionError):
         return ": it is nested too deeply"
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
@@ -232,7 +234,7 @@ def _trouble(error: Exception) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value, in words for authors of YAML."""
+    """A noun phrase for the type of a value, for authors of YAML."""
     kinds: tuple[tuple[Any, str], ...] = (
         (bool, "a boolean"),
         (int, "a whole number"),

@@ -1,8 +1,8 @@
-"""The sources of OAUTHBEARER tokens: a secret that is renewed elsewhere, an OAuth server, or AWS.
+"""The sources of OAUTHBEARER tokens: a variable or file, an OAuth server, or AWS.
 
-A provider stays on the driver. An executor receives a token with the plan of a load, and later ones
-over the control channel before each ends, so executors need neither the client's secret nor a
-connection to the server.
+A token provider stays on the driver. An executor receives a token with the plan of a load. During
+the load it receives each new token over the control channel before the previous token ends.
+Executors therefore need neither the client's secret nor a connection to the token server.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ _ANSWER_BYTES_MAX = 2**20
 RENEW_SHARE = 0.8
 """Share of a token's lifetime after which new connections use a new token."""
 RETRY_S = 5.0
-"""Time until a token is fetched again where the source gives none and the last one is valid [s]."""
+"""Time until the next attempt to fetch a token, if an attempt failed and the last token is valid
+[s]."""
 ASSUMED_S = 60.0
-"""Assumed lifetime of a token whose end neither the source nor the token states [s]."""
+"""Assumed lifetime of a token if neither the source nor the token states the end [s]."""
 
 
 def end_of(token: str) -> float | None:
-    """The end of a JSON Web Token (RFC 7519) [s since the epoch]; None where it states none."""
+    """The end of a JSON Web Token (RFC 7519) [s since the epoch]; None if the token states no
+    end.
+    """
     claims = token.split(".")[1:2]
     try:
         found = parsed_json(base64.urlsafe_b64decode("".join(claims) + "===").decode())
@@ -49,7 +52,7 @@ def end_of(token: str) -> float | None:
 
 
 class ReferencedToken(TokenProvider):
-    """The token of a reference, which is read again for every login, and during a load."""
+    """A token in a variable or file; it is read again for every login, and during a load."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -58,7 +61,7 @@ class ReferencedToken(TokenProvider):
         """Read the current token.
 
         Raises:
-            ConfigError: the token does not exist any more.
+            ConfigError: the variable or file does not exist any more.
         """
         token = self._read()
         self.good_until_s = end_of(token)
@@ -66,7 +69,7 @@ class ReferencedToken(TokenProvider):
 
 
 class RenewedToken(TokenProvider):
-    """A token that is fetched again once most of its lifetime is over.
+    """A source of tokens that fetches a new token once most of the last token's lifetime is over.
 
     Args:
         clock: monotonic time [s].
@@ -79,7 +82,7 @@ class RenewedToken(TokenProvider):
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float]:
-        """Fetch a token, and return it with its lifetime [s], 0 where the source states none.
+        """Fetch a token; return (token, lifetime [s]), with 0 if the source states no lifetime.
 
         Raises:
             ConfigError: the source gives no token.
@@ -89,7 +92,7 @@ class RenewedToken(TokenProvider):
         """Return the last token while it is young enough, otherwise a new one.
 
         Raises:
-            ConfigError: the source gives no token, and the last one has ended.
+            ConfigError: the source gives no token, and the last token has ended.
         """
         asked_s, asked_wall_s = self._clock(), time.time()
         if asked_s < self._renew_s:
@@ -109,20 +112,20 @@ class RenewedToken(TokenProvider):
 
 
 class ClientCredentials(RenewedToken):
-    """Tokens of an OAuth server by the grant of client credentials (RFC 6749, section 4.4).
+    """Tokens of an OAuth server by the client credentials grant (RFC 6749, section 4.4).
 
     Args:
         url: the token endpoint.
         client_id, client_secret: the credentials of the client.
-        scope: scope of the token; the server's default when None.
+        scope: scope of the token; None for the server's default.
         clock: monotonic time [s].
         extensions: names and values that a login sends with the token.
-        is_encoded: whether id and secret are URL-encoded in the header, as RFC 6749 demands and
-            some servers do not expect.
-        authority: the server's authority as PEM; those of the system when None.
+        is_encoded: whether id and secret are URL-encoded in the header. RFC 6749 requires it, but
+            some servers do not decode them.
+        authority: the server's authorities as PEM; None for the system's authorities.
 
     Raises:
-        ConfigError: the authority is no certificate.
+        ConfigError: the authority is not a certificate.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class ClientCredentials(RenewedToken):
         if not isinstance(token, str) or not token:
             raise self._problem("its answer has no access_token")
         if TOKEN.fullmatch(token) is None:
-            raise self._problem("its access_token is not one word of ASCII characters")
+            raise self._problem("its access_token has spaces or non-ASCII characters")
         return token, _seconds(lifetime_s)
 
     def _answer(self) -> dict[str, Any]:
@@ -198,8 +201,8 @@ class ClientCredentials(RenewedToken):
         return ConfigError(
             f"the token server in cluster security.oauth_token_url, {self._url}, gives no token: "
             f"{found}; expected an access_token for the client; check the address, "
-            "oauth_client_id_from, oauth_client_secret_from and oauth_scope, and oauth_cafile for "
-            "a server with an authority of its own"
+            "oauth_client_id_from, oauth_client_secret_from and oauth_scope, and oauth_cafile if "
+            "the system does not trust the server's authority"
         )
 
 
@@ -210,12 +213,12 @@ def _trusting(authority: str) -> ssl.SSLContext:
         raise ConfigError(
             "cluster security.oauth_cafile has no usable certificate "
             f"({getattr(error, 'reason', None) or error}); expected the authority of the token "
-            "server; name its file"
+            "server; correct the path"
         ) from error
 
 
 def _seconds(given: object) -> float:
-    """A lifetime that is a number, or a text of one as some servers send it; 0 if it is neither."""
+    """A lifetime [s] from a number, or from a text that some servers send; 0 for other values."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
         return 0.0
     try:
@@ -226,21 +229,22 @@ def _seconds(given: object) -> float:
 
 
 MSK_TOKEN_S = 900.0
-"""Lifetime of a token of AWS's signer, which cannot be changed [s]."""
+"""Fixed lifetime of a token from AWS's signer [s]."""
 
 
 class MskTokens(RenewedToken):
-    """Tokens of Amazon MSK's IAM, signed here with the credentials of AWS's own chain.
+    """Tokens of Amazon MSK's IAM, signed on the driver with AWS credentials.
 
-    Signing needs no connection; the chain may need one, for example for a role of the host. The
-    chain is followed once, and renews its credentials itself.
+    The credentials come from AWS's default credential chain, which may connect to AWS, for example
+    for a role of the host. Signing requires no connection. The chain is queried once; afterwards
+    its credentials renew themselves.
 
     Args:
         region: region of the cluster.
         clock: monotonic time [s].
 
     Raises:
-        ConfigError: the signer is not installed, or there are no credentials.
+        ConfigError: the signer is not installed, or the chain has no credentials.
     """
 
     remedy = (
@@ -264,7 +268,7 @@ class MskTokens(RenewedToken):
         self._signer, self._errors = MSKAuthTokenProvider, (BotoCoreError, ValueError)
         credentials = self._ask(Session().get_credentials)
         if credentials is None:
-            raise self._problem("there are none")
+            raise self._problem("no credentials found")
         self._chain = type("Chain", (CredentialProvider,), {"load": lambda _self: credentials})()
 
     def _fetch(self) -> tuple[str, float]:
@@ -284,8 +288,8 @@ class MskTokens(RenewedToken):
     @staticmethod
     def _problem(found: str) -> ConfigError:
         return ConfigError(
-            "cluster security.sasl_mechanism is AWS_MSK_IAM, and AWS's own chain of credentials "
-            f"gives none: {found}; expected credentials on the driver, from the environment "
+            "cluster security.sasl_mechanism is AWS_MSK_IAM, and AWS's default credential chain "
+            f"fails: {found}; expected credentials on the driver, from the environment "
             "(AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or the "
             "host's role; set one of them"
         )

@@ -1,7 +1,4 @@
-"""The workload: the traffic pattern of a search, and the phases of its trials.
-
-The parts of a mix in a workload's file: several kinds of traffic in one load.
-"""
+"""The workload: the traffic pattern of a search, the parts of a mix, and the phases of trials."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload
 MIX = "mix"
 _SECTIONS = ("producer", "payload", "topic", "consumers")
 OF_PARTS = ("message_bytes", "np", *_SECTIONS)
-"""Keys of a workload that stand in the parts of a mix instead."""
+"""Keys of a workload that each part of a mix has, instead of the workload."""
 
 PartName = Annotated[
     str,
@@ -32,7 +29,7 @@ PartName = Annotated[
 
 
 class MixPart(ConfigModel):
-    """One kind of traffic in a mix; its sections have the keys of a workload.
+    """One traffic pattern of a mix; its sections have the same keys as a workload's sections.
 
     Attributes:
         producers: number of producers at scale 1.
@@ -48,12 +45,12 @@ class MixPart(ConfigModel):
 
 
 def sections_of_mix(source: ParsedFile) -> dict[str, Any]:
-    """The data of a workload's file; that of a mix with the sections of its first part.
+    """The data of a workload's file; for a mix with the sections of the first part added.
 
-    They stand for the sections of the whole, which follow from all parts once these are checked.
+    These sections are placeholders: once all parts are checked, `Workload` replaces them.
 
     Raises:
-        ConfigError: a key that belongs into the parts stands beside them.
+        ConfigError: the file has a key next to `mix` that belongs into the parts.
     """
     data = source.data
     parts = data.get(MIX)
@@ -62,8 +59,8 @@ def sections_of_mix(source: ParsedFile) -> dict[str, Any]:
     for key in OF_PARTS:
         if data.get(key) is not None:
             raise ConfigError(
-                f"{source.origin((key,))}: {key} stands beside {MIX}; expected it in the parts of "
-                f"the mix, as each has its own; move it, or remove {MIX}"
+                f"{source.origin((key,))}: {key} is given next to {MIX}; expected {key} in each "
+                f"part of the mix; move {key} into the parts, or remove {MIX}"
             )
     first = next(iter(parts.values()), None) if isinstance(parts, Mapping) else None
     known = first if isinstance(first, Mapping) else {}
@@ -74,24 +71,25 @@ def sections_of_mix(source: ParsedFile) -> dict[str, Any]:
 
 
 RECORDS_MIN = 10
-"""Smallest number of records of one producer in the measured window: with fewer, the achieved
-share is too coarse to judge."""
+"""Smallest number of records of one producer in the measured window. With fewer records, the
+achieved share would be too coarse."""
 CYCLES_TOLERANCE = 0.001
 
 
 class Workload(ConfigModel):
-    """The traffic to offer: the sizes of the boundary line, and the options that are fixed.
+    """The traffic to offer: the message sizes of the boundary line, and all fixed options.
 
     Attributes:
         name: the name of the workload in tables.
-        description: a sentence for people.
-        message_bytes: mean sizes of a message, key and value together [B]; each once, in the order
-            of the search.
+        description: a sentence for readers.
+        message_bytes: mean sizes of a message, key and value together [B]; each size once, in the
+            order of the search.
         notes: sentences for readers of plans.
-        np: number of producers, for a search along another axis; left out along np.
-        mix: the parts of a mix, by their names: several kinds of traffic in one load
+        np: number of producers for a search along another axis than np; not given for a search
+            along np.
+        mix: name → part of a mix, which offers several traffic patterns in one load
             (docs/mixes.md). Each part has `producers`, one `message_bytes`, and the sections
-            `producer`, `payload`, `topic` and `consumers`, which then do not stand beside `mix`.
+            `producer`, `payload`, `topic` and `consumers`; the workload then has none of these.
     """
 
     name: Name
@@ -111,8 +109,9 @@ class Workload(ConfigModel):
 
     @property
     def parts(self) -> tuple[Workload, ...]:
-        """The parts of a mix, each as a workload with its number of producers; this workload alone
-        if it is not a mix.
+        """The parts of a mix, each as a workload with a fixed number of producers.
+
+        A workload that is not a mix has one part, the workload itself.
         """
         if self.mix is None:
             return (self,)
@@ -128,14 +127,15 @@ class Workload(ConfigModel):
         )
 
     def pattern(self, message_bytes: int, brokers: int = 0, producers: int = 1) -> TrafficPattern:
-        """The traffic of this workload at a message size, before an axis places a load.
+        """The traffic of this workload at a message size, before the axis applies a load.
 
         Args:
-            message_bytes: mean size of a message [B].
+            message_bytes: mean size of a message [B]; ignored for a mix.
             brokers: number of brokers of the cluster.
-            producers: number of producers, where the workload does not fix it.
+            producers: number of producers, if the workload does not have np.
 
-        Of a mix, all parts at scale 1, whatever the size.
+        Returns:
+            The traffic pattern; for a mix all parts at scale 1.
         """
         if self.mix is not None:
             return mix_of(
@@ -157,11 +157,13 @@ class Workload(ConfigModel):
 
     @property
     def slots_least(self) -> int:
-        """The lowest number of Spark's slots for a trial."""
+        """The smallest number of Spark's slots that a trial requires."""
         return slots_needed(self.pattern(self.message_bytes[0]))
 
     def trouble_with_size(self, message_bytes: int) -> str | None:
-        """The reason why messages of this mean size [B] do not fit into buffers, or None."""
+        """The reason why messages of this mean size [B] do not fit into the buffers; None if they
+        fit.
+        """
         largest = self.payload.distribution.largest(message_bytes)
         rooms = {
             "producer.buffer_memory": self.producer.buffer_memory,
@@ -170,7 +172,7 @@ class Workload(ConfigModel):
         for key, room in rooms.items():
             if room < 2 * largest:
                 return (
-                    f"{key} is {room} and the largest message {largest} B; expected room "
+                    f"{key} is {room} and the largest message has {largest} B; expected room "
                     f"for at least two messages; raise {key} to {2 * largest} or more"
                 )
         return None
@@ -189,21 +191,22 @@ class Workload(ConfigModel):
         self._enough_records()
 
     def _mix_is_consistent(self) -> None:
-        """Check each part as a workload of its own, and take the sections of the whole from them.
+        """Check each part as a separate workload, and set the sections of the whole workload.
 
-        The whole has the mean size, and the sections of the part with the most payload.
+        The whole workload gets the mean message size, and the sections of the part with the highest
+        payload rate.
         """
         if self.trial.volume_bytes is not None:
             raise ValueError(
-                f"trial.volume_bytes is {self.trial.volume_bytes} in a mix; expected none, as "
-                "parts would end at different times; remove it"
+                f"trial.volume_bytes is {self.trial.volume_bytes} in a mix; expected none, because "
+                "parts would end at different times; remove trial.volume_bytes"
             )
         for part in self.parts:
             try:
                 if part.producer.rate is not None:
                     raise ValueError(
                         f"producer.rate is {part.producer.rate}; expected rate_bytes_per_s or "
-                        "rate_records_per_s, as a scale multiplies rates; set one of them"
+                        "rate_records_per_s, because a scale multiplies rates; set one of them"
                     )
                 part.require_consistent()
             except ValueError as error:
@@ -219,7 +222,7 @@ class Workload(ConfigModel):
         twice = sorted({size for size in self.message_bytes if self.message_bytes.count(size) > 1})
         if twice:
             raise ValueError(
-                f"message_bytes holds {twice[0]} more than once; expected each size once; "
+                f"message_bytes has {twice[0]} more than once; expected each size once; "
                 "remove the repetition"
             )
 
@@ -228,9 +231,9 @@ class Workload(ConfigModel):
         smallest = sizes.quantile(min(self.message_bytes), 0.0)
         if smallest < self.payload.key_bytes:
             raise ValueError(
-                f"payload.key_bytes is {self.payload.key_bytes} and the smallest message "
-                f"{smallest} B, key and value together; expected room for the key in every "
-                "message; shorten the keys, or raise message_bytes"
+                f"payload.key_bytes is {self.payload.key_bytes} and the smallest message has "
+                f"{smallest} B for key and value together; expected room for the key in every "
+                "message; lower payload.key_bytes, or raise message_bytes"
             )
         problem = self.trouble_with_size(max(self.message_bytes))
         if problem is not None:
@@ -240,9 +243,9 @@ class Workload(ConfigModel):
         if self.payload.key_bytes and not self.producer.partitioner_ignore_keys:
             raise ValueError(
                 f"payload.key_bytes is {self.payload.key_bytes} and "
-                "producer.partitioner_ignore_keys false; expected true, as partitions by the hash "
-                "of keys are not supported; set it, so that messages with keys go to the sticky "
-                "partition, as with Kafka's partitioner.ignore.keys=true"
+                "producer.partitioner_ignore_keys is false; expected true, because the choice of "
+                "partitions by the hash of keys is not supported; set it to true, so that messages "
+                "with keys go to the sticky partition, as with Kafka's partitioner.ignore.keys=true"
             )
 
     def _closed_loop_has_no_times(self) -> None:
@@ -250,8 +253,9 @@ class Workload(ConfigModel):
         if producer.rate is not None and (producer.arrivals != "fixed" or trial.ramp_up_s):
             raise ValueError(
                 f"producer.rate is {producer.rate} with producer.arrivals {producer.arrivals} and "
-                f"trial.ramp_up_s {trial.ramp_up_s:g}; expected arrivals fixed and no ramp, as a "
-                "closed loop sends when requests are answered, not at given times; leave them out"
+                f"trial.ramp_up_s {trial.ramp_up_s:g}; expected arrivals fixed and no ramp, "
+                "because a closed loop sends when brokers have answered, not at scheduled times; "
+                "remove arrivals and ramp_up_s"
             )
 
     def _transactions_suit_the_rest(self) -> None:
@@ -260,34 +264,34 @@ class Workload(ConfigModel):
             return
         if consumers.groups and consumers.client != "wire":
             raise ValueError(
-                f"producer.transaction_duration_ms is {duration_ms:g} and consumers.client "
-                f"{consumers.client}, which cannot distinguish the ends of transactions in a "
-                "partition from missed records; expected consumers.client wire; set it"
+                f"producer.transaction_duration_ms is {duration_ms:g} and consumers.client is "
+                f"{consumers.client}; expected consumers.client wire, because other clients cannot "
+                "distinguish the ends of transactions from missed records; set it to wire"
             )
         for size in self.message_bytes:
             records = self.producer.records_per_s(size) * duration_ms / 1000.0
             if records < 1:
                 raise ValueError(
                     f"a producer would offer {records:.2g} messages of {size} B in a transaction "
-                    f"of {duration_ms:g} ms; expected at least one, so that each transaction has "
-                    "this length; raise producer.transaction_duration_ms or the producer's rate"
+                    f"of {duration_ms:g} ms; expected at least one message per transaction; raise "
+                    "producer.transaction_duration_ms, or the producer's rate"
                 )
 
     def _windows_suit_arrivals(self) -> None:
         producer, trial = self.producer, self.trial
         if producer.arrivals != "fixed" and trial.early_end_error_rate:
             raise ValueError(
-                f"producer.arrivals is {producer.arrivals} and trial.early_end_error_rate "
-                f"{trial.early_end_error_rate:g}; expected 0, as the early end of a window "
-                "assumes an even rate; set it to 0"
+                f"producer.arrivals is {producer.arrivals} and trial.early_end_error_rate is "
+                f"{trial.early_end_error_rate:g}; expected 0, because the early end of a window "
+                "requires a constant rate; set early_end_error_rate to 0"
             )
         cycle_s = producer.burst_on_s + producer.burst_off_s
         cycles = trial.measure_s / cycle_s
         is_whole = round(cycles) >= 1 and abs(cycles - round(cycles)) < CYCLES_TOLERANCE * cycles
         if producer.arrivals == "bursts" and not is_whole:
             raise ValueError(
-                f"trial.measure_s is {trial.measure_s:g} and a burst with its pause "
-                f"{cycle_s:g} s; expected a window of whole bursts, so that it has the mean rate; "
+                f"trial.measure_s is {trial.measure_s:g} and a burst with its pause lasts "
+                f"{cycle_s:g} s; expected a multiple, so that the window has the mean rate; "
                 f"set measure_s to {max(1, round(cycles)) * cycle_s:g}, or change the bursts"
             )
 
@@ -297,6 +301,6 @@ class Workload(ConfigModel):
             if records < RECORDS_MIN:
                 raise ValueError(
                     f"a producer would offer {records:.2g} messages of {size} B in "
-                    f"trial.measure_s {self.trial.measure_s:g}; expected {RECORDS_MIN} or more, "
-                    "so that the achieved share is precise; raise the producer's rate or measure_s"
+                    f"trial.measure_s {self.trial.measure_s:g}; expected {RECORDS_MIN} or more, so "
+                    "that the achieved share is precise; raise the producer's rate, or measure_s"
                 )

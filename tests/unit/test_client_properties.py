@@ -239,12 +239,12 @@ def test_stores_of_java_are_read_with_and_without_their_password(tmp_path: Path)
 
 def test_a_store_that_does_not_open_is_refused_with_the_remedy(tmp_path: Path) -> None:
     for name, password, key_password, part in (
-        ("trust.jks", "wrong", None, "its password is another one"),
-        ("client.jks", "changeit", "wrong", "the password of its key is another one"),
+        ("trust.jks", "wrong", None, "the password is wrong"),
+        ("client.jks", "changeit", "wrong", "the password of the private key is wrong"),
         ("client.jks", None, None, "no password is given"),
         ("trust.p12", "wrong", None, "Invalid password"),
         ("trust.p12", None, None, "Invalid password"),
-        ("trust.jceks", "changeit", None, "it is JCEKS"),
+        ("trust.jceks", "changeit", None, "it is a JCEKS store"),
     ):
         with pytest.raises(ConfigError, match=rf"{part}.*keytool -importkeystore") as caught:
             read_store(store(tmp_path, name), "certfile", password, key_password)

@@ -120,7 +120,7 @@ def test_a_file_takes_kafkas_names_and_refuses_both_names_of_a_key(tmp_path: Pat
     read = load_workload(str(path))
     assert (read.producer.linger_ms, read.consumers.check_crcs) == (3, False)
     path.write_text(text.replace("linger_ms: 25", "linger_ms: 25\n  linger.ms: 3"))
-    words = r"line \d+: producer\.linger\.ms is given a second time, first as linger_ms in .*line"
+    words = r"line \d+: producer\.linger\.ms is given twice, first as linger_ms in .*line"
     with pytest.raises(ConfigError, match=words):
         load_workload(str(path))
 

@@ -387,7 +387,7 @@ def test_credentials_stay_out_of_processes_that_are_started() -> None:
 def test_a_profile_is_used_and_missing_credentials_are_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    none = "gives none: there are none; expected credentials on the driver"
+    none = "chain fails: no credentials found; expected credentials on the driver"
     with pytest.raises(ConfigError, match=none):
         options_of(MSK)
     (tmp_path / "credentials").write_text(
@@ -397,7 +397,7 @@ def test_a_profile_is_used_and_missing_credentials_are_refused(
     _, query = signed(MskTokens(REGION).token())
     assert query["X-Amz-Credential"].startswith("AKIDPROFILE/")
     monkeypatch.setenv("AWS_PROFILE", "other")
-    with pytest.raises(ConfigError, match=r"gives none: .*profile \(other\) could not be found"):
+    with pytest.raises(ConfigError, match=r"chain fails: .*profile \(other\) could not be found"):
         MskTokens(REGION)
 
 

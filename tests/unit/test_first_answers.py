@@ -78,7 +78,7 @@ def test_a_mistake_is_named_by_its_option_or_file(tmp_path: Path) -> None:
         (["compare", *sides], "--b is given 2 times",
          "write --b link.delay=1ms,num.io.threads=2"),
         (["nightly", "--suite", str(suite), "--dry-run"], "",
-         "cases is missing; expected a list of one or more"),
+         "cases is missing; expected a list with at least one"),
     ):  # fmt: skip
         message = refusal(*command)
         assert message.startswith(parts[0])

@@ -50,7 +50,7 @@ def test_a_payload_file_is_found_in_the_folder_of_the_benchmark(tmp_path: Path) 
     folder = tmp_path / "workloads"
     folder.mkdir()
     with pytest.raises(
-        ConfigError, match=r"payload/payload-100b\.data does not exist; expected it"
+        ConfigError, match=r"payload/payload-100b\.data does not exist; expected the"
     ):
         load_workload(write(folder, text))
     (tmp_path / "payload").mkdir()

@@ -263,9 +263,9 @@ def test_a_record_does_not_decide_where_secrets_go(name: str, hostile: dict[str,
 def test_an_unknown_key_or_cluster_in_a_record_is_named() -> None:
     recorded = json.loads(config_text(load("example", "demo", "default")))
     recorded["cluster"]["name"] = "../evil"
-    with pytest.raises(ConfigError, match="name it with --cluster"):
+    with pytest.raises(ConfigError, match="name the file with --cluster"):
         load_recorded(recorded)
     assert load_recorded(recorded, cluster="example").cluster == load_cluster("example")
     recorded["workload"]["producer.gone"] = 1
-    with pytest.raises(ConfigError, match=r"the run.s workload, as the tables have it: producer"):
+    with pytest.raises(ConfigError, match=r"the workload that the run recorded: producer"):
         load_recorded(recorded, cluster="example")
