@@ -1,6 +1,6 @@
-"""`redline cleanup`: lists and deletes what killed runs left on a cluster.
+"""`redline cleanup`: lists and deletes topics and groups that killed runs left on a cluster.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/cleanup.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/cleanup.py …
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from jobs.options import RunId, duration_s, lock_option
 
 @click.command("cleanup")
 @click.option("--cluster", required=True, metavar="NAME|FILE",
-              help="The brokers: a file of conf/clusters, or a path.")  # fmt: skip
+              help="The brokers: a name in conf/clusters, or a path.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key of the cluster's file; may be repeated.")  # fmt: skip
+              help="Override a key of the cluster's file. You can repeat the option.")  # fmt: skip
 @click.option("--run", "run_id", type=RunId(), metavar="RUN_ID",
-              help="Select only what this run left.  [default: all runs]")  # fmt: skip
+              help="Select only topics and groups of this run.  [default: all runs]")  # fmt: skip
 @click.option("--older-than", metavar="TIME",
-              help="Select only what is left of runs that began longer ago, such as 24h; without "
-                   "--run, names without a time are kept.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Delete what is listed.")
+              help="Select only topics and groups of runs that began longer ago than this, such as "
+                   "24h. Names without a time are selected only with --run.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Delete the listed topics and groups.")
 @lock_option
 def cleanup(
     cluster: str,
@@ -31,13 +31,13 @@ def cleanup(
     yes: bool,
     locks: bool,
 ) -> int:
-    """List what killed runs left on a cluster; --yes deletes it.
+    """List topics and consumer groups that killed runs left on a cluster; --yes deletes them.
 
-    These are topics and consumer groups, which are recognized by their names; everything else on
-    the cluster stays. The command takes the cluster's lock, so that it deletes nothing of a
-    running run: exit code 75 when another run holds the lock.
+    The command recognizes the topics and groups by their names, and touches nothing else on the
+    cluster. It takes the cluster's lock, so that it deletes nothing of an active run. The exit code
+    is 75 if another run has the lock.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.runs.cluster_cleanup import clean_up_cluster
 
     age_s = None if older_than is None else duration_s(older_than)

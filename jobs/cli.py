@@ -12,40 +12,42 @@ from jobs.setup.version import __version__
 from metrics.common.errors import ConfigError
 
 JOBS = {
-    "cleanup": "List what killed runs left on a cluster; --yes deletes it.",
-    "compare": "Compare two sides: whether B takes less load than A, with an interval and a likely "
-    "cause.",
-    "doctor": "Check whether a run would start, without any load.",
+    "cleanup": "List topics and consumer groups that killed runs left on a cluster; --yes deletes "
+    "them.",
+    "compare": "Compare two sides: whether B has less capacity than A, with an interval and a "
+    "likely cause.",
+    "doctor": "Check without any load whether a run would start.",
     "export": "Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
     "headroom": "Answer how many times today's traffic fits into a cluster, and until when.",
     "init": "Write a cluster file from the answers to a few questions, or from options.",
     "learn": "Write a workload from the traffic that producers really send to a cluster.",
     "nightly": "Measure the cases of a suite, and report which of them are worse than before.",
-    "plan": "Calculate how many brokers a load needs, with their headroom and the limiting need.",
+    "plan": "Calculate how many brokers a load needs, with the headroom and the limiting resource.",
     "report": "Write a run's HTML report: its answer, its evidence, and the command to repeat it.",
     "runs": "List the runs of a folder, show one, tag it or delete it.",
     "sweep": "Measure the cases of an experiment, and report the effect of each varied setting.",
     "testbed": "Real Kafka brokers on this machine, for trials.",
-    "traffic": "Hold one traffic pattern at a fixed load, in trials or without a gap.",
+    "traffic": "Offer one traffic pattern at a fixed load, in trials or without interruption.",
 }
-"""The name of each job and the first sentence of its help. `redline --help` imports none of the
-jobs, as Spark and its libraries take seconds; a test compares each sentence with the job's own."""
+"""Name of each job → first sentence of its help. `redline --help` imports no job, because the
+import of Spark takes seconds. A test compares each sentence with the help of the job.
+"""
 ELSEWHERE = {"export": "jobs.plan", "runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
-"""Jobs whose module has a different name."""
+"""Job → its module, for jobs whose module has another name."""
 
 SPARK = ("pyspark", "py4j", "delta")
 
 
 class Jobs(click.Group):
-    """The group of all jobs; a job is imported when it is called."""
+    """The group of all jobs. A job's module is imported only when the job is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the jobs."""
         return sorted(JOBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name; None for an unknown name."""
+        """The command with this name; None if the name is unknown."""
         if cmd_name not in JOBS:
             return None
         attribute = cmd_name.replace("-", "_")
@@ -57,7 +59,7 @@ class Jobs(click.Group):
         """Run a job.
 
         Raises:
-            ConfigError: the job needs Spark, which is not installed.
+            ConfigError: the job needs Spark, and Spark is not installed.
         """
         try:
             return super().invoke(ctx)
@@ -72,7 +74,7 @@ class Jobs(click.Group):
             ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the name and the sentence of each job."""
+        """Write a help line for each job, with its name and its sentence."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(JOBS.items()))
 
@@ -85,7 +87,7 @@ def redline() -> None:
     """Find how much traffic a Kafka cluster can take, and what limits it.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 a limit that you set is crossed (regression, or too little headroom), 5 stopped by a guard,
+    4 a limit that you set is exceeded (regression, or too little headroom), 5 stopped by a guard,
     75 try again later (the cluster is in use or down), 130 interrupted, 143 terminated.
     """
 

@@ -1,6 +1,6 @@
 """`redline compare`: compares two clusters, Kafka versions or broker settings.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/compare.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/compare.py …
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from metrics.comparing.effects import PAIRS_MIN
 
 
 def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The side that was given once; Click would silently take the last of several."""
+    """The value of an option that may be given only once. Click would silently use the last value
+    of several.
+    """
     if len(given) > 1:
         name = option.opts[0]
         raise ConfigError(
-            f"{name} is given {len(given)} times; expected it once, with commas between several "
+            f"{name} is given {len(given)} times; expected the option once, with commas between "
             f"settings; write {name} {','.join(given)}"
         )
     return given[0] if given else None
@@ -30,26 +32,26 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.command("compare")
 @click.argument("run_ids", nargs=-1, type=RunId(), metavar="[RUN_ID RUN_ID]")
 @click.option("--a", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
-              help="The reference side: a cluster (a file of conf/clusters, or a path), or "
-                   "settings with commas between them. A setting is one of the testbed's "
-                   "brokers, such as kafka=3.9.2 or num.io.threads=2, or a key by its full path, "
+              help="The reference side: a cluster (a name in conf/clusters, or a path), or "
+                   "settings with commas between them. A setting is a property of the testbed's "
+                   "brokers, such as kafka=3.9.2 or num.io.threads=2, or the full path of a key, "
                    "such as workload.producer.acks=all.")  # fmt: skip
 @click.option("--b", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
-              help="The side that is compared with A, in the same forms.")  # fmt: skip
+              help="The side that is compared with A, in the same form as --a.")  # fmt: skip
 @click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
-              help="The testbed whose settings --a and --b change.")  # fmt: skip
+              help="The testbed, if --a and --b are settings.")  # fmt: skip
 @click.option("--workload", default="1kB", show_default=True, metavar="NAME|FILE",
-              help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
+              help="The traffic pattern: a name in conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="The guards, and the rules that make a trial INVALID.")  # fmt: skip
 @click.option("--pairs", default=4, show_default=True, type=Count(PAIRS_MIN, COUNT_MAX),
               help="Pairs of saturated trials for each message size.")  # fmt: skip
 @click.option("--steady-pairs", default=3, show_default=True, type=Count(0, COUNT_MAX),
-              help="Pairs at a load that both sides sustain, which explain the difference; at "
-                   f"least {PAIRS_MIN} give an interval.")  # fmt: skip
+              help="Pairs at a load that both sides sustain. These pairs explain the "
+                   f"difference; an interval needs at least {PAIRS_MIN} of them.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
               type=Amount(0, 1, max_open=True),
-              help="The smallest loss of capacity that counts; 0.05 is 5 %.")  # fmt: skip
+              help="The smallest relevant loss of capacity; 0.05 is 5 %.")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no trial after this time.")  # fmt: skip
 @run_options
@@ -67,14 +69,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     budget_s: float | None,
     options: RunOptions,
 ) -> int:
-    """Compare two sides: whether B takes less load than A, with an interval and a likely cause.
+    """Compare two sides: whether B has less capacity than A, with an interval and a likely cause.
 
-    Both sides run at the same time and are loaded in turns, A B B A, so that a slow hour of the
-    machine affects both. The exit code is 4 when B is worse.
+    Both sides run at the same time, and the load alternates in the order A B B A. So a slow hour of
+    the machine affects both sides. The exit code is 4 if B is worse.
 
-    With two RUN_ID the command compares the limits that these runs of OUT found, without any load.
+    With two RUN_ID the command compares the limits of two runs in OUT, without any load.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter
     from jobs.features.compare.answer import Effort
     from jobs.features.compare.body import ComparisonRun
@@ -86,7 +88,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         if len(run_ids) != 2 or a is not None or b is not None:
             raise ConfigError(
                 f"{len(run_ids)} RUN_ID{' and a side' if a or b else ''} are given "
-                f"({', '.join(run_ids)}); expected two RUN_ID, or --a and --b; correct them"
+                f"({', '.join(run_ids)}); expected two RUN_ID, or --a and --b; correct the options"
             )
         with make_reporter() as reporter:
             compare_finished(run_ids, options.out, min_effect, options.json_file, reporter)

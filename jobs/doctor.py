@@ -1,6 +1,6 @@
-"""`redline doctor`: checks whether a run would start, and states what to fix.
+"""`redline doctor`: checks whether a run would start, and names each problem with its remedy.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/doctor.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/doctor.py …
 """
 
 from __future__ import annotations
@@ -22,30 +22,32 @@ from metrics.reporting.files import write_json_file
 from metrics.units import iso_utc
 
 FOUND_WIDTH = 48
-"""Width of a warning or problem in the table [columns]; its whole sentence is below the table."""
+"""Maximum width of a warning or problem in the table [columns]. The whole sentence is shown below
+the table.
+"""
 _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 
 
 @click.command("doctor")
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="What counts as sustained: files of conf/goals, or paths.")  # fmt: skip
+              help="The definition of sustained: a name in conf/goals, or a path.")  # fmt: skip
 @place_options
 @click.option("--start", "starts", is_flag=True,
-              help="Start the cluster's testbed for the checks, then stop it.")  # fmt: skip
+              help="Start the testbed for the checks, and stop it afterwards.")  # fmt: skip
 @click.option("--probe", "probes", is_flag=True,
-              help="Write a record to each broker, in topics that are made as a run makes them and "
-                   "deleted again.")  # fmt: skip
+              help="Write a record to each broker, in topics that are created as in a run and then "
+                   "deleted.")  # fmt: skip
 @json_option
 @lock_option
 def doctor(overrides: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
-    """Check whether a run would start, without any load.
+    """Check without any load whether a run would start.
 
     The checks cover this machine, the configuration, the cluster with its permissions and
     metrics, and Spark with its executors. Without --probe they change nothing on the cluster. The
-    exit code is 0 when a run with the same options would start, and 2 otherwise.
+    exit code is 0 if a run with the same options would start, and 2 otherwise.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter
     from jobs.features.doctor.examination import Examination
     from jobs.runs.options import RunOptions
@@ -62,12 +64,12 @@ def doctor(overrides: tuple[str, ...], json_file: Path | None, **given: Any) -> 
 
 
 def show(findings: Sequence[Finding], reporter: Reporter) -> None:
-    """Show a table of all findings, then a sentence for each warning and problem."""
+    """Show a table of all findings, and then one sentence for each warning and each problem."""
     rows = tuple((each.check, each.severity.value, _brief(each)) for each in findings)
     reporter.report(Table("Checks", ("check", "result", "found"), rows))
     for each in findings:
         if each.severity in _LOUD:
-            is_named = each.sentence.startswith(each.check)  # "cluster prod has no broker that …"
+            is_named = each.sentence.startswith(each.check)  # the sentence already names the check
             text = each.sentence if is_named else f"{each.check}: {each.sentence}"
             reporter.report(Notice(_LOUD[each.severity], text))
     problems = len(problems_of(findings))
@@ -79,7 +81,7 @@ def show(findings: Sequence[Finding], reporter: Reporter) -> None:
 
 
 def document(findings: Sequence[Finding], at_s: float) -> dict[str, Any]:
-    """The findings as a document for programs; docs/doctor.md describes it.
+    """The findings as a JSON document, as docs/doctor.md describes it.
 
     Args:
         at_s: time of the checks [s since the epoch].

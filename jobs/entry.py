@@ -1,4 +1,4 @@
-"""The single place that catches errors and chooses the exit code, for all jobs."""
+"""The entry point of all jobs: catches all errors, and chooses the exit code."""
 
 from __future__ import annotations
 
@@ -33,22 +33,25 @@ UNEXPECTED = 1
 _REPEAT_S = 0.05
 _STARTERS_LOOK_S = 1.0
 _HANGUPS = (signal.SIGHUP, signal.SIGINT)
-"""The signals that a detached job ignores: `nohup` SIGHUP, a script's `&` SIGINT."""
+"""Signals that a detached job ignores: `nohup` makes it ignore SIGHUP, and `&` in a script makes it
+ignore SIGINT.
+"""
 _OF_THE_MACHINE = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
     errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 }  # fmt: skip
-"""Errors that a user can fix on the machine, without knowing this code."""
+"""Error numbers that a user can fix on the machine, without knowledge of this code."""
 
 
 def run(command: click.Command, args: Sequence[str] | None = None) -> None:
-    """Run a job's command and exit with its code; on Databricks a successful job returns.
+    """Run a job's command, and exit with its exit code. On Databricks a successful job returns
+    instead.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 a limit that you set is crossed (regression, or too little headroom), 5 stopped by a guard,
+    4 a limit that you set is exceeded (regression, or too little headroom), 5 stopped by a guard,
     75 try again later (the cluster is in use or down), 130 interrupted, 143 terminated.
     """
-    # Our messages replace the libraries' logs on the terminal; a run logs them into its folder.
+    # Libraries log nothing to the terminal. A run writes their logs to a file in its folder.
     logging.getLogger().addHandler(logging.NullHandler())
     kept_script.keep_in(cache_dir() / "charts")
     interrupts = _handle_signals()
@@ -63,7 +66,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
 
 
 def _handle_signals() -> list[int]:
-    """Make signals interrupt the main thread; the returned list collects the received ones."""
+    """Let signals interrupt the main thread. The returned list collects the received signals."""
     interrupts: list[int] = []
     was_lost = threading.Event()
 
@@ -72,14 +75,14 @@ def _handle_signals() -> list[int]:
         is_repeated = was_lost.is_set()
         was_lost.clear()
         if number == signal.SIGTERM and interrupts.count(number) > 1 and not is_repeated:
-            return  # the run is ending; several members of a process group forward the signal
+            return  # the job is ending already, and a process of its group repeats the signal
         raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
     def repeat_signal(lost: sys.UnraisableHookArgs) -> None:
-        """Repeat a signal whose exception Python dropped in a finalizer, such as py4j's."""
+        """Repeat a signal if Python dropped its exception in a finalizer, for example in py4j."""
         if isinstance(lost.exc_value, (KeyboardInterrupt, TerminatedError)) and interrupts:
             was_lost.set()
-            # Delayed, as an exception raised here would be dropped again.
+            # The signal is delayed, because an exception that is raised here would be dropped, too.
             timer = threading.Timer(_REPEAT_S, os.kill, (os.getpid(), interrupts[-1]))
             timer.daemon = True
             timer.start()
@@ -93,8 +96,10 @@ def _handle_signals() -> list[int]:
 
 
 def _end_with_starters(is_over: threading.Event) -> None:
-    """End the job as SIGTERM does once a process that started it has ended, for example by -9."""
-    import psutil  # here, as commands that end at once need not wait for it
+    """End the job, as SIGTERM does, after a process that started the job has ended, for example by
+    SIGKILL.
+    """
+    import psutil  # imported here, because short commands do not need it
 
     starters = _starters()
     while starters and not is_over.wait(_STARTERS_LOOK_S):
@@ -108,11 +113,11 @@ def _end_with_starters(is_over: threading.Event) -> None:
 
 
 def _starters() -> list[psutil.Process]:
-    """The processes whose end ends the job: our parents up to the one that started our session.
+    """The parent processes whose end also ends the job, up to the process that started the session.
 
-    A parent that has detached the job is none of them: `nohup` and a script's `&` have the job
-    ignore a signal that the parent does not, and a terminal's shell has it in a group of its own,
-    which gets SIGHUP from the terminal.
+    A parent that has detached the job is not included. `nohup`, or `&` in a script, makes the job
+    ignore a signal that the parent does not ignore. A terminal's shell is not included either: it
+    runs the job in a separate process group, which gets SIGHUP from the terminal.
     """
     import psutil
 
@@ -131,7 +136,9 @@ def _starters() -> list[psutil.Process]:
 
 
 def _ignored(pid: int) -> set[signal.Signals]:
-    """The signals of `_HANGUPS` that a process ignores; none of others without /proc."""
+    """The signals of `_HANGUPS` that a process ignores. Without /proc the set is empty for other
+    processes.
+    """
     if pid == os.getpid():
         return {each for each in _HANGUPS if signal.getsignal(each) is signal.SIG_IGN}
     with suppress(FileNotFoundError):
@@ -147,7 +154,7 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
         result = command.main(
             args=None if args is None else list(args), prog_name=None, standalone_mode=False
         )
-    except click.exceptions.Exit as ended:  # such as --help
+    except click.exceptions.Exit as ended:  # for example after --help
         return int(ended.exit_code)
     except SystemExit:  # click raises it when its output pipe is closed
         if has_no_reader(1):
@@ -167,7 +174,7 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
 
 
 def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
-    if interrupts:  # the interrupt caused this error
+    if interrupts:  # the interrupt caused the error
         return _interrupted(interrupts)
     if isinstance(error, BrokenPipeError) and has_no_reader(1):
         return 0
@@ -175,7 +182,7 @@ def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
         place = error.filename or "a file, or standard output,"
         _report_error(
             f"{place} cannot be written or read ({error.strerror}); expected free space and "
-            "permission there; provide them, or name another place"
+            "permission; provide both, or name another place"
         )
         return ConfigError.exit_code
     if "py4j" in sys.modules:
@@ -191,7 +198,9 @@ def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
 
 
 def _message(error: Exception) -> str:
-    """An error's message; a Java error asks the JVM for it, which may have ended."""
+    """The message of an error. A Java error requests the message from the JVM, which may have
+    ended.
+    """
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the first error is the one to report
@@ -206,7 +215,7 @@ def _interrupted(signals: Sequence[int]) -> int:
 
 
 def _report_error(text: str) -> None:
-    # Imported here, as these modules would double the time of `--version`.
+    # Imported here, because these modules would double the duration of `--version`.
     from jobs.console.events import Level, Notice
     from jobs.console.printing import make_reporter
 
@@ -215,11 +224,13 @@ def _report_error(text: str) -> None:
 
 
 def _save_traceback() -> str:
-    """Write the current traceback to a file for a bug report; the sentence that names the file."""
+    """Write the current traceback to a file for a bug report, and return a sentence that names the
+    file.
+    """
     try:
         path = cache_dir() / "last-error.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_private(path, traceback.format_exc())
-    except OSError as error:  # the terminal is the only place left
+    except OSError as error:  # the message is the only remaining place for the traceback
         return f"The traceback could not be written to a file ({error}):\n{traceback.format_exc()}"
     return f"The traceback is in {path}; add it to a bug report"

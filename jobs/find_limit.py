@@ -1,6 +1,6 @@
-"""`redline find-limit`: finds the boundary line of a cluster.
+"""`redline find-limit`: finds the highest load that a cluster sustains, for each message size.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/find_limit.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/find_limit.py …
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from jobs.runs.options import RunOptions
 @pattern_options
 @click.option("--goal", type=ConfName("goals"), default="default", show_default=True,
               metavar="NAME|FILE",
-              help="What counts as sustained: a file of conf/goals, or a path. Several goals, with "
-                   "commas between them, share the same trials.")  # fmt: skip
+              help="The definition of sustained: a name in conf/goals, or a path. Several goals, "
+                   "with commas between them, use the same trials.")  # fmt: skip
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
-              help="Hold each limit for this time, such as 30m, before it counts; the same as "
+              help="Confirm each limit with a load of this duration, such as 30m; the same as "
                    "--set goal.search.confirm_s=SECONDS.")  # fmt: skip
 @click.option("--to-failure", is_flag=True,
-              help="On a testbed, hold the largest limit until the brokers are overloaded, and "
-                   "state the time; as --set goal.search.to_failure=true.")  # fmt: skip
+              help="On a testbed, offer the load of the largest limit until the brokers are "
+                   "overloaded, and state the time; the same as "
+                   "--set goal.search.to_failure=true.")  # fmt: skip
 @click.option("--offline", type=Count(1, COUNT_MAX), metavar="BROKERS",
-              help="Also find the limits with this many brokers offline, and hold them while these "
-                   "catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
+              help="Also find the limits with this many brokers offline, and confirm them while "
+                   "these brokers catch up; the same as "
+                   "--set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID", type=RunId(),
-              help="Continue a stopped run with its own options, on the cluster of your own file; "
-                   "--set may change its budget and its guards.")  # fmt: skip
+              help="Continue a stopped run with its recorded options. The cluster's file is read "
+                   "again, and --set may change the budget and the guards.")  # fmt: skip
 def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str | None,
@@ -48,9 +50,10 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     """Find the highest load that a cluster sustains, for each message size.
 
     The job runs a binary search over the number of identical producers. Each trial offers a load
-    by one Spark stage, is judged by the brokers' own metrics, and is appended to the Delta tables.
+    with one Spark stage. The brokers' own metrics decide the verdict, and the trial is appended to
+    the Delta tables.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.config import load, load_recorded
     from jobs.runs.launch import launch
     from jobs.runs.limit import LimitRun
@@ -67,7 +70,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
             session, settings = open_recorded_run(options, resume, stack)
             config = load_recorded(settings, **named, overrides=changed)
             return launch(LimitRun(config), options, run_id=resume, resumes=True, session=session)
-    assert workload is not None, "only a resumed run has a recorded workload"
+    assert workload is not None, "pattern_options sets the workload of a new run"
     return launch(LimitRun(load(cluster, workload, goal, changed)), options)
 
 

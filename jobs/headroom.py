@@ -1,6 +1,6 @@
 """`redline headroom`: how many times today's traffic fits into a cluster, without any load.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/headroom.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/headroom.py …
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from jobs.options import Amount, ConfName, Duration, RunId, json_option, out_opt
 
 @click.command("headroom")
 @click.option("--cluster", type=ConfName("clusters"), required=True, metavar="NAME|FILE",
-              help="The running cluster: a file of conf/clusters, or a path.")  # fmt: skip
+              help="The running cluster: a name in conf/clusters, or a path.")  # fmt: skip
 @click.option("--run", "run_id", type=RunId(), metavar="RUN_ID",
               help="The run that measured this cluster's limit.  "
-                   "[default: an estimate by thresholds]")  # fmt: skip
+                   "[default: none; the limit is estimated from thresholds]")  # fmt: skip
 @click.option("--goal", metavar="NAME",
-              help="The run's goal, if it has several; for an estimate a file of conf/goals.  "
-                   "[default: the only one, or default]")  # fmt: skip
+              help="The goal of the run, if the run has several goals; for an estimate a name in "
+                   "conf/goals.  [default: the run's only goal, or the goal default]")  # fmt: skip
 @click.option("--window", "window_s", type=Duration(), metavar="TIME",
               help="Time to watch the brokers, or to read from a Prometheus server.  "
-                   "[default: 60s, or 24h of a server]")  # fmt: skip
+                   "[default: 60s, or 24h from a server]")  # fmt: skip
 @click.option("--fail-below", type=Amount(min=0, min_open=True), metavar="TIMES",
-              help="End with exit code 4 when today's traffic fits fewer times.")  # fmt: skip
+              help="End with exit code 4 if today's traffic fits fewer times.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key, such as cluster.link_mbit_per_s=10000; may be "
-                   "repeated.")  # fmt: skip
+              help="Override a key, such as cluster.link_mbit_per_s=10000. You can repeat the "
+                   "option.")  # fmt: skip
 @out_option
 @tables_option
 @json_option
 def headroom(**given: Any) -> int:
     """Answer how many times today's traffic fits into a cluster, and until when.
 
-    It loads nothing: it watches the brokers for a minute, or reads the busiest part of the last
-    day from a Prometheus server, and compares it with the limit of a run. Each call adds rows to
-    the table headroom; with two weeks of them it states when the cluster is full.
+    The job offers no load. It watches the brokers for a minute, or reads the busiest part of the
+    last day from a Prometheus server, and compares this traffic with the limit of a run. Each call
+    adds rows to the table headroom. With two weeks of rows the job also states when the cluster is
+    full.
 
-    Exit codes: 4 with less headroom than --fail-below, 3 where nothing can be concluded.
+    Exit codes: 4 if the headroom is less than --fail-below, 3 if there is no conclusion.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.features.headroom.body import HeadroomOrder, show_headroom
 
     return show_headroom(HeadroomOrder(**given))

@@ -1,6 +1,6 @@
-"""`redline init`: writes a cluster file from options or from answers to questions.
+"""`redline init`: writes a cluster's file from options, or from answers to questions.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/init.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/init.py …
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SERVER = "prometheus-server"
 METRICS = ("jmx", "prometheus", SERVER, "none")
 
 _HEAD = """\
-# Written by redline init. All keys: conf/clusters/example.yaml and docs/configuration.md.
-# Secrets are references, env:NAME or file:PATH; their values are never written here.
+# Written by redline init. For all keys see conf/clusters/example.yaml and docs/configuration.md.
+# Secrets are references, env:NAME or file:PATH. Their values are never written to this file.
 """
 
 
@@ -37,7 +37,7 @@ _HEAD = """\
 @click.option("--mechanism", type=click.Choice(MECHANISMS),
               help="The SASL mechanism, for the SASL protocols.")  # fmt: skip
 @click.option("--cafile", metavar="FILE",
-              help="PEM file of trusted authorities, for TLS; empty for the system's.")  # fmt: skip
+              help="PEM file of trusted authorities for TLS; empty for the system's.")  # fmt: skip
 @click.option("--metrics", type=click.Choice(METRICS),
               help="The source of the brokers' metrics.")  # fmt: skip
 @click.option("--metrics-port", type=Count(1, 65_535),
@@ -46,9 +46,10 @@ _HEAD = """\
 @click.option("--metrics-server", metavar="URL",
               help="The Prometheus server that scrapes the brokers' exporters.")  # fmt: skip
 @click.option("--metrics-selector", metavar="MATCHERS",
-              help="Matchers of the brokers' exporters there, such as job=\"kafka\".")  # fmt: skip
+              help="Matchers that select the brokers' exporters on this server, such as "
+                   "job=\"kafka\".")  # fmt: skip
 @click.option("--broker-label", metavar="LABEL",
-              help="The label of that server that tells brokers apart, such as pod.")  # fmt: skip
+              help="The label that distinguishes brokers on this server, such as pod.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(
     file: Path,
@@ -63,7 +64,7 @@ def init(
 ) -> int:
     """Write a cluster file from the answers to a few questions, or from options.
 
-    The file is checked like the cluster file of a run.
+    The job checks the file as a run does.
     """
     require_new("FILE", file, is_forced=force)
     if servers is None:
@@ -80,7 +81,7 @@ def init(
     server = None
     if metrics == SERVER:
         server = _server(**of_server)
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter
 
     content = document(servers, protocol, mechanism, cafile, metrics, metrics_port, server)
@@ -97,13 +98,13 @@ def init(
 def _server(
     metrics_server: str | None, metrics_selector: str | None, broker_label: str | None
 ) -> dict[str, str]:
-    """The keys of a Prometheus server, from options and answers."""
+    """The keys of a Prometheus server, from options and from answers."""
     if metrics_server is None:
         metrics_server = _prompt("URL of the Prometheus server")
     if metrics_selector is None:
         metrics_selector = _prompt("Matchers of the brokers' exporters", default='job="kafka"')
     if broker_label is None:
-        broker_label = _prompt("Label that tells the brokers apart", default="instance")
+        broker_label = _prompt("Label that distinguishes the brokers", default="instance")
     return {"server": metrics_server, "selector": metrics_selector, "broker_label": broker_label}
 
 
@@ -123,8 +124,8 @@ def _prompt(question: str, **options: Any) -> str:
         if sys.stdin.isatty():  # the user pressed ^C
             raise
         raise ConfigError(
-            f"{question!r} has no answer; expected a terminal, or all answers as options; see "
-            "redline init --help"
+            f"the question {question!r} has no answer; expected a terminal, or all answers as "
+            "options; see redline init --help"
         ) from None
     return answer
 
@@ -141,7 +142,7 @@ def document(
     """The content of the cluster file.
 
     Args:
-        server: the keys of a Prometheus server, where that is the source of the metrics.
+        server: the keys of a Prometheus server; None if the metrics have another source.
     """
     found: dict[str, Any] = {
         "bootstrap_servers": [each.strip() for each in servers.split(",") if each.strip()]
@@ -176,13 +177,13 @@ def _yaml(content: dict[str, Any]) -> str:
 
 
 def _environment_variables(content: dict[str, Any]) -> list[str]:
-    """The environment variables that the file refers to."""
+    """The names of the environment variables that the file refers to."""
     values = content.get("security", {}).values()
     return [each.removeprefix("env:") for each in values if str(each).startswith("env:")]
 
 
 def _check(file: Path, text: str) -> None:
-    """Write the file, and undo that where a run would refuse it.
+    """Write the file. If a run would refuse the file, restore the previous state.
 
     Raises:
         ConfigError: a run would refuse the file, or it cannot be written.

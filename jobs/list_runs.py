@@ -1,6 +1,6 @@
 """`redline runs list|show|tag|delete`: manages the folders of runs.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/list_runs.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/list_runs.py …
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def runs() -> None:
 
 @runs.command("list")
 @out_option
-@click.option("--tag", metavar="TAG", help="List only runs with this tag.")
+@click.option("--tag", metavar="TAG", help="List only runs that have this tag.")
 @json_option
 def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
     """List all runs, the newest first, and write their page, OUT/index.html."""
@@ -84,7 +84,7 @@ def show(run_id: str, out: Path) -> int:
 @_RUN
 @click.argument("tags", nargs=-1, required=True, metavar="TAG...")
 @out_option
-@click.option("--remove", is_flag=True, help="Remove the tags.")
+@click.option("--remove", is_flag=True, help="Remove these tags instead of adding them.")
 def tag_run(run_id: str, tags: tuple[str, ...], out: Path, remove: bool) -> int:
     """Tag a run, for example as `baseline`, for `redline runs list --tag`."""
     _known_run(out, run_id)
@@ -99,9 +99,11 @@ def tag_run(run_id: str, tags: tuple[str, ...], out: Path, remove: bool) -> int:
 @runs.command("delete")
 @_RUN
 @out_option
-@click.option("--yes", is_flag=True, help="Delete the files; without it they are only counted.")
+@click.option(
+    "--yes", is_flag=True, help="Delete the files. Without this option they are only counted."
+)
 def delete(run_id: str, out: Path, yes: bool) -> int:
-    """Delete the folder of a run with all of its files; its rows in the Delta tables stay."""
+    """Delete the folder of a run with all files. The run's rows in the Delta tables stay."""
     known = _known_run(out, run_id)
     folder = out / run_id
     files = [each for each in folder.rglob("*") if each.is_file()]
@@ -111,34 +113,34 @@ def delete(run_id: str, out: Path, yes: bool) -> int:
             return 0
         if is_locked(folder):
             raise TryLaterError(
-                f"the run {run_id} is active, as a process holds {folder / FILE}; expected a run "
-                "that has ended; wait for its end, or stop it (without a run on any machine that "
-                "shares the folder, delete that file)"
+                f"the run {run_id} is active, because a process has locked {folder / FILE}; "
+                "expected a run that has ended; wait for its end, or stop it (if no machine that "
+                "shares the folder has an active run, delete this file)"
             )
         try:
-            with run_lock(folder, "redline runs delete"):  # no run resumes in the meantime
+            with run_lock(folder, "redline runs delete"):  # so that no run resumes in the meantime
                 shutil.rmtree(folder)
         except OSError as error:
             raise ConfigError(
                 f"{folder} cannot be deleted ({error.strerror}); expected a folder that this user "
-                "may delete; check its permissions"
+                "may delete; correct its permissions"
             ) from error
         note(reporter, f"deleted {len(files)} files of {run_id}; the Delta tables keep its rows")
     return 0
 
 
 def _known_run(out: Path, run_id: str) -> KnownRun:
-    """The run with this id.
+    """The known run with this id.
 
     Raises:
-        ConfigError: the folder has no such run.
+        ConfigError: the folder has no run with this id.
     """
     found = known_runs(out, is_locked)
     for each in found:
         if each.run_id == run_id:
             return each
     newest = ", ".join(each.run_id for each in found[:5])
-    there = f"one of its runs (newest: {newest})" if newest else "a folder with runs"
+    there = f"a run of this folder (newest: {newest})" if newest else "a folder with runs"
     raise ConfigError(
         f"the run {run_id} is not in {out}; expected {there}; correct the id, or name the folder "
         "with --out"

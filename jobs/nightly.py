@@ -1,6 +1,6 @@
 """`redline nightly`: measures a suite and compares it with earlier nights.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/nightly.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/nightly.py …
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from metrics.common.errors import ConfigError
 @click.command("nightly")
 @click.option("--suite", type=ConfName("suites"), default="testbed", show_default=True,
               metavar="NAME|FILE",
-              help="The cases: a file of conf/suites, or a path.")  # fmt: skip
+              help="The suite with the cases: a name in conf/suites, or a path.")  # fmt: skip
 @click.option("--cluster", metavar="NAME|FILE",
-              help="The brokers, instead of the suite's.")  # fmt: skip
+              help="The cluster; replaces the cluster of the suite.")  # fmt: skip
 @click.option("--night", metavar="NAME",
-              help="The name of the night, such as its date; a second run with the same name "
+              help="The name of the night, such as its date. A second run with the same name "
                    "continues the night.  [default: the run's id]")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
-              help="Begin no case that would end later; replaces the suite's budget.")  # fmt: skip
+              help="Begin no case that would end after this time; replaces the budget of the "
+                   "suite.")  # fmt: skip
 @click.option("--junit", metavar="FILE", type=OutputFile(),
               help="Also write JUnit XML for a CI server.")  # fmt: skip
 @click.option("--accept", is_flag=True,
-              help="Measure nothing, and accept the newest night, for example after an upgrade: "
-                   "the next nights are compared with it and those after it.")  # fmt: skip
+              help="Measure nothing, and accept the newest night, for example after an upgrade. "
+                   "Later nights are compared only with the accepted night and the nights after "
+                   "it.")  # fmt: skip
 @run_options
 def nightly(
     suite: str,
@@ -45,10 +47,10 @@ def nightly(
 ) -> int:
     """Measure the cases of a suite, and report which of them are worse than before.
 
-    Exit codes: 4 for a regression, 3 when no case came to a conclusion, 0 otherwise. The first
-    night has no earlier one to compare with, and ends with 0.
+    Exit codes: 4 for a regression, 3 if no case has a conclusion, 0 otherwise. The first night has
+    no earlier night for a comparison, and ends with 0.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.config.base import is_name
     from jobs.features.nightly.body import NightRun, accept_night
     from jobs.features.nightly.suite import configuration_of, load_suite
@@ -60,8 +62,8 @@ def nightly(
     if accept:
         if night is not None:
             raise ConfigError(
-                f"--accept and --night {night} are given; expected one of them, as --accept is "
-                "about the newest night; omit the other"
+                f"--accept and --night {night} are given; expected one of them, because --accept "
+                "applies to the newest night; omit the other"
             )
         return accept_night(loaded, config.cluster.name, options)
     if night is not None and not is_name(night):

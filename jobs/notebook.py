@@ -1,4 +1,4 @@
-"""The functions that the notebooks share: parameters, tables, and the display of rows.
+"""Functions for notebooks: parameters, tables, and the display of rows.
 
 The module works in Jupyter, on Databricks and with Spark Connect. It needs the driver's JVM only
 to start Spark.
@@ -26,15 +26,16 @@ _MISSING = ("DELTA_TABLE_NOT_FOUND", "PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def parameter(name: str, default: Value, label: str) -> Value:
-    """A notebook's parameter: the widget's value on Databricks, and the default elsewhere.
+    """The value of a notebook's parameter: the widget's value on Databricks, and otherwise the
+    default.
 
     Args:
         name: the widget's name.
-        default: the default value, whose type the parameter has.
+        default: the default value. The parameter has the type of this value.
         label: the text beside the widget.
 
     Raises:
-        ConfigError: the widget's value does not have the default's type.
+        ConfigError: the widget's value cannot be converted to the type of the default.
     """
     dbutils = _given("dbutils")
     if dbutils is None:
@@ -46,13 +47,15 @@ def parameter(name: str, default: Value, label: str) -> Value:
         return kind(text)
     except ValueError:
         raise ConfigError(
-            f"the widget {name} ({label}) holds {text!r}; expected a number such as {default}; "
-            "correct it"
+            f"the widget {name} ({label}) has {text!r}; expected a number such as {default}; "
+            "correct the widget's value"
         ) from None
 
 
 def _given(name: str) -> Any:
-    """A variable that the notebook's host defined, or None."""
+    """The value of a variable that the notebook's host has defined; None if there is no such
+    variable.
+    """
     try:
         from IPython.core.getipython import get_ipython
     except ImportError:
@@ -62,15 +65,15 @@ def _given(name: str) -> Any:
 
 
 def open_tables(where: str, spark: SparkSession | None = None) -> TableStore:
-    """The tables at a path, or in a schema of a catalog.
+    """Open the tables at a path, or in a schema of a catalog.
 
     Args:
-        where: a path with a slash, as Spark's server sees it, or a schema's name.
-        spark: the session to read with. The default is the notebook's own `spark`, then the
-            Spark Connect server that SPARK_REMOTE names, then a local session.
+        where: a path with a slash, valid on Spark's server, or the name of a schema.
+        spark: the Spark session. The default is the notebook's variable `spark`, else the Spark
+            Connect server in SPARK_REMOTE, else a new local session.
 
     Raises:
-        ConfigError: the place has no tables of kafka-redline.
+        ConfigError: there are no tables of kafka-redline at this place.
     """
     tables = TableStore(spark or _given("spark") or _session(), where)
     if not _is_there(tables, "runs"):
@@ -94,7 +97,7 @@ def _session() -> SparkSession:
 
 
 def rows_of(tables: TableStore, table: str, run_id: str | None = None) -> DataFrame:
-    """The rows of a table; none where the table does not exist."""
+    """The rows of a table; empty if the table does not exist."""
     if _is_there(tables, table):
         return tables.read(table, run_id)
     return tables.read("runs").sparkSession.createDataFrame([], ddl(SCHEMAS[table]))
@@ -112,13 +115,13 @@ def _is_there(tables: TableStore, table: str) -> bool:
 
 
 def _condition(error: Any) -> str:
-    """The name of a Spark error, by either of its methods: Spark before 4.0 has the second."""
+    """The name of a Spark error. Spark before 4.0 has only the method getErrorClass."""
     named = getattr(error, "getCondition", None) or error.getErrorClass
     return named() or ""
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a small DataFrame, in the form that the charts take."""
+    """The rows of a small DataFrame as dictionaries, which is the input of charts."""
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 

@@ -1,4 +1,4 @@
-"""The options that several jobs share, with the same names and help in all of them."""
+"""The command line options that several jobs share."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from metrics.reporting.files import require_place
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 TESTBED_WORKLOAD = "demo"
-"""The default workload on a testbed."""
+"""Name of the default workload on a testbed."""
 
 COUNT_MAX = 1_000_000_000
-"""Upper bound of every count; a larger one is a typing error."""
+"""Upper bound of all counts. A larger count is a typing error."""
 
 
 def duration_s(text: str) -> float:
-    """The seconds of a time with its unit, such as 90s, 30m or 1.5h [s].
+    """The number of seconds in a text with a unit, such as 90s, 30m or 1.5h [s].
 
     Raises:
-        ConfigError: the text is not such a time.
+        ConfigError: the text is not a time with a unit.
     """
     seconds = amount(text, "seconds")
     if not seconds:
         raise ConfigError(
-            f"{text!r} is not a time; expected a number above 0 with the unit s, m or h; write for "
-            "example 30m"
+            f"{text!r} is not a time; expected a number above 0 with the unit s, m or h; write, "
+            "for example, 30m"
         )
     return float(seconds)
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """A value that is read from a text; a ValueError is shown as a wrong use of the option."""
+    """An option type that converts a text. A ValueError of `read` becomes a usage error."""
 
     def read(self, value: Any) -> Any:
-        """The value of the option."""
+        """Convert the given text to the value of the option."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value of the option; fails for a text that is none."""
+        """The value of the option. An invalid text is a usage error."""
         try:
             return self.read(value)
         except ValueError as error:
@@ -60,29 +60,29 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # not generic in older
 
 
 class Duration(Parsed):
-    """A duration: a number of seconds, or a time with its unit such as 8h."""
+    """A duration: a number of seconds, or a number with a unit, such as 8h."""
 
     name = "time"
 
     def read(self, value: Any) -> float:
-        """The duration [s]; fails for a value that is not a time, or not finite."""
+        """The duration [s]. A text that is not a finite time is an error."""
         text = str(value).strip()
         try:
             seconds = float(text)
         except ValueError:
             return duration_s(text)
         if not 0 < seconds < math.inf:
-            raise ValueError(f"{value!r} is not a finite time above 0.")
+            raise ValueError(f"{value!r} is not a time; expected a finite number above 0.")
         return seconds
 
 
 class Rate(Parsed):
-    """A rate of all producers together: a payload such as 200 MB/s, or messages such as 50k/s."""
+    """A rate of all producers together: payload, such as 200 MB/s, or messages, such as 50k/s."""
 
     name = "rate"
 
     def read(self, value: Any) -> OfferedRate:
-        """The rate; fails for a value without the unit of a rate."""
+        """The rate. A text without the unit of a rate is an error."""
         rate = offered_rate(str(value))
         if rate is None:
             raise ValueError(
@@ -93,7 +93,7 @@ class Rate(Parsed):
 
 
 class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """The name of a file in a folder of conf, or the path of another; shells complete both."""
+    """The name of a file in a folder of conf, or the path of any file. Shells complete both."""
 
     name = "text"
 
@@ -103,8 +103,9 @@ class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in old
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The names and the files that begin with the incomplete word."""
-        # Imported here, as it loads all configuration models, and options need none of them.
+        """The completions: names and files that begin with the incomplete word."""
+        # Imported here, because the import loads all configuration models, which options do not
+        # need.
         from jobs.config.files import names_in
 
         names = [each for each in names_in(self._folder) if each.startswith(incomplete)]
@@ -125,7 +126,7 @@ class Amount(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number; fails for nan and the infinities."""
+        """The number. NaN and infinities are errors."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -133,7 +134,7 @@ class Amount(click.FloatRange):
 
 
 class OutputFile(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """A file to write; a place where it cannot be written is refused before the job starts."""
+    """A file to write. A path that cannot be written is refused before the job starts."""
 
     name = "file"
 
@@ -141,7 +142,7 @@ class OutputFile(click.ParamType):  # type: ignore[type-arg]  # not generic in o
         """The path of the file.
 
         Raises:
-            ConfigError: the file cannot be written there.
+            ConfigError: the file cannot be written.
         """
         path = Path(value)
         require_place(_name_of(param), path)
@@ -150,24 +151,26 @@ class OutputFile(click.ParamType):  # type: ignore[type-arg]  # not generic in o
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The files that begin with the incomplete word."""
+        """The completions: files that begin with the incomplete word."""
         return [CompletionItem(incomplete, type="file")]
 
 
 def _name_of(param: click.Parameter | None) -> str:
-    """The name of a parameter on the command line, such as --json or FILE."""
+    """The name of a parameter as shown on the command line, such as --json or FILE."""
     if isinstance(param, click.Option):
         return param.opts[0]
     return "FILE" if param is None else param.human_readable_name
 
 
 class RunId(Parsed):
-    """The id of a run, a sweep or a comparison; it names the folder and the rows."""
+    """The id of a run, a sweep or a comparison, which is also the name of its folder."""
 
     name = "id"
 
     def read(self, value: Any) -> str:
-        """The id; fails for a value that could be a path or part of a query."""
+        """The id. A text with other characters, which could be a path or a part of a query, is an
+        error.
+        """
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}", str(value)) is None:
             raise ValueError(
                 f"{value!r} is not a run id; expected letters, digits, dots, dashes and "
@@ -178,7 +181,9 @@ class RunId(Parsed):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The folders in --out that begin with the incomplete word, the newest first."""
+        """The completions: folders in --out that begin with the incomplete word, the
+        newest first.
+        """
         out = Path(ctx.params.get("out") or "out")
         found = [each.name for each in out.iterdir() if each.is_dir()] if out.is_dir() else []
         own = (each for each in found if each.startswith(incomplete) and each[:1].isalnum())
@@ -186,20 +191,20 @@ class RunId(Parsed):
 
 
 class RunPlace(RunId):
-    """The id of a run in --out, or the path of its folder."""
+    """The id of a run in --out, or the path of a run's folder."""
 
     def read(self, value: Any) -> str:
-        """The value itself; fails when it is neither an id nor a path."""
+        """The given text. A text that is neither an id nor a path is an error."""
         return str(value) if "/" in str(value) else super().read(value)
 
 
 class Tables(Parsed):
-    """The place of the Delta tables: a path that Spark reads, with a slash, or a schema's name."""
+    """The place of the Delta tables: a path with a slash, or the name of a catalog's schema."""
 
     name = "tables"
 
     def read(self, value: Any) -> str:
-        """The value itself; fails for a name that could mean a local folder or a schema."""
+        """The given text. A name that is both a local folder and a possible schema is an error."""
         name = str(value)
         if "/" not in name and "." not in name and Path(name).is_dir():
             raise ValueError(
@@ -216,37 +221,41 @@ def place_of(out: Path, run: str) -> Path:
 
 _CLUSTER = click.option("--cluster", type=ConfName("clusters"), default="testbed",
                         show_default=True, metavar="NAME|FILE",
-                        help="The cluster: a file of conf/clusters, or a path.")  # fmt: skip
+                        help="The cluster: a name in conf/clusters, or a path.")  # fmt: skip
 _WORKLOAD = click.option("--workload", type=ConfName("workloads"), metavar="NAME|FILE",
-                         help="The traffic pattern: a file of conf/workloads, or a path.  "
+                         help="The traffic pattern: a name in conf/workloads, or a path.  "
                               "[default: demo, on a testbed]")  # fmt: skip
 _SET = click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-                    help="Override a key, such as workload.producer.acks=all; may be "
-                         "repeated.")  # fmt: skip
+                    help="Override a key, such as workload.producer.acks=all. You can repeat "
+                         "the option.")  # fmt: skip
 out_option = click.option("--out", default="out", show_default=True, metavar="DIR",
                           type=click.Path(file_okay=False, path_type=Path),
                           help="The folder of all runs.")  # fmt: skip
 tables_option = click.option("--tables", type=Tables(), metavar="PATH|SCHEMA",
-                             help="The Delta tables: a path that Spark reads, or a catalog's "
-                                  "schema.  [default: OUT/tables]")  # fmt: skip
+                             help="The Delta tables: a path with a slash, or a schema of a "
+                                  "catalog.  [default: OUT/tables]")  # fmt: skip
 _SLOTS = click.option("--slots", type=Count(1, COUNT_MAX),
-                      help="Tasks that share the load.  [default: as many as Spark can run at "
-                           "once]")  # fmt: skip
+                      help="Number of Spark tasks that share the load.  [default: all tasks that "
+                           "Spark can run at once]")  # fmt: skip
 _DRY_RUN = click.option("--dry-run", is_flag=True,
-                        help="Print the plan with its duration and its bytes, and load "
-                             "nothing.")  # fmt: skip
+                        help="Print the plan with the duration and the bytes, and offer no "
+                             "load.")  # fmt: skip
 _YES = click.option(
-    "--yes", is_flag=True, help="Load a cluster that is not a testbed, without asking."
+    "--yes", is_flag=True, help="Load a cluster that is not a testbed without a question."
 )
 
 
 class TimeOfDay(Parsed):
-    """The next moment at which it is 06:00, or a date with a time, on the driver's clock."""
+    """A time in the future on the driver's clock: a time of day such as 06:00, or a date with a
+    time.
+    """
 
     name = "time"
 
     def read(self, value: Any) -> float:
-        """The moment [s since the epoch]; fails for another text, or a moment that has passed."""
+        """The time [s since the epoch]. A text that is not a time, or a time in the past, is an
+        error.
+        """
         if isinstance(value, float):
             return value
         try:
@@ -259,12 +268,12 @@ class TimeOfDay(Parsed):
 
 
 class ListenAddress(Parsed):
-    """A port of this machine, alone or after a host: 9464 or 0.0.0.0:9464."""
+    """A port of this machine, with or without an address in front: 9464 or 0.0.0.0:9464."""
 
     name = "port"
 
     def read(self, value: Any) -> tuple[str, int]:
-        """Host and port; fails for a value that is not a port."""
+        """The address and the port. A text without a valid port is an error."""
         host, _, port = str(value).rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
             raise ValueError(f"{value!r} is not a port; expected one such as 9464 or 0.0.0.0:9464.")
@@ -273,29 +282,29 @@ class ListenAddress(Parsed):
 
 _METRICS_PORT = click.option("--metrics-port", "metrics_at", type=ListenAddress(),
                              metavar="[HOST:]PORT",
-                             help="Serve live values for Prometheus at this port; on loopback "
-                                  "unless a HOST is given.")  # fmt: skip
+                             help="Serve live values for Prometheus on this port. Without HOST the "
+                                  "port is on loopback.")  # fmt: skip
 _NOTIFY = click.option("--notify", "notify_from", multiple=True, metavar="env:NAME|file:PATH",
-                       help="Send messages at the start and the end; the named variable or file "
-                            "holds the addresses, in the form of apprise; may be "
-                            "repeated.")  # fmt: skip
+                       help="Send messages at the start and the end. The named variable or file "
+                            "has the addresses as apprise URLs. You can repeat the "
+                            "option.")  # fmt: skip
 _UNTIL = click.option("--until", "until_s", type=TimeOfDay(), metavar="TIME",
-                      help="Begin no load that would last beyond this time, such as 06:00; the "
-                           "run then stops with exit code 5, and continues with "
+                      help="Begin no load that would end after this time, such as 06:00. The run "
+                           "then stops with exit code 5, and you can continue it with "
                            "--resume.")  # fmt: skip
 json_option = click.option("--json", "json_file", metavar="FILE", type=OutputFile(),
-                           help="Also write the answer for programs to this file.")  # fmt: skip
+                           help="Also write the answer as JSON to this file.")  # fmt: skip
 lock_option = click.option("--no-lock", "locks", flag_value=False, default=True,
-                           help="Do not take the cluster's lock, if brokers deny it; ensure that "
-                                "no other run is active.")  # fmt: skip
+                           help="Do not take the cluster's lock, for brokers that deny it. Ensure "
+                                "that no other run is active.")  # fmt: skip
 
 
 def pattern_options(command: Command) -> Command:
-    """The options `--cluster` and `--workload`; the workload has a default on a testbed only."""
+    """Add the options `--cluster` and `--workload`. Only a testbed has a default workload."""
 
     @functools.wraps(command)
     def gathered(*, workload: str | None, **own: Any) -> Any:
-        is_resumed = own.get("resume") is not None  # a resumed run has a recorded workload
+        is_resumed = own.get("resume") is not None  # a resumed run uses its recorded workload
         named = workload
         if named is None and not is_resumed:
             named = _default_workload(own["cluster"], own["overrides"])
@@ -308,26 +317,26 @@ def _default_workload(cluster: str, overrides: tuple[str, ...]) -> str:
     """The default workload of a testbed.
 
     Raises:
-        ConfigError: the cluster is not a testbed, and has no default workload.
+        ConfigError: the cluster is not a testbed, so it has no default workload.
     """
     from jobs.config.loading import available, load_cluster
 
     try:
         is_exclusive = load_cluster(cluster, overrides).is_exclusive
-    except ConfigError:  # the job loads the file again and reports the error
+    except ConfigError:  # the job loads the file again, and reports the error
         return TESTBED_WORKLOAD
     if not is_exclusive:
         known = ", ".join(available("workload"))
         raise ConfigError(
             f"cluster {cluster} is not a testbed, and --workload is missing; expected one of "
-            f"{known}, or the path of a YAML file, as only testbeds have a default workload; add "
-            "for example --workload quick"
+            f"{known}, or the path of a YAML file, because only testbeds have a default workload; "
+            "add, for example, --workload quick"
         )
     return TESTBED_WORKLOAD
 
 
 def place_options(command: Command) -> Command:
-    """The options `--set`, `--out`, `--tables` and `--slots`."""
+    """Add the options `--set`, `--out`, `--tables` and `--slots`."""
     return _SET(out_option(tables_option(_SLOTS(command))))
 
 
@@ -335,7 +344,9 @@ _RUN_OPTIONS = tuple(each.name for each in fields(RunOptions))
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a job that loads a cluster: `--set` as `overrides`, the rest as `options`."""
+    """Add the options of a job that loads a cluster. The command receives `--set` as `overrides`,
+    and all others as `options`.
+    """
 
     @functools.wraps(command)
     def gathered(**given: Any) -> Any:

@@ -1,7 +1,7 @@
-"""`redline plan` and `redline export`: what follows from the limits of a run.
+"""`redline plan` and `redline export`, the jobs that use the limits of a run.
 
-`plan` calculates how many brokers a load needs; `export` writes a limit for Cruise Control,
-Kafka's quotas or Prometheus.
+`plan` calculates how many brokers a load needs. `export` writes a limit for Cruise Control, for
+Kafka's quotas or for Prometheus.
 """
 
 from __future__ import annotations
@@ -29,51 +29,50 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 @click.command("plan")
 @click.option("--run", "run_id", metavar="RUN_ID|DIR", type=RunPlace(),
-              help="A finished run of --out, or its folder, whose limits to plan "
-                   "with.")  # fmt: skip
+              help="A finished run in --out, or its folder, whose limits are used.")  # fmt: skip
 @click.option("--limit", "limit_mb_per_s", type=Amount(min=0, min_open=True), metavar="MB/S",
               help="A known limit per broker, instead of --run.")  # fmt: skip
 @click.option("--sweep", "sweep_id", metavar="SWEEP_ID|DIR", type=RunPlace(),
-              help="A sweep of --out, or its folder; the answer is the smallest "
-                   "set-up that suffices.")  # fmt: skip
+              help="A sweep in --out, or its folder. The answer is the smallest set-up that "
+                   "carries the load.")  # fmt: skip
 @click.option("--goal", metavar="NAME",
-              help="The goal to plan by, if the run has several.")  # fmt: skip
+              help="The goal whose limits are used, if the run has several goals.")  # fmt: skip
 @click.option("--mb-per-s", type=Amount(min=0, min_open=True),
               help="Today's payload from producers, all brokers together.")  # fmt: skip
 @click.option("--gb-per-day", type=Amount(min=0, min_open=True),
-              help="The same as payload per day, in 10⁹ bytes, evenly over the day.")  # fmt: skip
+              help="Today's payload per day, in 10⁹ bytes, at an even rate.")  # fmt: skip
 @click.option("--scale", type=Amount(min=0, min_open=True), metavar="TIMES",
-              help="Today's payload of a run with a mix instead: how many times the "
-                   "mix of its workload.")  # fmt: skip
+              help="For a run with a mix: today's payload as a multiple of the mix of the "
+                   "workload.")  # fmt: skip
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
-              help="Size of a message; omit it for a mix.")  # fmt: skip
+              help="Size of a message; omit this option for a mix.")  # fmt: skip
 @click.option("--replication-factor", type=Count(1, COUNT_MAX),
               show_default="3, or those of the mix",
               help="Replicas of a partition.")  # fmt: skip
 @click.option("--consumer-groups", type=Count(0, COUNT_MAX), show_default="1, or those of the mix",
-              help="Consumer groups that each read everything.")  # fmt: skip
+              help="Number of consumer groups; each group reads all records.")  # fmt: skip
 @click.option("--growth", type=Amount(min=0), default=0.0, show_default=True,
-              help="Growth of the payload until the next purchase of brokers; 0.5 is "
-                   "growth by half.")  # fmt: skip
+              help="Growth of the payload until the next purchase of brokers; 0.5 means growth "
+                   "by half.")  # fmt: skip
 @click.option("--offline", type=Amount(0, 1, max_open=True), default=0.0, show_default=True,
               help="Share of the brokers that may be offline, rounded up to whole "
-                   "brokers; 0.2 is a fifth.")  # fmt: skip
+                   "brokers; 0.2 means a fifth.")  # fmt: skip
 @click.option("--headroom", type=Amount(0, 1, max_open=True), default=0.0, show_default=True,
               help="Share of each broker's limit to keep free.")  # fmt: skip
 @click.option("--link-mbit-per-s", type=Amount(min=0, min_open=True),
-              help="Speed of a broker's network interface, to check whether it binds "
-                   "first.")  # fmt: skip
+              help="Speed of a broker's network interface, to check whether the network is the "
+                   "limiting resource.")  # fmt: skip
 @click.option("--retention-hours", type=Amount(min=0, min_open=True), metavar="H",
-              help="Time for which records stay, to check whether storage binds "
-                   "first; with --disk-gb.")  # fmt: skip
+              help="Time for which records are stored, to check whether storage is the limiting "
+                   "resource; requires --disk-gb.")  # fmt: skip
 @click.option("--disk-gb", type=Amount(min=0, min_open=True), metavar="GB",
-              help="Room of a broker's disks for records, in 10⁹ bytes.")  # fmt: skip
+              help="Disk space of a broker for records, in 10⁹ bytes.")  # fmt: skip
 @click.option("--compression-ratio", type=Amount(min=1), default=1.0, show_default=True,
-              help="Size of records before over that after compression, for storage "
-                   "and zones.")  # fmt: skip
+              help="Size of records before compression divided by their size after it; used for "
+                   "storage and zones.")  # fmt: skip
 @click.option("--zones", type=Count(2, 100),
-              help="Zones over which the brokers are spread, of which a whole one may "
-                   "be lost.")  # fmt: skip
+              help="Number of zones over which the brokers are spread. A whole zone may "
+                   "fail.")  # fmt: skip
 @out_option
 @json_option
 def plan(  # noqa: PLR0913, PLR0917 - one for each option
@@ -91,14 +90,14 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     json_file: Path | None,
     **margins: Any,
 ) -> None:
-    """Calculate how many brokers a load needs, with their headroom and the limiting need.
+    """Calculate how many brokers a load needs, with the headroom and the limiting resource.
 
-    The limits come from a run (--run), by the lower ends of their 90 % ranges on any day, or from
-    --limit. A run with a mix answers for its parts in their proportions, at --scale times the mix
-    or at a payload of all parts. With --sweep the answer is the smallest of the measured set-ups
-    that carries the load.
+    The limits come from a run (--run) or from --limit. For a run, the lower end of each limit's
+    90 % range on any day is used. The limit of a mix applies to its parts in their proportions; the
+    load is then --scale times the mix, or the payload of all parts. With --sweep the answer is the
+    smallest measured set-up that carries the load.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.features.plan.planning import DAY_S, AskedDemand, choose_setup, plan_brokers
 
     given = 3 - [mb_per_s, gb_per_day, scale].count(None)
@@ -129,7 +128,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 FORMATS = ("capacity", "quotas", "alerts")
-"""The formats: Cruise Control's capacity.json, kafka-configs.sh commands, Prometheus rules."""
+"""The export formats: Cruise Control's capacity.json, commands for kafka-configs.sh, and Prometheus
+rules.
+"""
 
 
 @click.command("export")
@@ -138,25 +139,27 @@ FORMATS = ("capacity", "quotas", "alerts")
               help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
                    "rules for Prometheus.")  # fmt: skip
 @out_option
-@click.option("--goal", metavar="NAME", help="The goal to export, if the run has several.")
+@click.option(
+    "--goal", metavar="NAME", help="The goal whose limit is exported, if the run has several goals."
+)
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  "
                    "[default: the size with the lowest limit in bytes]")  # fmt: skip
 @click.option("--safety", type=Amount(0, 1, min_open=True), default=0.7,
               show_default=True, help="Share of the limit that may be used.")  # fmt: skip
 @click.option("--disk-mb", type=Amount(min=0, min_open=True),
-              help="capacity: disk space for logs on each broker; no run measures it.")  # fmt: skip
+              help="capacity: disk space for logs on each broker.")  # fmt: skip
 @click.option("--tenants", type=Count(1, COUNT_MAX), default=1, show_default=True,
-              help="quotas: users that share a broker.")  # fmt: skip
+              help="quotas: number of users that share the brokers.")  # fmt: skip
 @click.option("--bootstrap-server", default="localhost:9092", show_default=True,
               metavar="HOST:PORT", help="quotas: address of a broker of the cluster.")  # fmt: skip
 @click.option("--rules", type=ConfName("prometheus"), default="kafka-kraft", show_default=True,
               metavar="NAME|FILE",
-              help="alerts: the names of the exporter's series, a file of conf/prometheus, or a "
-                   "path.")  # fmt: skip
+              help="alerts: the rule set with the exporter's series: a name in conf/prometheus, or "
+                   "a path.")  # fmt: skip
 @click.option("--headroom", "times_least", type=Amount(min=0, min_open=True), default=1.5,
               show_default=True, metavar="TIMES",
-              help="alerts: number of times that a broker's traffic has to fit into its "
+              help="alerts: minimum number of times that a broker's traffic must fit into its "
                    "limit.")  # fmt: skip
 @click.option("--to", "target", metavar="FILE", type=OutputFile(),
               help="The file to write.  [default: standard output]")  # fmt: skip
@@ -178,7 +181,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
 
     Each figure is the lower end of the limit's 90 % interval, multiplied by --safety.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.config.metrics_registry import load_rules
     from jobs.features.plan.planning import limits_of
     from metrics.features.plan.exports import Allowance, alert_rules, capacity, lowest_limit, quotas
@@ -198,14 +201,14 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     if limits[0].parts and message_bytes is not None:
         raise ConfigError(
             f"--message-bytes is {message_bytes} and run {summary.run_id} measured a mix; expected "
-            "no size, as each part has its own; omit it"
+            "no message size, because each part has its own; omit --message-bytes"
         )
     limit = lowest_limit(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
     if limit.doubt:
-        which, remedy = "of the mix", "it again"
+        which, remedy = "of the mix", "the mix again"
         if not limit.parts:
             which = f"at {format_size(limit.message_bytes)}"
-            remedy = "that size again, or name another with --message-bytes"
+            remedy = "this size again, or name another size with --message-bytes"
         raise ConfigError(
             f"the limit {which} is doubtful ({limit.doubt}); expected a reliable limit; measure "
             f"{remedy}"
@@ -214,8 +217,8 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     if form == "capacity":
         if disk_mb is None:
             raise ConfigError(
-                "--as capacity needs each broker's disk space for logs; expected --disk-mb MB; add "
-                "it"
+                "--as capacity is given without --disk-mb; expected the disk space for logs on "
+                "each broker; add --disk-mb MB"
             )
         text = capacity(allowance, disk_mb)
     elif form == "quotas":
@@ -230,7 +233,9 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _idle_min(goal: str) -> float:
-    """The goal's threshold of the request handlers, or the default goal's where it has no file."""
+    """The goal's threshold of the request handlers' idle fraction. A goal without a file has the
+    threshold of the default goal.
+    """
     from jobs.config.loading import load_goal
 
     try:

@@ -1,6 +1,6 @@
 """`redline report`: writes the HTML report of a run again.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/report.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/report.py …
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from jobs.options import OutputFile, RunId, out_option, tables_option
 def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
     """Write a run's HTML report: its answer, its evidence, and the command to repeat it.
 
-    The page contains everything that it shows, and needs no network. Each run writes its report
-    at its end; this job writes it again, from the Delta tables.
+    The page loads nothing from a network. Each run writes its report at its end; this job writes
+    the report again, from the Delta tables.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.runs.recorded_runs import regenerate_report
 
     regenerate_report(run_id, out, tables, target)

@@ -1,6 +1,6 @@
 """`redline sweep`: measures an experiment, each case as a run.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/sweep.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/sweep.py …
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from jobs.runs.options import RunOptions
 @click.command("sweep")
 @click.argument("experiment", metavar="EXPERIMENT", type=ConfName("experiments"))
 @click.option("--cluster", metavar="NAME|FILE",
-              help="The cluster; replaces the experiment's.")  # fmt: skip
+              help="The cluster; replaces the cluster of the experiment.")  # fmt: skip
 @click.option("--quick", is_flag=True,
               help="Use the experiment's settings for a short sweep.")  # fmt: skip
 @click.option("--repeats", type=Count(1, 100),
-              help="How often each case is measured; replaces the experiment's. From 3 on the "
-                   "intervals include the difference between starts.")  # fmt: skip
+              help="Number of measurements of each case; replaces the experiment's number. From 3 "
+                   "on, the intervals include the spread between broker starts.")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
-              help="Begin no case that would end later; instead of the file's budget.")  # fmt: skip
+              help="Begin no case that would end after this time; replaces the budget of the "
+                   "experiment.")  # fmt: skip
 @click.option("--resume", metavar="SWEEP_ID", type=RunId(),
               help="Continue a stopped sweep; no case is measured twice.")  # fmt: skip
 @run_options
@@ -40,10 +41,9 @@ def sweep(
 ) -> int:
     """Measure the cases of an experiment, and report the effect of each varied setting.
 
-    EXPERIMENT is a file of conf/experiments, or a path. The exit code is 3 when a case has no
-    answer.
+    EXPERIMENT is a name in conf/experiments, or a path. The exit code is 3 if a case has no answer.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.features.sweep.body import SweepRun, require_begun
     from jobs.features.sweep.cases import load_sweep
     from jobs.runs.launch import launch

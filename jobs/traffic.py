@@ -1,6 +1,6 @@
-"""`redline traffic`: holds one traffic pattern at a fixed load, for soak tests.
+"""`redline traffic`: offers one traffic pattern at a fixed load, for example for soak tests.
 
-Schedulers run it as a script: spark-submit --py-files WHEEL jobs/traffic.py …
+Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/traffic.py …
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 @click.command("traffic")
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="What counts as sustained: a file of conf/goals, or a path.")  # fmt: skip
+              help="The definition of sustained: a name in conf/goals, or a path.")  # fmt: skip
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
-              help="Size of a message.  [default: the workload's first]")  # fmt: skip
+              help="Size of a message.  [default: the first size of the workload]")  # fmt: skip
 @click.option("--rate", type=Rate(), metavar="RATE",
               help="Rate of all producers together: a payload such as 200MB/s, or messages such as "
-                   "50000/s; it sets the number of producers.")  # fmt: skip
+                   "50000/s. The rate determines the number of producers.")  # fmt: skip
 @click.option("--np", "--load", "amount", type=Count(1, COUNT_MAX),
-              help="Instead of --rate: number of producers, or the load on the goal's other "
-                   "axis.")  # fmt: skip
+              help="Instead of --rate: number of producers, or the load on another axis of the "
+                   "goal.")  # fmt: skip
 @click.option("--trials", type=Count(1, COUNT_MAX),
               help="Number of trials, one after another.  [default: 1]")  # fmt: skip
 @click.option("--duration", "duration_s", type=Duration(), metavar="TIME",
-              help="Instead of trials: one load without a gap for this time, such as 90 (seconds), "
-                   "30m or 8h, judged window by window.")  # fmt: skip
+              help="Instead of trials: one load without interruption for this time, such as 90 "
+                   "(seconds), 30m or 8h. Each window is judged.")  # fmt: skip
 @click.option("--profile", metavar="NAME|FILE",
-              help="How the load changes over time: a file of conf/profiles, or a path. It runs "
-                   "once, or repeatedly for --duration.")  # fmt: skip
+              help="The change of the load over time: a name in conf/profiles, or a path. The "
+                   "profile runs once, or is repeated for --duration.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(["overloaded"]),
-              help="End with exit code 4 when a trial has this verdict.")  # fmt: skip
+              help="End with exit code 4 if a trial has this verdict.")  # fmt: skip
 @run_options
 def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
@@ -52,12 +52,12 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     overrides: tuple[str, ...],
     options: RunOptions,
 ) -> int:
-    """Hold one traffic pattern at a fixed load, in trials or without a gap.
+    """Offer one traffic pattern at a fixed load, in trials or without interruption.
 
-    The answer is whether the cluster carries the load: yes or no, with the reason, the latency and
-    the unused share.
+    The answer is whether the cluster sustains the load: yes or no, with the reason, the latency and
+    the unused share of the brokers.
     """
-    # Imported here, as --help and shell completion need none of it.
+    # Imported here, because --help and shell completion do not need these modules.
     from jobs.config import load
     from jobs.config.files import load_rate_profile
     from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, at_rate
@@ -66,7 +66,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     if (rate is None) == (amount is None):
         given = "neither --rate nor --np is" if rate is None else f"--rate {rate} and --np are both"
         raise ConfigError(
-            f"{given} given; expected one of them; add for example --rate 200MB/s, or omit one"
+            f"{given} given; expected one of them; add, for example, --rate 200MB/s, or omit one"
         )
     if trials is not None and (duration_s is not None or profile is not None):
         other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"

@@ -62,7 +62,7 @@ def test_capacities_count_replicas_and_groups(tmp_path: Path) -> None:
     assert found["NW_OUT"] == pytest.approx((2 + 2) * led_kb, rel=0.015)
     assert (found["DISK"], found["CPU"]) == (500_000, 100)
     assert "run-1" in broker["doc"] and "a small cluster" in broker["doc"]
-    with pytest.raises(ConfigError, match=r"expected --disk-mb MB"):
+    with pytest.raises(ConfigError, match=r"add --disk-mb MB"):
         exported(tmp_path, "--as", "capacity")
 
 

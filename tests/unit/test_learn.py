@@ -132,7 +132,7 @@ def test_a_single_kind_is_a_workload_that_a_search_takes(tmp_path: Path, served:
     assert workload.topic.replication_factor == 2
     assert workload.trial.measure_s == 45
     text = order.out.read_text(encoding="utf-8")
-    assert "It has 3 producers like this one (seen: 3 producer ids" in text
+    assert "Production has 3 such producers (seen: 3 producer ids" in text
     assert "mine.learned.json has the evidence" in text
     (table,) = [each for each in reporter.events if isinstance(each, Table)]
     assert table.rows[0][:3] == ("orders", "1", "3")
@@ -140,7 +140,7 @@ def test_a_single_kind_is_a_workload_that_a_search_takes(tmp_path: Path, served:
 
 def test_a_codec_that_brokers_apply_is_assumed_of_producers(tmp_path: Path, served: Served) -> None:
     cluster = served(ServedCluster({"clicks": two_kinds()["clicks"]}))
-    by_brokers = "brokers wrote them by compression.type lz4, whatever producers sent"
+    by_brokers = "the topic has compression.type lz4, and producers may use another codec"
     for codec, source in (("producer", "seen"), ("lz4", "assumed")):
         cluster.configs["clicks"] = {"compression.type": codec}
         order, _ = learned(tmp_path, out=tmp_path / f"{codec}.yaml")
@@ -160,7 +160,7 @@ def test_topics_that_look_alike_are_one_part_of_a_mix(tmp_path: Path, served: Se
     evidence = evidence_in(tmp_path)
     assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == evidence
     assert evidence["messages_per_s"] == pytest.approx(2 * 120 + 50, rel=0.01)
-    (merged,) = [text for text in texts(reporter) if "2 topics are one kind" in text]
+    (merged,) = [text for text in texts(reporter) if "2 similar topics" in text]
     assert merged in evidence["notes"]
     assert sorted(part.np or 0 for part in parts_in(order.out).values()) == [2, 6]
     config = load("calibrated", str(order.out), "default")
@@ -288,7 +288,7 @@ def test_an_interrupt_writes_what_was_read_and_goes_on(
     assert order.out.exists() == bool(fetches)
     if fetches:
         assert evidence_in(tmp_path)["read"]["interrupted"] is True
-        assert any(text.startswith("interrupted; what was read") for text in texts(reporter))
+        assert any(text.startswith("interrupted; the data until") for text in texts(reporter))
 
 
 def test_a_dry_run_says_what_would_be_read_and_reads_nothing(
@@ -336,9 +336,9 @@ def test_what_is_missing_is_said(tmp_path: Path, served: Served) -> None:
     admin.client.list_groups = refuses("ClusterAuthorizationFailedError")
     order, reporter = learned(tmp_path)
     for part in (
-        "consumer groups are not known",
-        "clicks: compacted; rates count all records",
-        "no record in the last hour, left out: empty",
+        "consumer groups are unknown",
+        "clicks: compacted topic; the rates count all written records",
+        "left out, because they have no record in the last hour: empty",
     ):
         assert [text for text in texts(reporter) if part in text], part
     clicks = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))["mix"]["clicks"]
@@ -365,7 +365,7 @@ def test_a_topic_with_a_message_now_and_then_does_not_lengthen_trials(
     served(ServedCluster({**two_kinds(), "rare": written(rare, 1, 3_000.0)}))
     order, reporter = learned(tmp_path)
     assert [each.trial.measure_s for each in parts_in(order.out).values()] == [45, 45]
-    assert [text for text in texts(reporter) if text.endswith("left out: rare")]
+    assert [text for text in texts(reporter) if text.endswith("needs more messages: rare")]
 
 
 def test_the_command_has_the_same_moments_and_refuses_a_wrong_option(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_the_command_has_the_same_moments_and_refuses_a_wrong_option(tmp_path: P
 def test_members_that_brokers_do_not_report_are_assumed(tmp_path: Path, served: Served) -> None:
     admin = served(ServedCluster({"clicks": two_kinds()["clicks"]}))
     admin.committed = {"billing": {"clicks": (3, 40)}}
-    assert line_of(learned(tmp_path)[0], "members: 3 ").count("# seen: mean of groups") == 1
+    assert line_of(learned(tmp_path)[0], "members: 3 ").count("# seen: mean of all groups") == 1
     unknown = {"error": "UnsupportedVersion"}
     admin.client.describe_groups = lambda names: dict.fromkeys(names, unknown)
     order, _ = learned(tmp_path, out=tmp_path / "assumed.yaml")

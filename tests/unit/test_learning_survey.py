@@ -384,7 +384,11 @@ def test_what_is_odd_about_topics_is_named(logs: Logs) -> None:
     assert found.keys() == {"hot", "old", "ahead"}
     assert found["ahead"].now_per_s <= 20
     assert [text for text in survey.notes if "60 s ahead of this machine's clock" in text]
-    assert [text for text in survey.notes if text.startswith("old: messages of a format before v2")]
+    assert [
+        text
+        for text in survey.notes
+        if text.startswith("old: messages with a format older than v2")
+    ]
 
 
 def test_an_interrupt_keeps_what_was_read(logs: Logs) -> None:

@@ -1,8 +1,5 @@
-"""The body of `redline learn`: the survey of a cluster, and the files of what it shows.
-
-The past of the whole cluster, where a Prometheus server keeps it.
-
-The files of what was learnt: a workload with comments, its evidence, and a profile.
+"""The body of `redline learn`: surveys a cluster, and writes a workload, its evidence and a
+profile.
 """
 
 from __future__ import annotations
@@ -46,14 +43,14 @@ from metrics.sources.source import History, KeepsHistory
 from metrics.units import format_counted, format_duration, format_some, format_volume, iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
-"""Time that is looked back, and between two numbers of it [s]."""
+"""Length of the history that is read, and its step [s]."""
 _READING = "messages_in"
 
 
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
-    """The history of the cluster, for the evidence, or a sentence why it is not known.
+    """The history of the cluster for the evidence, and a sentence if the history is unknown.
 
-    Both are empty where its file names no Prometheus server.
+    Both are empty if the cluster's file names no Prometheus server.
     """
     if getattr(cluster.broker_source, "server", None) is None:
         return {}, ""
@@ -64,10 +61,10 @@ def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], s
             now_s = time.time()
             found = source.history(_READING, now_s - SPAN_S, now_s, STEP_S)
     except (ConfigError, ScrapeError) as error:
-        return {}, f"the cluster's history is not known: {error}"
+        return {}, f"the cluster's history is unknown: {error}"
     rates = rates_of(found)
     if not rates:
-        return {}, "the Prometheus server has no two hours of the brokers"
+        return {}, "the Prometheus server has less than two hours of the brokers' metrics"
     past = {
         "step_s": STEP_S,
         "from": iso_utc(rates[0][0]),
@@ -79,9 +76,10 @@ def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], s
 
 
 def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
-    """(Begin of a step [s since the epoch], messages per second of all brokers), oldest first.
+    """Pairs (start of a step [s since the epoch], messages per second of all brokers), oldest
+    first.
 
-    A step in which a broker has no number, or restarted, is left out.
+    A step is left out if a broker restarted or has no value in this step.
     """
     steps: dict[float, dict[int, float]] = {}
     for broker, values in found.items():
@@ -98,27 +96,29 @@ def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
 _COLUMN = 48
 _WIDTH = 100
 _STEPS_MIN = 12
-"""Steps of a curve from which on it makes a profile."""
+"""Minimum number of steps of a curve for a profile."""
 
 
 def evidence_file(workload: Path) -> Path:
-    """The file beside a workload that has the evidence for each figure."""
+    """Path of the file with the evidence for each figure, in the workload's folder."""
     return workload.with_name(f"{workload.stem}.learned.json")
 
 
 def profile_file(workload: Path) -> Path:
-    """The file beside a workload that has the curve, for `redline traffic --profile`."""
+    """Path of the file with the curve, for `redline traffic --profile`, in the
+    workload's folder.
+    """
     return workload.with_name(f"{workload.stem}.profile.yaml")
 
 
 def profile_text(learned: Learned) -> str | None:
-    """The text of the profile; None for a curve that is too short for one."""
+    """The text of the profile; None if the curve is too short."""
     points = profile_points(learned.curve, learned.records_per_s)
     if len(points) <= _STEPS_MIN:
         return None
     begin = iso_utc(learned.curve.times_s[0])
     lines = [
-        f"# The rate over time of {learned.cluster} from {begin}; 1 is the rate of scale 1.",
+        f"# The rate of {learned.cluster} over time from {begin} on; 1 is the rate of scale 1.",
         "# Written by redline learn.",
         f"description: learnt from {learned.cluster}",
         "points:",
@@ -128,10 +128,10 @@ def profile_text(learned: Learned) -> str | None:
 
 
 def workload_text(learned: Learned, evidence: str) -> str:
-    """The text of the workload: one kind of traffic, or a mix of parts.
+    """The text of the workload file: one kind of traffic, or a mix of parts.
 
     Args:
-        evidence: name of the file with the evidence.
+        evidence: name of the evidence file.
     """
     top = CommentedMap()
     top["description"] = f"learnt from {learned.cluster} on {iso_utc(learned.at_s)[:10]}"
@@ -149,14 +149,14 @@ def workload_text(learned: Learned, evidence: str) -> str:
     top["trial"] = CommentedMap(learned.trial)
     head = [
         "Written by redline learn: the traffic of production, as a workload. Each line ends with",
-        "the source of its figure: seen, fitted or assumed, with its range;",
+        "the source of its figure (seen, fitted or assumed) and the range of the figure;",
         f"{evidence} has the evidence. Scale 1 is {_moment_words(learned)}.",
     ]
     if len(learned.parts) == 1:
         producers = learned.parts[0].producers
         head.append(
-            f"It has {producers.value:,} producers like this one ({_source(producers)}); a search "
-            "finds how many the cluster sustains."
+            f"Production has {producers.value:,} such producers ({_source(producers)}); a search "
+            "finds how many of them the cluster sustains."
         )
     top.yaml_set_start_comment("\n".join(head))
     writer = YAML()
@@ -172,17 +172,21 @@ def _moment_words(learned: Learned) -> str:
     span = span_words(today)
     peak = "the busiest hour of the last day"
     if today.step_s < PEAK_STEP_S:
-        peak = f"the mean of {span}, too short a time for a peak"
-    words = {PEAK: peak, MEAN: f"the mean of {span}", NOW: "the rate of the time that was read"}
+        peak = f"the mean of {span}, because this time is too short for a peak"
+    words = {
+        PEAK: peak,
+        MEAN: f"the mean of {span}",
+        NOW: "the rate in the time range that was read",
+    }
     moment = learned.moment if today.step_s else NOW
     return f"{words[moment]}: {learned.records_per_s:,.4g} messages/s"
 
 
 def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -> None:
-    """Add the keys of a part to a map, each with its source as a comment.
+    """Add the keys of a part to a map, each key with the source of its value as a comment.
 
     Args:
-        is_part: whether the map is a part of a mix, which has one message size, not a list.
+        is_part: whether the map is a part of a mix. A part has one message size instead of a list.
     """
     for path, figure in learned.keys.items():
         *above, name = path.split(".", 2)  # a topic's property keeps its dots
@@ -194,7 +198,7 @@ def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -
 
 
 def _put(place: CommentedMap, key: str, figure: Figure) -> None:
-    """Add a key with its source as a comment."""
+    """Add a key with the source of its value as a comment."""
     value = figure.value
     if isinstance(value, list):
         value = CommentedSeq(value)
@@ -204,7 +208,7 @@ def _put(place: CommentedMap, key: str, figure: Figure) -> None:
 
 
 def _source(figure: Figure) -> str:
-    """The source of a figure in one line, with its range."""
+    """The source, the range and the evidence of a figure, in one line."""
     low, high = figure.low, figure.high
     span = ""
     if low is not None and high is not None and low < high:
@@ -220,19 +224,19 @@ _TOPICS_NAMED = 5
 
 @dataclass(frozen=True)
 class LearnOrder:
-    """What to learn, and where to write it.
+    """The options of one call of `redline learn`.
 
     Attributes:
         cluster: name or path of the cluster's file.
-        topics: regular expressions; a topic whose whole name matches one is learnt.
-        out: the workload to write.
-        bounds: the bounds of what is read.
-        moment: the rate of scale 1: "peak", "mean" or "now".
-        parts_max: number of parts at most.
+        topics: regular expressions. Each topic whose whole name matches an expression is learnt.
+        out: path of the workload file to write.
+        bounds: the bounds of the reading.
+        moment: the rate that scale 1 has: "peak", "mean" or "now".
+        parts_max: maximum number of parts of the mix.
         overrides: the `--set` options for the cluster.
-        json_file: also write the evidence there.
+        json_file: another file for the evidence; None for no such file.
         force: whether existing files are overwritten.
-        dry_run: whether only to say what would be read.
+        dry_run: whether to state only what would be read.
     """
 
     cluster: str
@@ -248,13 +252,14 @@ class LearnOrder:
 
 
 def learn(order: LearnOrder, reporter: Reporter) -> int:
-    """Learn the traffic of topics, and write it.
+    """Learn the traffic of topics, and write the workload.
 
-    An interrupt while batches are read ends the reading; what was read until then is written, and
-    the interrupt goes on.
+    An interrupt during the reading ends the reading. The data until then is written, and then the
+    interrupt is raised again.
 
     Raises:
-        ConfigError: the cluster, the topics or the files are wrong, or this user may not read.
+        ConfigError: the cluster, the topics or the files are invalid, or this user may not read the
+            topics.
         NoConclusionError: the topics have no records.
         TryLaterError: the cluster does not answer.
     """
@@ -263,8 +268,8 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
     cluster = load_cluster(order.cluster, order.overrides)
     if cluster.starts_brokers:
         raise ConfigError(
-            f"cluster {cluster.name} starts its own brokers, which have no traffic; expected a "
-            "cluster that runs, with bootstrap_servers; name its file with --cluster"
+            f"cluster {cluster.name} is a testbed that each run starts, so it has no production "
+            "traffic; expected running brokers (bootstrap_servers); name their file with --cluster"
         )
     with ExitStack() as stack:
         opened = open_cluster(cluster, reporter, stack)
@@ -289,7 +294,7 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
                 raise ConfigError(str(error)) from error
             raise
         if survey.was_interrupted and not survey.topics:
-            raise KeyboardInterrupt  # before the first batch there is nothing to write
+            raise KeyboardInterrupt  # without a batch there is nothing to write
         learned = _learned(order, cluster.name, survey, _lag_max_ms(opened))
         if not survey.was_interrupted:
             past, why_unknown = history_of(cluster, opened)
@@ -303,7 +308,7 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
 
 
 def _lag_max_ms(opened: OpenCluster) -> float | None:
-    """The largest `replica.lag.time.max.ms` of the brokers [ms]; None where it is unknown."""
+    """The largest `replica.lag.time.max.ms` of three brokers [ms]; None if unknown."""
     found = []
     for broker in opened.info.broker_ids[:3]:
         try:
@@ -316,23 +321,23 @@ def _lag_max_ms(opened: OpenCluster) -> float | None:
 
 
 def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float | None) -> Learned:
-    """What the survey shows.
+    """The workload that the survey shows, with its evidence.
 
     Raises:
-        ConfigError: this user may read none of the topics.
+        ConfigError: this user may not read any of the topics.
         NoConclusionError: the topics have no records.
     """
     refused, idle = (format_some(each, _TOPICS_NAMED) for each in (survey.refused, survey.idle))
     if not survey.topics and refused:
         raise ConfigError(
             f"this user may not read {refused} (TopicAuthorizationFailedError); expected the ACL "
-            "Read on the topics, which no group needs; grant it, or choose other topics"
+            "Read on the topics (no ACL on groups is needed); grant it, or choose other topics"
         )
     if not survey.topics:
         raise NoConclusionError(
-            f"{format_counted(len(survey.idle), 'topic')} with no record in the last hour: "
-            f"{idle}; expected topics with recent records; choose others with --topics, or learn "
-            "while producers send"
+            f"{format_counted(len(survey.idle), 'topic')} without a record in the last hour: "
+            f"{idle}; expected topics with recent records; choose other topics with --topics, or "
+            "learn while producers send"
         )
     topics = [TopicPart.of(each, order.moment) for each in survey.topics]
     every = parts_of(topics, order.parts_max)
@@ -342,13 +347,13 @@ def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float 
     slow = [topic.name for part in every if part not in parts for topic in part.topics]
     if slow:
         shown = format_some(slow, _TOPICS_NAMED)
-        notes.append(f"too few messages for a trial of minutes, left out: {shown}")
+        notes.append(f"left out, because a trial of minutes needs more messages: {shown}")
     if refused:
-        notes.append(f"this user may not read {refused}, which are left out")
+        notes.append(f"left out, because this user may not read them: {refused}")
     if idle:
-        notes.append(f"no record in the last hour, left out: {idle}")
+        notes.append(f"left out, because they have no record in the last hour: {idle}")
     if survey.throttled_s > 0:
-        notes.append(f"brokers asked to wait for {survey.throttled_s:.1f} s, because of a quota")
+        notes.append(f"a quota of the brokers throttled the reading for {survey.throttled_s:.1f} s")
     facts = {
         "bytes": survey.bytes_read,
         "seconds": round(survey.took_s, 1),
@@ -388,7 +393,7 @@ def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> No
     if today.step_s:
         note(
             reporter,
-            f"{span_words(today)} of offsets: mean {today.mean:,.4g} messages/s, peak "
+            f"the last {span_words(today)}: mean {today.mean:,.4g} messages/s, peak "
             f"{today.peak:,.4g}; the curve covers {span_words(learned.curve)}",
         )
     note(reporter, f"read {format_volume(survey.bytes_read)} in {format_duration(survey.took_s)}")
@@ -398,6 +403,4 @@ def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> No
         note(reporter, f"{len(learned.notes) - _NOTES_MAX} more notes are in the evidence")
     note(reporter, f"next: redline find-limit --cluster FILE --workload {out} --dry-run")
     if survey.was_interrupted:
-        warn(
-            reporter, "interrupted; what was read until then is written, and curves may be missing"
-        )
+        warn(reporter, "interrupted; the data until then is written, and curves may be missing")

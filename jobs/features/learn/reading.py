@@ -1,20 +1,8 @@
-"""Fetch requests for recent data, whose batches are counted and dropped at once.
-
-The sizes of the records of a batch; their contents are dropped at once.
-
-Offsets of partitions by time: when their records were written, without reading them.
-
-Each look-up is a search in an index of the broker, and a read of a few kilobytes that may come from
-its disk, so look-ups have a pace and a highest number.
-
-The topics to learn from, as the cluster describes them.
-
-The consumer groups of topics: their members, and how far behind they read.
-
-It joins no group and commits nothing: it lists groups, describes them, and reads the offsets that
-they committed.
-
-The pace of reading, by which a cluster serves no more than a stated rate.
+"""Everything that `redline learn` reads from a cluster, at a limited rate. Topics and consumer
+groups are described: no group is joined, and no offset is committed. Offsets are looked up by time.
+A look-up searches an index of the broker, and may read a few kilobytes from the broker's disk, so
+the rate and the number of look-ups are limited. Recent batches are fetched, counted and discarded
+at once.
 """
 
 from __future__ import annotations
@@ -42,21 +30,22 @@ from metrics.traffic.batch_headers import BatchHeader, batches_in
 from metrics.traffic.payload import BATCH_HEADER_BYTES, varint_bytes
 
 GROUPS_MAX = 1_000
-"""Number of groups whose offsets are read."""
+"""Maximum number of consumer groups whose offsets are read."""
 _GROUPS_AT_ONCE = 50
 Ends = Mapping[tuple[str, int], int]
-"""(Topic, partition) → its end offset."""
+"""(Topic, partition) → end offset of the partition."""
 
 
 def groups_of(
     admin: KafkaAdmin, ends: Ends, note: Callable[[str], None]
 ) -> dict[str, list[GroupFacts]]:
-    """Topic → the groups that committed offsets of it.
+    """Topic → the consumer groups that committed offsets of the topic.
 
-    What this user may not see is named by `note`, and left out.
+    Groups that this user may not read are left out, and `note` is called with a sentence about
+    them.
 
     Args:
-        ends: the partitions of the topics, with their end offsets.
+        ends: end offset of each partition of the topics.
     """
     try:
         names = sorted(
@@ -66,7 +55,7 @@ def groups_of(
             )
         )
     except AdminError as error:
-        note(f"consumer groups are not known: {error}")
+        note(f"consumer groups are unknown: {error}")
         return {}
     if len(names) > GROUPS_MAX:
         note(f"{len(names):,} consumer groups; only the first {GROUPS_MAX:,} are read")
@@ -85,14 +74,16 @@ def groups_of(
             for topic, lag in lags.items():
                 found[topic].append(GroupFacts(name, members, lag, state))
     if failed:
-        note(f"the offsets of {len(failed)} consumer groups are not known: {failed[0]}")
+        note(f"the offsets of {len(failed)} consumer groups are unknown: {failed[0]}")
     return dict(found)
 
 
 def _committed_by_each(
     admin: KafkaAdmin, groups: Sequence[str], failed: list[str]
 ) -> dict[str, dict[tuple[str, int], int]]:
-    """The offsets of groups, at once or else one by one, as a single group may be refused."""
+    """Group → its committed offsets. If one request for all groups fails, each group is requested
+    separately, because the brokers may refuse only one group.
+    """
     try:
         return admin.committed_offsets(groups)
     except AdminError:
@@ -106,7 +97,9 @@ def _committed_by_each(
 
 
 def _described(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, tuple[int | None, str]]:
-    """Group → number of its members, and its state; None where the brokers do not report them."""
+    """Group → (number of members, state). The number is None if the brokers do not report the
+    members.
+    """
     if not groups:
         return {}
     try:
@@ -122,23 +115,25 @@ def _described(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, tuple[int 
 
 
 REQUESTS_PER_S = 5.0
-"""Highest rate of requests [1/s]."""
+"""Maximum rate of requests [1/s]."""
 LITTLE_BYTES_PER_S = 250_000.0
-"""A rate that is next to no load for a broker [B/s]; little data is read in seconds at it."""
+"""A rate that is a negligible load for a broker [B/s]. A small amount of data is read
+at this rate.
+"""
 
 
 class ReadingPace:
-    """The pace of requests, by bytes and by requests, for all brokers together.
+    """A rate limiter for requests to all brokers together; it limits bytes and requests.
 
     Attributes:
-        throttled_s: time for which brokers asked to wait, because of a quota [s].
-        bytes_read: size of all answers so far [B].
+        throttled_s: throttle time that brokers requested because of a quota [s].
+        bytes_read: total size of all responses until now [B].
 
     Args:
-        bytes_per_s: highest rate of answers [B/s].
-        requests_per_s: highest rate of requests [1/s].
+        bytes_per_s: maximum rate of responses [B/s].
+        requests_per_s: maximum rate of requests [1/s].
         clock: monotonic clock [s].
-        pause: waits for some seconds.
+        pause: function that waits for a number of seconds.
     """
 
     def __init__(
@@ -157,17 +152,18 @@ class ReadingPace:
 
     @property
     def next_s(self) -> float:
-        """Time at which the next request may be sent, on the clock [s]."""
+        """The time from which the next request may be sent [s of the clock]."""
         return max(self._next_s, self._clock())
 
     def spread(self, size_bytes: float, duration_s: float) -> None:
-        """Read this much evenly over a time, or faster where that is next to no load.
+        """Reduce the rate so that this amount of data is read evenly over a time. The rate is at
+        least `LITTLE_BYTES_PER_S`.
 
-        The highest rate stays the bound.
+        The rate never increases.
 
         Args:
-            size_bytes: size of all answers that follow [B].
-            duration_s: the time [s].
+            size_bytes: total size of all following responses [B].
+            duration_s: the time over which the data is read [s].
         """
         even_per_s = max(LITTLE_BYTES_PER_S, size_bytes / duration_s)
         self._bytes_per_s = min(self._bytes_per_s, even_per_s)
@@ -179,11 +175,11 @@ class ReadingPace:
             self._pause(rest_s)
 
     def count(self, size_bytes: int, throttle_ms: int = 0) -> None:
-        """Count an answer, after which the next request waits.
+        """Count a response, and delay the next request accordingly.
 
         Args:
-            size_bytes: size of the answer [B].
-            throttle_ms: time for which the broker asks to wait [ms].
+            size_bytes: size of the response [B].
+            throttle_ms: throttle time in the broker's response [ms].
         """
         taken_s = max(size_bytes / self._bytes_per_s, 1 / self._requests_per_s)
         self._next_s = max(self._next_s, self._clock() - taken_s) + taken_s
@@ -194,13 +190,13 @@ class ReadingPace:
 
 
 def shares_of(wanted_bytes: Mapping[str, float], bytes_max: float) -> dict[str, float]:
-    """Topic → the bytes to read of it, in equal shares of the whole.
+    """Topic → number of bytes to read from the topic. All topics have equal shares.
 
-    A topic that has fewer bytes than its share leaves the rest to the others.
+    If a topic has fewer bytes than its share, the rest is distributed to the other topics.
 
     Args:
-        wanted_bytes: topic → the bytes that it has [B].
-        bytes_max: bytes to read of all topics together [B].
+        wanted_bytes: topic → number of available bytes [B].
+        bytes_max: maximum number of bytes to read from all topics together [B].
     """
     shares: dict[str, float] = {}
     rest = bytes_max
@@ -212,7 +208,7 @@ def shares_of(wanted_bytes: Mapping[str, float], bytes_max: float) -> dict[str, 
 
 
 TOPICS_MAX = 500
-"""Number of topics that one call reads."""
+"""Maximum number of topics that one call reads."""
 _NAMED = 5
 _CONFIGS_AT_ONCE = 100
 _CONFIG_KEYS = (
@@ -224,34 +220,34 @@ _CONFIG_KEYS = (
     "retention.bytes",
     "segment.bytes",
 )
-"""The properties of topics that a workload or its evidence states."""
+"""Topic properties that the workload or its evidence states."""
 
 
 def pattern_of(texts: Sequence[str]) -> re.Pattern[str]:
-    """The expression that matches what any of these expressions matches.
+    """One regular expression that matches if any of the given expressions matches.
 
     Raises:
-        ConfigError: one of them is not a regular expression.
+        ConfigError: a text is not a regular expression.
     """
     for text in texts:
         try:
             re.compile(text)
         except re.error as error:
             raise ConfigError(
-                f"--topics {text!r} is not a regular expression ({error}); expected one that "
-                "matches whole names of topics, such as 'orders.*'; correct it"
+                f"--topics {text!r} is not a regular expression ({error}); expected an expression "
+                "that matches whole names of topics, such as 'orders.*'; correct it"
             ) from None
     return re.compile("|".join(f"(?:{text})" for text in texts))
 
 
 def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]:
-    """The topics whose whole names match one of the expressions, in the order of their names.
+    """The topics whose whole names match one of the expressions, sorted by name.
 
-    Kafka's own topics, such as `__consumer_offsets`, are left out.
+    Kafka's internal topics, such as `__consumer_offsets`, are left out.
 
     Raises:
         AdminError: the cluster did not answer.
-        ConfigError: no topic matches, or too many do.
+        ConfigError: no topic matches, or more than `TOPICS_MAX` topics match.
     """
     wanted = pattern_of(texts)
     described = admin.describe_topics("list topics")
@@ -275,7 +271,7 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
             f"a name among the {len(names)} topics that this user may describe, such as "
             f"{', '.join(close)}"
             if names
-            else "topics that this user may describe, and there are none (ACL: Describe on topics)"
+            else "topics that this user may describe, and there are 0 (ACL: Describe on topics)"
         )
         raise ConfigError(
             f"{shown} matches no topic; expected {there}; correct the expression, which must match "
@@ -283,8 +279,8 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
         )
     if len(found) > TOPICS_MAX:
         raise ConfigError(
-            f"{shown} matches {len(found):,} topics; expected at most {TOPICS_MAX}; narrow it, and "
-            "learn in several calls"
+            f"{shown} matches {len(found):,} topics; expected at most {TOPICS_MAX}; narrow the "
+            "expression, and learn in several calls"
         )
     return found
 
@@ -292,7 +288,8 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
 def with_config(
     admin: KafkaAdmin, topics: Sequence[TopicFacts], note: Callable[[str], None], pace: ReadingPace
 ) -> list[TopicFacts]:
-    """The topics with their properties; without them where this user may not read them.
+    """The topics with their properties. If this user may not read the properties of a topic, they
+    are empty.
 
     One request reads the properties of many topics.
     """
@@ -309,12 +306,12 @@ def with_config(
         problem = problem or refused
         found += [replace(each, config=configs.get(each.name, {})) for each in chunk]
     if problem:
-        note(f"properties of topics are not known: {problem}")
+        note(f"properties of topics are unknown: {problem}")
     return found
 
 
 def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[str, str]], str]:
-    """Topic → its properties, and the first reason why some are not known, or nothing."""
+    """Topic → its properties; and the first reason why properties are missing, or an empty text."""
     kind = DescribeConfigsRequest.DescribeConfigsResource
     resources = [
         kind(
@@ -340,16 +337,16 @@ def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[s
         return found, ""
     error = kafka_errors.for_code(refused[0].error_code).__name__
     return found, (
-        f"{refused[0].resource_name}: {error}; this user needs the ACL DescribeConfigs on it"
+        f"{refused[0].resource_name}: {error}; grant this user the ACL DescribeConfigs on the topic"
     )
 
 
 def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
-    """Count the sizes of a batch's records.
+    """Count the sizes of the records of a batch, and discard their contents.
 
     Args:
         header: header of the batch.
-        body: all bytes of the batch, header included.
+        body: all bytes of the batch, including the header.
     """
     plain = 0
     records: list[tuple[bytes | None, int, list[int]]] = []
@@ -367,9 +364,9 @@ def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
 
 
 ANSWER_BYTES = 2_097_152
-"""Size of an answer at most, one batch excepted [B]."""
+"""Maximum size of a fetch response [B]. The first batch may be larger."""
 PARTITIONS_AT_ONCE = 20
-"""Partitions of one request at most."""
+"""Maximum number of partitions in one request."""
 _REFUSED = kafka_errors.TopicAuthorizationFailedError.errno
 _DELETED = kafka_errors.OffsetOutOfRangeError.errno
 
@@ -381,12 +378,12 @@ class Stretch:
     """The data of a partition between two offsets.
 
     Attributes:
-        leader: broker to read from.
-        start, end: the first offset, and the one after the last.
-        bytes_max: bytes to read at most [B].
+        leader: id of the broker to read from.
+        start, end: the first offset, and the offset after the last one.
+        bytes_max: maximum number of bytes to read [B].
         at: the next offset to read.
-        bytes_read: bytes that were read [B].
-        is_over: whether no more is read.
+        bytes_read: number of bytes that were read [B].
+        is_over: whether the reading of this range has ended.
     """
 
     topic: str
@@ -405,20 +402,20 @@ class Stretch:
 
     @property
     def read_share(self) -> float:
-        """Share of its offsets that were read [ratio]; 1 for none."""
+        """The share of the offsets that were read [ratio]; 1 for an empty range."""
         offsets = self.end - self.start
         return min(1.0, (self.at - self.start) / offsets) if offsets > 0 else 1.0
 
 
 @dataclass
 class Readings:
-    """What was read of all topics.
+    """The tallies of all data that was read, for each topic.
 
     Attributes:
-        batches: topic → what its batches show.
-        records: topic → what its decoded records show; empty without decoding.
+        batches: topic → tally of its batches.
+        records: topic → tally of its decoded records; empty without decoding.
         refused: topics that this user may not read.
-        troubles: partition in words → why no more of it was read.
+        troubles: partition as text → the reason why its reading ended early.
     """
 
     batches: dict[str, BatchTally] = field(default_factory=lambda: defaultdict(BatchTally))
@@ -428,11 +425,13 @@ class Readings:
 
 
 class BatchReader:
-    """Reads stretches in turns, so that an early end leaves a part of each.
+    """Reads ranges of several partitions in turns, so that an early end leaves a part of each
+    range.
 
     Args:
-        pace: pace of all requests, by its clock; brokers' throttle times count, too.
-        decodes: whether to decode the records, for their sizes.
+        pace: the rate limiter of all requests. It also waits for throttle times that brokers
+            request.
+        decodes: whether to decode records and count their sizes.
     """
 
     def __init__(self, admin: KafkaAdmin, pace: ReadingPace, *, decodes: bool = False) -> None:
@@ -446,15 +445,15 @@ class BatchReader:
         progress: Callable[[str], None] = lambda _: None,
         bytes_max: float = math.inf,
     ) -> None:
-        """Read all stretches, or what is read of them until a time or a number of bytes.
+        """Read all ranges, until everything is read or a bound is reached.
 
         Args:
-            until_s: the time from which on no request begins, on the clock of the pace [s].
-            progress: called with a few words after each answer.
-            bytes_max: bytes of all answers of the pace from which on no request begins [B].
+            until_s: time after which no request begins [s of the pace's clock].
+            progress: called with a few words after each response.
+            bytes_max: no request begins after the pace has counted this many bytes [B].
 
         Raises:
-            AdminError: no broker answers any more.
+            AdminError: all requests failed.
         """
         failures: list[AdminError] = []
         answered = False
@@ -463,7 +462,8 @@ class BatchReader:
             for each in rest:
                 led[each.leader].append(each)
             for own in led.values():
-                # A broker fills its answer in this order, so those that got little come first.
+                # A broker fills its response in the order of partitions, so partitions with little
+                # data so far come first.
                 own.sort(key=lambda each: each.bytes_read)
                 for start in range(0, len(own), PARTITIONS_AT_ONCE):
                     if self._pace.next_s >= until_s or self._pace.bytes_read >= bytes_max:
@@ -480,7 +480,7 @@ class BatchReader:
             raise failures[0]
 
     def _turn(self, chunk: Sequence[Stretch]) -> None:
-        """Read a part of each of these stretches of one leader."""
+        """Read the next part of each of these ranges, which have the same leader."""
         leader = chunk[0].leader
         by_place = {(each.topic, each.partition): each for each in chunk}
         room = max(65_536, ANSWER_BYTES // len(chunk))
@@ -503,16 +503,18 @@ class BatchReader:
             self._give_up(chunk, kafka_errors.for_code(answer.error_code).__name__)
 
     def _take(self, stretch: Stretch, answer: Any, *, is_first: bool) -> int:
-        """Count the batches of an answer; returns its size [B].
+        """Count the batches of one partition's response, and return the response's size [B].
 
         Args:
-            is_first: whether the partition was the first one of the request, of which an answer
-                has at least one batch.
+            is_first: whether the partition was the first one in the request. A response contains at
+                least one batch of this partition.
         """
         if answer.error_code == _REFUSED:
             self.readings.refused.add(stretch.topic)
         if answer.error_code == _DELETED and answer.log_start_offset > stretch.at:
-            stretch.at = min(stretch.end, int(answer.log_start_offset))  # retention was faster
+            stretch.at = min(
+                stretch.end, int(answer.log_start_offset)
+            )  # retention deleted these records meanwhile
             stretch.is_over = stretch.at >= stretch.end
             return 0
         if answer.error_code:
@@ -531,7 +533,7 @@ class BatchReader:
         stretch.bytes_read += len(data)
         if found.next_offset is None or found.next_offset <= stretch.at:
             if is_first:
-                self._give_up([stretch], "an answer holds no whole batch")
+                self._give_up([stretch], "a response contains no complete batch")
         else:
             stretch.at = found.next_offset
             stretch.is_over = stretch.at >= stretch.end or stretch.bytes_read >= stretch.bytes_max
@@ -545,13 +547,15 @@ class BatchReader:
 
 
 LOOKUPS_PER_S = 200.0
-"""Highest rate of look-ups [1/s]."""
+"""Maximum rate of look-ups [1/s]."""
 LOOKUPS_MAX = 6_000
-"""Highest number of look-ups by time for curves."""
+"""Maximum number of look-ups by time for curves."""
 PARTITIONS_EACH = 4
-"""Partitions of a topic whose curve is looked up; the others are taken to go with them."""
+"""Maximum number of partitions of a topic whose curve is looked up. The other partitions are
+assumed to have the same curve.
+"""
 REQUESTS_MAX = 600
-"""Highest number of requests for curves."""
+"""Maximum number of requests for curves."""
 _STEP_MAX_S = 86_400.0
 _AT_ONCE = 500
 _MOVED = (
@@ -563,7 +567,7 @@ _MOVED = (
 Place = tuple[str, int]
 """Topic and partition."""
 Found = tuple[int, float | None]
-"""Offset, -1 where there is none; and the time of its record [s since the epoch]."""
+"""(Offset, time of its record [s since the epoch]). The offset is -1 if no record was found."""
 
 
 class OffsetLookup:
@@ -571,8 +575,8 @@ class OffsetLookup:
 
     Args:
         topics: the topics with the leaders of their partitions.
-        pace: pace of the look-ups, as bytes of a pace for requests.
-        requests_max: most requests for all curves.
+        pace: the rate limiter of look-ups. It counts one look-up as one byte.
+        requests_max: maximum number of requests for all curves.
     """
 
     def __init__(
@@ -588,7 +592,9 @@ class OffsetLookup:
         self._requests_max = requests_max
 
     def logs(self, places: Iterable[Place]) -> dict[Place, PartitionLog]:
-        """The log of each partition that has a leader and may be described."""
+        """Partition → its log, for each partition that has a leader and that this user may
+        describe.
+        """
         known = list(places)
         ends = self.at(known, OffsetSpec.LATEST)
         firsts = self.at(ends, OffsetSpec.EARLIEST)
@@ -599,16 +605,17 @@ class OffsetLookup:
         }
 
     def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, Found]:
-        """The first offset at or after a time of each partition; see `at_each`."""
+        """Partition → its first offset at or after one time, as `at_each` returns it."""
         return self.at_each(dict.fromkeys(places, time_ms))
 
     def at_each(self, times_ms: Mapping[Place, int]) -> dict[Place, Found]:
-        """The first offset at or after its time of each partition that a leader answers for.
+        """Partition → its first offset at or after the given time. Partitions without an answer are
+        left out.
 
-        One request to a leader looks up all of its partitions.
+        One request to a leader looks up all partitions of this leader.
 
         Args:
-            times_ms: partition → a time [ms since the epoch], or one of `OffsetSpec`.
+            times_ms: partition → a time [ms since the epoch], or a value of `OffsetSpec`.
 
         Raises:
             AdminError: a broker does not answer, or this user may not describe a topic.
@@ -638,7 +645,7 @@ class OffsetLookup:
                     error = kafka_errors.for_code(each.error_code)
                     raise AdminError(
                         f"could not look up offsets of the topic {topic.name} ({error.__name__}); "
-                        "this user needs the ACL Describe on it; grant it",
+                        "expected the ACL Describe on the topic; grant it to this user",
                         error.__name__,
                     )
                 at_s = each.timestamp / 1e3 if each.timestamp >= 0 else None
@@ -648,12 +655,13 @@ class OffsetLookup:
     def curves(
         self, logs: Mapping[str, Mapping[int, PartitionLog]], now_s: float
     ) -> dict[str, Curve]:
-        """Topic → its curve, from some of its partitions; empty for a topic without a past.
+        """Topic → its curve, computed from some partitions. Topics without a history are left out.
 
-        One request to a leader looks up the partitions of all topics at one time.
+        One request to a leader looks up partitions of all topics, for one time.
 
         Args:
-            logs: topic → partition → its log, whose end is that of `now_s` [s since the epoch].
+            logs: topic → partition → its log, with the end offset at the time `now_s` [s since the
+                epoch].
         """
         chosen = {topic: self._spread(topic, own) for topic, own in logs.items()}
         times = self._times(chosen, logs, now_s)
@@ -669,7 +677,9 @@ class OffsetLookup:
             found = self.at(places, int(at_s * 1e3))
             for topic in asked:
                 if any((topic, each) not in found for each in chosen[topic]):
-                    open_topics.discard(topic)  # a leader moved; its curve begins here
+                    open_topics.discard(
+                        topic
+                    )  # a leader moved, so the curve begins after this time
                     continue
                 for each in chosen[topic]:
                     offset, _ = found[topic, each]
@@ -684,7 +694,9 @@ class OffsetLookup:
         logs: Mapping[str, Mapping[int, PartitionLog]],
         now_s: float,
     ) -> dict[str, tuple[float, ...]]:
-        """Topic → the times to look up, in steps that keep look-ups and requests within bounds."""
+        """Topic → the times to look up. The step is so long that look-ups and requests stay within
+        their maximum numbers.
+        """
         step_s = HOUR_S
         while True:
             times = {
@@ -701,7 +713,7 @@ class OffsetLookup:
             step_s *= 2
 
     def _spread(self, topic: str, logs: Mapping[int, PartitionLog]) -> list[int]:
-        """Some partitions with records, as many as possible of different leaders."""
+        """Some partitions with records, with as many different leaders as possible."""
         chosen: list[int] = []
         led: dict[int, int] = defaultdict(int)
         filled = [each for each in sorted(logs) if logs[each].records]

@@ -1,4 +1,4 @@
-"""The survey of a cluster's topics: what is looked up and read, within its bounds."""
+"""The survey of a cluster's topics: looks up offsets and reads recent batches, within bounds."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
 from metrics.features.learn.tally import TopicFacts, TopicSeen
 
 STRETCH_MAX_S = HOUR_S
-"""Longest time before now whose batches are read [s]."""
+"""Batches are read from at most this much time before now [s]."""
 PROBE_SHARE = 0.1
-"""Share of the bytes that is read first, to learn how large records are."""
+"""Share of all bytes that is read first, to find out the size of records [ratio]."""
 LATE_SHARE = 0.05
-"""A first record that is later than this share of the time that is read begins it [ratio]."""
+"""If the first record comes later than this share of the time range, the range begins with this
+record [ratio].
+"""
 SPREAD_SHARE = 0.9
-"""Share of the time of reading over which the data is spread, so that all of it is read [ratio]."""
+"""Share of the reading time over which the data is spread, so that all data is read [ratio]."""
 _ASSUMED_RECORD_BYTES = 1_000.0
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of what is read.
+    """The bounds of the reading.
 
     Attributes:
-        bytes_per_s: highest rate of reading [B/s].
-        duration_s: longest time of reading [s].
-        decodes: whether records are decoded for their sizes.
+        bytes_per_s: maximum rate of reading [B/s].
+        duration_s: maximum time of reading [s].
+        decodes: whether records are decoded to count their sizes.
     """
 
     bytes_per_s: float = 5e6
@@ -50,24 +52,24 @@ class Bounds:
 
     @property
     def bytes_max(self) -> float:
-        """Bytes to read at most [B]."""
+        """The maximum number of bytes to read [B]."""
         return self.bytes_per_s * self.duration_s
 
 
 @dataclass
 class Survey:
-    """What was looked up and read of all topics, also when it ended early.
+    """The result of a survey, even if the survey ended early.
 
     Attributes:
         topics: the topics with records.
-        idle: topics without a record in the time that was looked at.
+        idle: topics without a record in the last hour.
         refused: topics that this user may not read.
         brokers: number of brokers of the cluster.
-        bytes_read: size of all answers with batches [B].
-        took_s: time of the survey [s].
-        throttled_s: time for which brokers asked to wait [s].
-        was_interrupted: whether it ended before it was complete.
-        notes: sentences about what is missing.
+        bytes_read: total size of all fetch responses [B].
+        took_s: duration of the survey [s].
+        throttled_s: throttle time that brokers requested [s].
+        was_interrupted: whether an interrupt ended the survey before it was complete.
+        notes: sentences about missing data.
     """
 
     topics: list[TopicSeen] = field(default_factory=list)
@@ -82,12 +84,14 @@ class Survey:
 
 
 class Surveyor:
-    """Looks up and reads topics; an interrupt ends the reading and keeps what was read.
+    """Looks up offsets and reads batches of topics. An interrupt ends the reading, and the data
+    until then is kept.
 
     Args:
-        topics: the topics, as `matching_topics` returns them.
-        progress: called with a few words about what is done now.
-        clock, now, pause: a monotonic clock, the time of day, and a wait [s].
+        topics: the topics from `matching_topics`.
+        progress: called with a few words about the current step.
+        clock, now, pause: functions: a monotonic clock [s], the time since the epoch [s], and a
+            wait for some seconds.
     """
 
     def __init__(
@@ -134,7 +138,9 @@ class Surveyor:
     # --- look-ups ----------------------------------------------------------------
 
     def _look_up(self) -> float:
-        """The logs of all partitions; returns the time of their ends [s since the epoch]."""
+        """Look up the logs of all partitions, and return the time of their end offsets [s since the
+        epoch].
+        """
         self._progress("looking up offsets")
         places: list[Place] = [(t.name, each) for t in self._facts for each in t.leaders]
         now_s = self._now()
@@ -143,11 +149,13 @@ class Surveyor:
             self._logs.setdefault(topic, {})[partition] = each
         missing = len(places) - len(logs)
         if missing:
-            self.survey.notes.append(f"{missing} partitions have no leader and are left out")
+            self.survey.notes.append(
+                f"{missing} partitions are left out, because they have no leader"
+            )
         return now_s
 
     def _look_up_curves(self, now_s: float) -> None:
-        """The curve and the spread over partitions of each topic with records."""
+        """Look up the curve and the spread over partitions, for each topic with records."""
         self._progress("looking up curves")
         known = self._offsets.curves({topic: self._logs[topic] for topic in self._windows}, now_s)
         begins = self._offsets.at_each(
@@ -164,10 +172,11 @@ class Surveyor:
     def _of_all(
         self, topic: str, curve: Curve, begins: Mapping[Place, Found]
     ) -> tuple[Curve, dict[int, float]]:
-        """The curve of all partitions from that of some, and each partition's share of a day.
+        """The curve of all partitions, scaled from the curve of some; and partition → its share of
+        the last day's records.
 
         Args:
-            begins: the offset of each partition at the begin of the curve's last day.
+            begins: partition → its offset at the start of the curve's last day.
         """
         if not curve.step_s:
             return curve, {}
@@ -183,7 +192,7 @@ class Surveyor:
         return curve.scaled(total / own), {each: count / total for each, count in written.items()}
 
     def _look_up_groups(self, topics: Iterable[str]) -> None:
-        """The properties of the topics, and the groups that read some of them."""
+        """Look up the properties and the consumer groups of the topics."""
         self._progress("looking up consumer groups")
         ends = {
             (topic, partition): log.end_offset
@@ -197,7 +206,7 @@ class Surveyor:
     # --- batches -----------------------------------------------------------------
 
     def _read(self, records: Mapping[str, float], now_s: float) -> None:
-        """Read the most recent data of each topic, as much as fits into the bounds."""
+        """Read the most recent data of each topic within the bounds."""
         until_s = self._clock() + self._bounds.duration_s
         doing = "reading recent batches"
         self._stretches = self._plan(records, now_s)
@@ -210,7 +219,7 @@ class Surveyor:
         )
 
     def _records_of_last_hour(self, now_s: float) -> Mapping[str, float]:
-        """Topic → the records of its last hour, of topics that have some."""
+        """Topic → number of records in the last hour; topics without such records are left out."""
         places = [(topic, each) for topic, logs in self._logs.items() for each in logs]
         filled = [place for place in places if self._logs[place[0]][place[1]].records]
         found = self._offsets.at(filled, int((now_s - STRETCH_MAX_S) * 1e3))
@@ -221,14 +230,16 @@ class Surveyor:
         return +records
 
     def _plan(self, records: Mapping[str, float], now_s: float) -> list[Stretch]:
-        """The stretches to read: of each topic the last seconds that its share of bytes allows."""
+        """The ranges to read: for each topic the most recent time whose data fits into the topic's
+        share of bytes.
+        """
         bytes_max = self._bounds.bytes_max
         sizes = self._probe(records)
         wanted = {topic: count * sizes[topic] for topic, count in records.items()}
         shares = shares_of(wanted, bytes_max - self._pace.bytes_read)
         leaders = {each.name: each.leaders for each in self._facts}
         spans_s = {
-            # A minute at least, of which only a part is read where it does not fit.
+            # At least a minute. If its data does not fit, only a part is read.
             topic: min(STRETCH_MAX_S, max(60.0, STRETCH_MAX_S * min(1.0, share / wanted[topic])))
             for topic, share in shares.items()
         }
@@ -246,7 +257,8 @@ class Surveyor:
             starts = {each: at for each, (at, _) in known.items() if at >= 0}
             times_s = [at_s for at, at_s in known.values() if at >= 0 and at_s is not None]
             self._windows[topic] = self._window(topic, spans_s[topic], times_s, now_s)
-            # Partitions differ; where all fits, each may have more than its part.
+            # Partitions differ in size. If all data fits, a partition may have more than its equal
+            # share.
             slack = 2.0 if share >= wanted[topic] else 1.2
             bytes_each = max(1.0, slack * share / max(1, len(starts)))
             planned += [
@@ -265,25 +277,26 @@ class Surveyor:
     def _window(
         self, topic: str, span_s: float, times_s: Sequence[float], now_s: float
     ) -> tuple[float, float]:
-        """The time that is read of a topic [s since the epoch].
+        """Start and end of the time range that is read from a topic [s since the epoch].
 
         Args:
-            span_s: time before now that is looked at [s].
-            times_s: times of the first records in it, of each partition [s since the epoch].
+            span_s: length of the planned time range before now [s].
+            times_s: for each partition, the time of its first record in the range [s since the
+                epoch].
         """
         from_s = now_s - span_s
         begin_s = min(times_s, default=from_s)
         if begin_s >= now_s:
             self.survey.notes.append(
-                f"{topic}: the times of its records lie {begin_s - now_s:,.0f} s ahead of this "
-                "machine's clock, so its rates are not exact"
+                f"{topic}: the times of records are {begin_s - now_s:,.0f} s ahead of this "
+                "machine's clock, so the rates of the topic are not exact"
             )
-        # Records that begin within the stretch, as of a topic that is new.
+        # The first record is within the range, for example in a new topic.
         is_late = now_s > begin_s > from_s + LATE_SHARE * span_s
         return (begin_s if is_late else from_s, now_s)
 
     def _probe(self, records: Mapping[str, float]) -> dict[str, float]:
-        """Topic → the size of a record in the log, from a first look [B]."""
+        """Topic → mean size of a record in the log, from a first small read [B]."""
         bytes_each = PROBE_SHARE * self._bounds.bytes_max / max(1, len(records))
         leaders = {each.name: each.leaders for each in self._facts}
         probes = []
@@ -330,8 +343,8 @@ class Surveyor:
         read = sum(each.at - each.start for each in own)
         last_s = tally.last_ms / 1e3
         if read >= offsets and from_s < last_s < to_s - LATE_SHARE * (to_s - from_s):
-            to_s = last_s  # producers that ended within it
-        # The markers of transactions have offsets, too.
+            to_s = last_s  # producers stopped within the time range
+        # Transaction markers have offsets, too, but are not records.
         records_share = tally.offsets / (tally.offsets + tally.markers)
         stretch_s = max(0.001, to_s - from_s)
         return TopicSeen(
@@ -350,11 +363,11 @@ class Surveyor:
         older = sorted(name for name, tally in readings.batches.items() if tally.older)
         if older:
             survey.notes.append(
-                f"{', '.join(older)}: messages of a format before v2, which Kafka has written "
-                "since 0.11 unless message.format.version is older; they are left out"
+                f"{', '.join(older)}: messages with a format older than v2 are left out (Kafka "
+                "writes v2 since 0.11, unless message.format.version is older)"
             )
         if readings.troubles:
             place, why = next(iter(readings.troubles.items()))
             survey.notes.append(
-                f"{len(readings.troubles)} partitions were not read to the end; {place}: {why}"
+                f"{len(readings.troubles)} partitions were read in part only; {place}: {why}"
             )

@@ -1,4 +1,4 @@
-"""The curve of a topic's records over days and weeks, from its offsets at given times."""
+"""The curve of a topic's number of records over days and weeks, from offsets at given times."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from itertools import pairwise
 
 HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
 STEPS_MIN = 12
-"""Number of steps of a topic that has less data than three hours."""
+"""Minimum number of steps in the curve of a topic with less than three hours of data."""
 YOUNG_STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0)
-"""Steps of such topics [s]; topics of about the same age have the same step."""
+"""Possible steps for topics with less than three hours of data [s]. Topics of similar age have
+equal steps.
+"""
 STEP_MIN_S = 1.0
 
 
 @dataclass(frozen=True)
 class PartitionLog:
-    """The log of a partition, as its leader shows it.
+    """The log of a partition, as its leader reports it.
 
     Attributes:
-        first_offset, end_offset: the first offset of the log, and the one after its last record.
-        first_s: time of its first record [s since the epoch]; None without a record.
+        first_offset, end_offset: the first offset of the log, and the offset after the last record.
+        first_s: time of the first record in the log [s since the epoch]; None without a record.
     """
 
     first_offset: int
@@ -35,9 +37,9 @@ class PartitionLog:
 
     @property
     def known_from_s(self) -> float | None:
-        """The time from which the log holds all that was written [s since the epoch].
+        """The time since which the log contains all written records [s since the epoch].
 
-        It is 0 for a log from which nothing was deleted yet; None without a record.
+        It is 0 if no record of the log has been deleted, and None without a record.
         """
         if self.first_offset == 0:
             return 0.0
@@ -47,15 +49,16 @@ class PartitionLog:
 def times_of(
     logs: Sequence[PartitionLog], now_s: float, step_min_s: float = HOUR_S
 ) -> tuple[float, ...]:
-    """The times at which to look up offsets, from the first to now [s since the epoch].
+    """The times at which offsets are looked up, oldest first; the last time is now [s since the
+    epoch].
 
-    They are steps back from now, at most a week, as far as all of the logs hold what was written.
-    Empty when that is no time at all.
+    The times are even steps back from now. They cover at most a week, and only the time for which
+    all logs contain all written records. Empty if this time is shorter than a second.
 
     Args:
-        logs: the logs of the partitions that are looked up.
-        now_s: the time of their end offsets [s since the epoch].
-        step_min_s: shortest step of logs that hold hours [s].
+        logs: the logs of the partitions whose offsets are looked up.
+        now_s: the time of the logs' end offsets [s since the epoch].
+        step_min_s: minimum step for logs with at least three such steps of data [s].
     """
     begins = [log.first_s for log in logs if log.records and log.first_s is not None]
     known = [log.known_from_s for log in logs if log.known_from_s is not None]
@@ -74,11 +77,11 @@ def times_of(
 
 @dataclass(frozen=True)
 class Curve:
-    """The records of a topic over time.
+    """The number of records of a topic over time.
 
     Attributes:
-        times_s: times in order, in even steps [s since the epoch].
-        counts: the records that had been written at each of them, from any first count.
+        times_s: times in even steps, oldest first [s since the epoch].
+        counts: number of written records at each time; the first count is arbitrary.
     """
 
     times_s: tuple[float, ...] = ()
@@ -86,7 +89,7 @@ class Curve:
 
     @property
     def step_s(self) -> float:
-        """Time between two values [s]; 0 without any."""
+        """Time between two values [s]; 0 for fewer than two values."""
         return self.times_s[1] - self.times_s[0] if len(self.times_s) > 1 else 0.0
 
     @property
@@ -103,7 +106,7 @@ class Curve:
 
     @property
     def today(self) -> Curve:
-        """The last day of the curve, or all of a shorter one."""
+        """The last day of the curve, or the whole curve if it is shorter."""
         keep = 1 + math.floor(DAY_S / self.step_s + 1e-9) if self.step_s else 0
         return Curve(self.times_s[-keep:], self.counts[-keep:]) if keep else self
 
@@ -119,17 +122,17 @@ class Curve:
 
     @property
     def peak_at_s(self) -> float | None:
-        """The begin of the busiest step [s since the epoch]; None without steps."""
+        """The start of the busiest step [s since the epoch]; None without steps."""
         rates = self.rates
         return self.times_s[rates.index(max(rates))] if rates else None
 
     def scaled(self, factor: float) -> Curve:
-        """The curve with all counts multiplied, as for partitions that were not looked up."""
+        """The curve with all counts multiplied by a factor."""
         return Curve(self.times_s, tuple(factor * each for each in self.counts))
 
     @classmethod
     def of_offsets(cls, times_s: Sequence[float], offsets: Mapping[int, Sequence[int]]) -> Curve:
-        """The curve from offsets of partitions at these times.
+        """The curve that follows from offsets of partitions at these times.
 
         Args:
             offsets: partition → its offset at each of the times.
@@ -139,7 +142,9 @@ class Curve:
 
 
 def sum_of(curves: Sequence[Curve]) -> Curve:
-    """The sum of curves, in the widest of their steps; one counts as 0 before it begins."""
+    """The sum of several curves, with the longest of their steps. A curve adds no records before it
+    begins.
+    """
     known = [curve for curve in curves if curve.step_s]
     if not known:
         return Curve()
@@ -152,7 +157,9 @@ def sum_of(curves: Sequence[Curve]) -> Curve:
 
 
 def _at(curve: Curve, at_s: float) -> float:
-    """The count at a time, linear between the curve's times, and constant outside of them."""
+    """The count at any time: interpolated linearly between the curve's times, and constant before
+    and after them.
+    """
     place = (at_s - curve.times_s[0]) / curve.step_s
     if place <= 0:
         return curve.counts[0]
@@ -164,12 +171,14 @@ def _at(curve: Curve, at_s: float) -> float:
 
 
 def profile_points(curve: Curve, full_per_s: float) -> tuple[tuple[float, float], ...]:
-    """(time from the start [s], share of the rate [ratio]) of each step, and again the first one.
+    """The points of a profile: pairs (time from the start [s], share of the rate [ratio]), one for
+    each step. The last point repeats the first share.
 
-    Shares are linear in between. Over the whole profile their mean is that of the steps.
+    A profile interpolates shares linearly between points. The mean share of the profile equals the
+    mean share of the steps.
 
     Args:
-        full_per_s: the rate whose share is 1 [1/s].
+        full_per_s: the rate that has the share 1 [1/s].
     """
     rates = curve.rates
     if not rates or full_per_s <= 0:

@@ -1,4 +1,6 @@
-"""What was learnt as documents: the workload, its evidence, and the table on the terminal."""
+"""The learnt traffic as documents: the evidence for programs, notes, and the table for the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,16 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Learned:
-    """What one call learnt.
+    """The traffic that one call of `redline learn` learnt.
 
     Attributes:
         cluster: name of the cluster.
         at_s: time of the call [s since the epoch].
-        moment: the rate of scale 1: "peak", "mean" or "now".
-        parts: the parts, the one with the most bytes first.
-        lag_max_ms: the brokers' largest `replica.lag.time.max.ms` [ms]; None where unknown.
-        facts: facts of the survey, such as the bytes that were read.
-        notes: sentences about what is missing or lost.
+        moment: the rate that scale 1 has: "peak", "mean" or "now".
+        parts: the parts of the mix, in descending order of bytes.
+        lag_max_ms: the brokers' largest `replica.lag.time.max.ms` [ms]; None if unknown.
+        facts: facts about the survey, such as the number of bytes that were read.
+        notes: sentences about data that is missing or simplified.
     """
 
     cluster: str
@@ -49,17 +51,19 @@ class Learned:
 
     @property
     def curve(self) -> Curve:
-        """The records of all topics over time."""
+        """The curve of the records of all topics over time."""
         return sum_of([each.seen.curve for p in self.parts for each in p.part.topics])
 
     @property
     def records_per_s(self) -> float:
-        """Records of all parts at scale 1 [1/s]."""
+        """Records per second of all parts at scale 1 [1/s]."""
         return sum(each.part.records_per_s for each in self.parts)
 
     @property
     def trial(self) -> dict[str, float]:
-        """The phases of a trial: long enough for slow producers, and for followers to show."""
+        """The phases of a trial. The window is long enough for slow producers and for lagging
+        followers to be visible.
+        """
         needed_s = 0.0
         if any(t.seen.facts.replication_factor > 1 for p in self.parts for t in p.part.topics):
             needed_s = 1.5 * (self.lag_max_ms or 30_000.0) / 1e3
@@ -71,7 +75,7 @@ class Learned:
 
 
 def lost_by(parts: Sequence[Part]) -> list[str]:
-    """Sentences about what parts do not have of their topics."""
+    """Sentences about properties of topics that the parts of the workload do not reproduce."""
     found: list[str] = []
     for part in parts:
         if len(part.topics) > 1:
@@ -79,10 +83,10 @@ def lost_by(parts: Sequence[Part]) -> list[str]:
             batches = part.span(lambda each: each.records_per_batch)
             rates = part.span(lambda each: each.records_per_s)
             found.append(
-                f"part {part.name}: {len(part.topics)} topics are one kind; their records have "
-                f"{sizes[0]:,.0f} to {sizes[1]:,.0f} B, their batches {batches[0]:,.3g} to "
-                f"{batches[1]:,.3g} records, their rates {rates[0]:,.3g} to {rates[1]:,.3g} "
-                "records/s; sums are exact, and each topic gets an equal share"
+                f"part {part.name} has {len(part.topics)} similar topics: records of "
+                f"{sizes[0]:,.0f} to {sizes[1]:,.0f} B, batches of {batches[0]:,.3g} to "
+                f"{batches[1]:,.3g} records, {rates[0]:,.3g} to {rates[1]:,.3g} records/s; the sum "
+                "of the part is exact, and each topic gets an equal share"
             )
         for each in part.topics:
             found += _lost_of(each)
@@ -94,24 +98,24 @@ def _lost_of(topic: TopicPart) -> list[str]:
     skew = topic.seen.largest_over_mean
     if topic.seen.is_skewed:
         found.append(
-            f"{facts.name}: its busiest partition, number {topic.seen.busiest}, has {skew:.1f} "
-            "times the mean; in a workload the first partition is the busiest, which another "
-            "broker may lead"
+            f"{facts.name}: the busiest partition, number {topic.seen.busiest}, has {skew:.1f} "
+            "times the mean; in the workload the first partition is the busiest, and another "
+            "broker may lead it"
         )
     elif topic.seen.may_be_even:
         found.append(
-            f"{facts.name}: its busiest partition has {skew:.1f} times the mean, which may be "
-            "chance with so few records; a workload spreads evenly"
+            f"{facts.name}: the busiest partition has {skew:.1f} times the mean, which may be "
+            "chance because of few records; the workload spreads records evenly"
         )
     rest = batches.batches - batches.codecs[batches.codec]
     if rest > 0.05 * batches.batches:
         others = ", ".join(name for name, _ in batches.codecs.most_common()[1:])
         found.append(
-            f"{facts.name}: {rest / batches.batches:.0%} of its batches are {others}; a part has "
-            "one codec"
+            f"{facts.name}: {rest / batches.batches:.0%} of the batches have the codec {others}; a "
+            "part of the workload has only one codec"
         )
     if facts.is_compacted:
-        found.append(f"{facts.name}: compacted; rates count all records that were written")
+        found.append(f"{facts.name}: compacted topic; the rates count all written records")
     if batches.offsets > 1.05 * batches.records:
         found.append(
             f"{facts.name}: compaction removed {1 - batches.records / batches.offsets:.0%} of the "
@@ -119,17 +123,19 @@ def _lost_of(topic: TopicPart) -> list[str]:
         )
     if batches.append_times > 0.5 * batches.batches:
         found.append(
-            f"{facts.name}: its times are those of the broker, so producers and linger cannot be "
-            "fitted from them"
+            f"{facts.name}: the broker sets the times of records (LogAppendTime), so producers and "
+            "linger cannot be fitted"
         )
     idle = [group for group in facts.groups if not group.is_reading]
     if idle:
-        found.append(f"{facts.name}: {len(idle)} consumer groups without members are left out")
+        found.append(
+            f"{facts.name}: {len(idle)} consumer groups are left out, as they have no members"
+        )
     return found
 
 
 def as_document(learned: Learned) -> dict[str, Any]:
-    """What was learnt, with the evidence of each figure, for programs."""
+    """The learnt traffic with the evidence for each figure, as a JSON document."""
     curve = learned.curve
     return {
         "cluster": learned.cluster,
@@ -238,7 +244,7 @@ def _decoded(records: Any) -> dict[str, Any]:
 
 
 def table_row(learned: LearnedPart) -> tuple[str, ...]:
-    """The row of a part in the table on the terminal, by `COLUMNS`."""
+    """The table row of a part, with the columns `COLUMNS`."""
     part, producers = learned.part, learned.producers
     count = format_count(float(producers.value))
     if producers.low is not None and producers.high is not None and producers.low < producers.high:
@@ -259,7 +265,7 @@ def table_row(learned: LearnedPart) -> tuple[str, ...]:
 
 
 def span_words(curve: Curve) -> str:
-    """The time that a curve covers, in words."""
+    """The length of time that a curve covers, in words."""
     if curve.span_s >= 0.999 * WEEK_S:
         return "a week"
     if curve.span_s >= 2 * DAY_S:

@@ -1,7 +1,4 @@
-"""The keys of a workload for a part, each with what it follows from.
-
-The skew of a workload's partitions, from how unevenly records spread over those of topics.
-"""
+"""The keys of a workload for one part, each with its source and its evidence."""
 
 from __future__ import annotations
 
@@ -24,12 +21,13 @@ from metrics.traffic.payload import BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX, Paylo
 
 
 def skew_of(part: Part, partitions: int) -> Figure | None:
-    """The exponent at which the busiest partition gets the share that was seen.
+    """The exponent of Zipf's law that gives the busiest partition the observed share of records.
 
-    Of several topics, it is the mean by their records. None where all of them spread evenly.
+    For several topics it is the mean exponent, weighted by their records. None if all topics spread
+    evenly.
 
     Args:
-        partitions: partitions of each topic of the workload.
+        partitions: number of partitions of each topic in the workload.
     """
     found = [_exponent(each, partitions) for each in part.topics]
     if not any(found):
@@ -45,7 +43,7 @@ def skew_of(part: Part, partitions: int) -> Figure | None:
 
 
 def _exponent(topic: TopicPart, partitions: int) -> float:
-    """The exponent of one topic; 0 for an even spread."""
+    """The exponent of Zipf's law for one topic; 0 for an even spread."""
     if not topic.seen.is_skewed:
         return 0.0
     share = max(topic.seen.partition_shares.values())
@@ -65,12 +63,14 @@ USUAL_BATCH_SIZES = (
     1_000_000,
     1_048_576,
 )
-"""Values of `batch.size` that users set, ascending [B]."""
+"""Values of `batch.size` that users commonly set, in ascending order [B]."""
 
 RECORDS_LEAST = 10
-"""Smallest number of records of a producer in the window of a trial."""
+"""Minimum number of records that a producer sends in the window of a trial."""
 MEASURE_S, MEASURE_MAX_S = 30.0, 300.0
-"""Length of the window of a trial, and the longest one for slow producers [s]."""
+"""Default length and maximum length of the window of a trial [s]; slow producers need a longer
+window.
+"""
 WARMUP_S = 10.0
 RETENTION_BYTES, SEGMENT_BYTES = 1_073_741_824, 268_435_456
 
@@ -83,18 +83,18 @@ _MESSAGES_IN_POOL_MAX = 1_000_000_000
 
 
 Keys = dict[str, Figure]
-"""Path of a key → its value in the file with its source."""
+"""Path of a key → the value of the key with its source."""
 
 
 @dataclass(frozen=True)
 class LearnedPart:
-    """A part with the keys of its workload.
+    """A part of the mix with the keys of its workload.
 
     Attributes:
         producers: number of producers at scale 1.
-        keys: path of a key, with dots → its value in the file with its source; all keys of a
-            workload but those of its trials.
-        measure_s: the shortest window in which each producer offers enough records [s].
+        keys: path of a key with dots → the value of the key with its source. It has all keys of a
+            workload except the keys of its trials.
+        measure_s: minimum length of the window in which each producer offers enough records [s].
     """
 
     part: Part
@@ -108,22 +108,22 @@ class LearnedPart:
 
     @property
     def mb_per_s(self) -> float:
-        """Payload of keys and values at scale 1 [MB/s]."""
+        """Payload (keys and values) at scale 1 [MB/s]."""
         return self.part.records_per_s * self.message_bytes / 1e6
 
     @property
     def message_bytes(self) -> float:
-        """Mean size of a message [B]."""
+        """The mean message size [B]."""
         return float(self.value("message_bytes")[0])
 
 
 def is_slow(part: Part) -> bool:
-    """Whether a part has too few records for the longest window of a mix."""
+    """Whether a part has too few records even for a window of the maximum length."""
     return part.records_per_s * MEASURE_MAX_S < 1.01 * RECORDS_LEAST
 
 
 def learned_part(part: Part, brokers: int) -> LearnedPart:
-    """A part with the keys by which a workload offers its traffic at scale 1.
+    """A part with the keys of the workload that offers the part's traffic at scale 1.
 
     Args:
         brokers: number of brokers of the cluster.
@@ -153,20 +153,22 @@ def learned_part(part: Part, brokers: int) -> LearnedPart:
 
 
 def _producers(part: Part) -> Figure:
-    """The number of producers; fewer where each would offer too few records for a trial."""
+    """The number of producers. It is reduced if each producer would offer too few records for a
+    trial.
+    """
     found = part.producers
     most = max(1, math.floor(part.records_per_s * MEASURE_MAX_S / (1.01 * RECORDS_LEAST)))
     if int(found.value) <= most:
         return found
     text = (
-        f"{found.value:,} ({found.evidence}); fewer here, as a producer needs {RECORDS_LEAST} "
-        f"records in a window of {MEASURE_MAX_S:g} s"
+        f"{found.value:,} ({found.evidence}); reduced here, because a producer needs "
+        f"{RECORDS_LEAST} records in a window of {MEASURE_MAX_S:g} s"
     )
     return replace(found, value=most, source=ASSUMED, evidence=text)
 
 
 def _message_bytes(part: Part, payload: Payload) -> Figure:
-    """The mean size of key and value [B]."""
+    """The mean size of a message, key and value together [B]."""
 
     def bounded(size: float) -> int:
         return max(1, payload.key_bytes, min(MESSAGE_BYTES_MAX, round(size)))
@@ -183,17 +185,17 @@ def _message_bytes(part: Part, payload: Payload) -> Figure:
     value = bounded(message_bytes_of(part.record_bytes, part.records_per_batch, payload))
     low, high = part.span(lambda each: each.record_bytes)
     if part.first.seen.batches.codec == "none":
-        text = f"{part.record_bytes:,.5g} B of a record in the log, without Kafka's own fields"
+        text = f"{part.record_bytes:,.5g} B per record in the log, without Kafka's own fields"
         return Figure(value, SEEN, text, low, high)
     text = (
-        f"compressed size in the log, {part.record_bytes:,.4g} B of a record, sent as bytes that "
-        "compress no further; --decode reads the sizes before compression"
+        f"compressed size in the log, {part.record_bytes:,.4g} B per record, sent as bytes that "
+        "cannot be compressed further; --decode reads the sizes before compression"
     )
     return Figure(value, ASSUMED, text, low, high)
 
 
 def message_bytes_of(size: float, records_per_batch: float, payload: Payload) -> float:
-    """Size of key and value of records whose mean size in the log is given [B].
+    """Size of key and value together, for records with a given mean size in the log [B].
 
     Args:
         size: mean size in the log [B].
@@ -211,20 +213,22 @@ def message_bytes_of(size: float, records_per_batch: float, payload: Payload) ->
 def _payload(part: Part) -> tuple[Payload, Keys]:
     records = part.first.seen.records
     if records is None or not records.messages.count:
-        text = "contents are not read; --decode reads how they compress"
+        text = "contents are not read; --decode measures how well they compress"
         return Payload(), {"payload.kind": Figure("random", ASSUMED, text)}
     found: dict[str, Figure] = {}
     ratio, spread = records.ratio, records.messages.spread
     if part.first.seen.batches.codec != "none" and ratio > _INCOMPRESSIBLE:
-        text = "partly one repeated character, to compress as seen"
+        text = "partly one repeated character, so that it compresses as observed"
         found["kind"] = Figure("mixed", FITTED, text)
         wanted = round(min(1_000.0, ratio), 3)
-        found["wanted_ratio"] = Figure(wanted, SEEN, "size before over after compression")
+        found["wanted_ratio"] = Figure(
+            wanted, SEEN, "size before compression divided by size after it"
+        )
     else:
-        text = "how contents would compress is not known without a codec"
+        text = "the compressibility of contents is unknown without a codec"
         found["kind"] = Figure("random", ASSUMED, text)
     if spread > _SPREAD:
-        text = "standard deviation of their natural logarithm"
+        text = "standard deviation of the sizes' natural logarithm"
         found["sizes"] = Figure("lognormal", FITTED, "sizes vary")
         found["size_spread"] = Figure(round(min(3.0, spread), 3), SEEN, text)
     if records.keyed_share >= _KEYED_SHARE:
@@ -235,8 +239,8 @@ def _payload(part: Part) -> tuple[Payload, Keys]:
         found["key_bytes"] = Figure(key_bytes, SEEN, text)
         distinct, estimate = records.key_range
         text = (
-            f"{distinct:,} different keys seen; the most frequent one in "
-            f"{records.top_key_share:.1%} of the records"
+            f"{distinct:,} different keys seen; {records.top_key_share:.1%} of the records have "
+            "the most frequent key"
         )
         count = min(_KEY_COUNT_MAX, max(1, round(estimate)))
         found["key_count"] = Figure(count, FITTED, text)
@@ -253,44 +257,46 @@ def _payload(part: Part) -> tuple[Payload, Keys]:
 
 
 def _delivery(part: Part, rate: float) -> Keys:
-    """acks, idempotence, transactions and the codec."""
+    """The keys of acks, idempotence, transactions and the codec."""
     batches, how, facts = part.first.seen.batches, part.fit, part.first.seen.facts
     text, source = f"{batches.codecs[batches.codec]:,} of {batches.batches:,} batches", SEEN
     if (property_ := facts.config.get("compression.type", "producer")) != "producer":
         source = ASSUMED
-        text += f"; brokers wrote them by compression.type {property_}, whatever producers sent"
+        text += f"; the topic has compression.type {property_}, and producers may use another codec"
     keys = {"producer.compression": Figure(batches.codec, source, text)}
     if how.kind == "plain":
         needs_all = facts.min_insync > 1
-        text = f"headers do not show it; 0, 1 or all. min.insync.replicas is {facts.min_insync}" + (
-            ", which has an effect with all only" if needs_all else ""
+        text = f"batch headers do not show acks; min.insync.replicas is {facts.min_insync}" + (
+            ", which has an effect only with acks=all" if needs_all else ""
         )
         keys["producer.acks"] = Figure("all" if needs_all else "1", ASSUMED, text)
     else:
         share = f"{batches.idempotent:,} of {batches.batches:,} batches have a producer id"
-        keys["producer.acks"] = Figure("all", SEEN, f"{share}, and idempotence requires it")
+        keys["producer.acks"] = Figure("all", SEEN, f"{share}, and idempotence requires all")
         keys["producer.enable_idempotence"] = Figure(True, SEEN, share)
     if how.kind == "transactional":
         least_ms, seen_ms = 1_010.0 / rate, how.transaction_ms
         keys["producer.transaction_duration_ms"] = Figure(
             _digits(min(600_000.0, max(1.0, least_ms, seen_ms or 100.0))),
             SEEN if seen_ms is not None and seen_ms >= least_ms else ASSUMED,
-            "time between two ends of transactions of a producer",
+            "time between the ends of two transactions of a producer",
         )
     if part.first.seen.records is not None and part.first.seen.records.keyed_share >= _KEYED_SHARE:
         text = (
-            "records choose their partitions as keys do, see sticky_partition"
+            "sticky_partition chooses the partitions as keys do"
             if how.has_keys
-            else "keys do not choose the partition here; the spread over partitions is even"
+            else "the spread over partitions is even, so keys do not choose the partition here"
         )
         keys["producer.partitioner_ignore_keys"] = Figure(True, ASSUMED, text)
     return keys
 
 
 def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> Keys:
-    """Linger, batch.size and arrivals that give batches with as many records as seen."""
+    """The keys of linger, batch.size and arrivals, so that batches have the observed number of
+    records.
+    """
     records, how = part.records_per_batch, part.fit
-    seen = f"{records:,.4g} records a batch"
+    seen = f"{records:,.4g} records per batch"
     if how.is_full:
         low, high = part.span(lambda each: each.records_per_batch)
         is_plain = part.first.seen.batches.codec == "none"
@@ -298,7 +304,7 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> K
         size = batch_size_of(records, message_bytes, rate, payload, each_bytes)
         least_ms = 1e3 * records / rate
         linger_ms = _digits(min(LINGER_MS_MAX, max(2 * least_ms, how.linger_ms)))
-        text = "batches are full before it ends"
+        text = "batches are full before the linger ends"
         return {
             "producer.batch_size": Figure(size, FITTED, f"{seen}, most of them full", low, high),
             "producer.linger_ms": Figure(linger_ms, ASSUMED, text, least_ms, LINGER_MS_MAX),
@@ -308,7 +314,7 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> K
     size = next((each for each in USUAL_BATCH_SIZES if each >= largest), BATCH_SIZE_MAX)
     if how.has_keys:
         records = part.records_per_request
-        seen = f"{records:,.4g} records a request, in batches for several partitions"
+        seen = f"{records:,.4g} records per request, in batches for several partitions"
     is_whole = abs(records - round(records)) <= 0.03 * records
     is_even = how.is_even and not how.has_keys and is_whole
     exact_ms = 1e3 * (records - 1 + (0.5 if is_even and records >= 1.05 else 0.0)) / rate
@@ -317,7 +323,7 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> K
         "producer.batch_size": Figure(
             max(DEFAULT_BATCH_SIZE, size),
             ASSUMED,
-            f"the largest batch has {largest:,} B, the mean one {top:,.0f} B",
+            f"the largest batch has {largest:,} B, and the mean size is {top:,.0f} B",
             largest,
         ),
         "producer.linger_ms": Figure(
@@ -329,10 +335,10 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> K
         ),
     }
     if how.has_keys:
-        text = f"{how.request_batches:.3g} batches of a producer were opened within a linger"
+        text = f"a producer opened {how.request_batches:.3g} batches within one linger"
         keys["producer.sticky_partition"] = Figure("keys", FITTED, text)
     if not is_even:
-        text = "the numbers of records of batches vary like random arrivals"
+        text = "the number of records per batch varies as with random arrivals"
         keys["producer.arrivals"] = Figure("poisson", FITTED, text)
     return keys
 
@@ -344,17 +350,17 @@ def batch_size_of(
     payload: Payload,
     full_bytes: float | None = None,
 ) -> int:
-    """A `batch.size` whose full batches have so many records [B].
+    """A `batch.size` with which full batches have the given number of records [B].
 
-    It is one that users set, where one of these gives the same number.
+    The value is a common one if a common value gives this number of records.
 
     Args:
-        records: mean number of records of the full batches.
+        records: mean number of records in full batches.
         message_bytes: mean size of key and value [B].
         rate: records per second of a producer [1/s].
         payload: options of key and headers.
-        full_bytes: mean size of the full batches [B]; None where it follows from the records, as
-            these do not compress.
+        full_bytes: mean size of full batches [B]; None if it follows from the records, because the
+            payload does not compress.
     """
     whole = max(1, round(records))
     if full_bytes is not None:
@@ -377,7 +383,7 @@ def _topic(part: Part, brokers: int) -> Keys:
     partitions = f"{part.partitions:,.4g} partitions on {brokers} brokers"
     replicas = facts.replication_factor
     keys = {
-        "topic.count": Figure(len(part.topics), SEEN, "topics that look alike"),
+        "topic.count": Figure(len(part.topics), SEEN, "similar topics"),
         "topic.partitions_per_broker": Figure(
             _partitions_per_broker(part, brokers), SEEN, partitions
         ),
@@ -403,8 +409,8 @@ def _topic(part: Part, brokers: int) -> Keys:
 def _consumers(part: Part) -> Keys:
     if not part.groups:
         return {}
-    text = "groups with members that committed offsets"
-    members = Figure(part.members, SEEN, "mean of groups")
+    text = "groups that have members and committed offsets"
+    members = Figure(part.members, SEEN, "mean of all groups")
     if part.members is None:
         members = Figure(1, ASSUMED, "the brokers did not report the members of the groups")
     groups = Figure(min(100, part.groups), SEEN, text)
@@ -412,7 +418,7 @@ def _consumers(part: Part) -> Keys:
 
 
 def _digits(value: float, digits: int = 5) -> float:
-    """A value rounded to some digits, as a whole number where it is one."""
+    """The value rounded to some significant digits; an int if the result is a whole number."""
     if value == 0:
         return 0
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))

@@ -1,17 +1,15 @@
-"""Parts of a mix: topics that look alike become one part, with sums that stay exact.
+"""The parts of a mix: similar topics become one part, and the sums over all topics stay exact.
 
-Producers and linger that give the batches of a topic at its rate.
+The number of producers and the linger are fitted so that they give the batches of a topic at its
+rate. Batch headers state neither. Producer ids, if there are any, are counted. Otherwise the time
+between the first and the last record of a batch shows how fast one producer fills a batch: the
+records of a producer go to one batch at a time, until it is full or `linger.ms` is over.
 
-Headers of batches state neither. With producer ids their number is counted. Without, the time
-between the first and the last record of a batch shows how fast one producer fills it, as a
-producer's records go to one batch at a time, until it is full or `linger.ms` is over.
-
-The batches that producers send in one request, as the times of batches show them.
-
-Headers state no requests. A producer that keeps to one partition sends a batch in each. One whose
-keys choose partitions has an open batch in several of them; when the first of a broker's batches
-has waited for `linger.ms`, all open batches for this broker go into one request. So batches of one
-producer that were opened within a linger at one broker, each in another partition, are a request.
+The number of batches in a request is fitted, too, because headers state no requests. A producer
+that writes to one partition at a time sends one batch in each request. A producer whose keys choose
+partitions has open batches in several partitions. When the first of a broker's batches has waited
+for `linger.ms`, all open batches for this broker go into one request. So batches that one producer
+opened within one linger at one broker, each in another partition, form one request.
 """
 
 from __future__ import annotations
@@ -27,16 +25,16 @@ from typing import Any
 from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, all_seen, quantile_of
 
 _BATCHES_LEAST = 20
-"""Number of batches of a broker below which no requests are counted."""
+"""Minimum number of batches of a broker for the count of requests."""
 
 
 def batches_per_request(
     batches: BatchTally, leaders: Mapping[int, int], linger_ms: float
 ) -> float | None:
-    """Mean number of batches of a request; None where producer ids or times do not show it.
+    """Mean number of batches in a request; None if producer ids and times do not show the number.
 
     Args:
-        leaders: partition → broker that leads it.
+        leaders: partition → broker that leads the partition.
         linger_ms: longest time for which batches were open [ms].
     """
     led: dict[int, list[Opened]] = defaultdict(list)
@@ -52,7 +50,7 @@ def batches_per_request(
 
 
 def _in_all_partitions(opened: list[Opened]) -> list[Opened]:
-    """The batches from the time at which all partitions were read until one was not any more."""
+    """The batches from the time range in which all partitions were read."""
     times: dict[int, list[int]] = defaultdict(list)
     for each in opened:
         times[each.partition].append(each.first_ms)
@@ -79,10 +77,10 @@ def _requests(opened: list[Opened], linger_ms: float) -> int:
 SEEN, FITTED, ASSUMED = "seen", "fitted", "assumed"
 
 IDEMPOTENT_SHARE = 0.5
-"""Share of batches from which on a topic counts as written with producer ids [ratio]."""
+"""Minimum share of batches with a producer id for an idempotent topic [ratio]."""
 
 KEYED_BATCHES = 1.1
-"""Mean number of batches of a request above which keys choose partitions."""
+"""If requests have more batches than this on average, keys choose the partitions."""
 
 DEFAULT_BATCH_SIZE = 16_384
 """Kafka's default of `batch.size` [B]."""
@@ -101,10 +99,10 @@ class Figure:
 
     Attributes:
         value: the figure.
-        source: "seen" where the brokers show it, "fitted" where it follows from what they show,
-            and "assumed" otherwise.
-        evidence: what it follows from, as a clause.
-        low, high: the range in which it lies; None where it has none.
+        source: "seen" if the brokers state the figure, "fitted" if it is computed from their
+            readings, and otherwise "assumed".
+        evidence: the reason for the figure, as a clause.
+        low, high: ends of the range of the figure; None if the range is unknown.
     """
 
     value: Any
@@ -116,17 +114,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a topic is written.
+    """How producers write to a topic.
 
     Attributes:
         producers: number of producers, at least 1.
         linger_ms: longest time for which batches were open [ms].
-        is_full: whether most batches are sent because they are full.
-        full_bytes: size of a full batch [B]; 0 where batches are not full.
-        is_even: whether batches have nearly the same number of records.
+        is_full: whether most batches are full when they are sent.
+        full_bytes: size of a full batch [B]; 0 if batches are not full.
+        is_even: whether all batches have nearly the same number of records.
         kind: "plain", "idempotent" or "transactional".
         transaction_ms: mean length of a transaction [ms]; None without transactions.
-        request_batches: mean number of batches of a request, 1 where it is not known.
+        request_batches: mean number of batches in a request; 1 if unknown.
     """
 
     producers: Figure
@@ -140,14 +138,14 @@ class Fit:
 
     @property
     def has_keys(self) -> bool:
-        """Whether the keys of records choose their partitions, so that requests hold several
+        """Whether the keys of records choose the partitions, so that a request contains several
         batches.
         """
         return self.request_batches > KEYED_BATCHES and not self.is_full
 
 
 def fit(seen: TopicSeen) -> Fit:
-    """How a topic with at least one batch is written."""
+    """The fit for a topic with at least one batch."""
     batches = seen.batches
     is_full, full_bytes = _fullness(batches)
     linger_ms = float(quantile_of(batches.spans, _LINGER_QUANTILE))
@@ -171,21 +169,21 @@ def fit(seen: TopicSeen) -> Fit:
 
 
 def _request_batches(seen: TopicSeen, open_ms: float) -> float:
-    """Mean number of batches of a request, 1 where it is not known.
+    """Mean number of batches in a request; 1 if unknown.
 
     Args:
         open_ms: longest time between the first and the last record of a batch [ms].
     """
     if seen.now_per_s <= 0:
         return 1.0
-    # A batch is open for up to a record's interval longer than its records show.
+    # A batch stays open after its last record, for up to the interval between two records.
     interval_ms = 1e3 * len(seen.batches.writers) / seen.now_per_s
     linger_ms = open_ms + interval_ms / 2 if open_ms else 0.0
     return batches_per_request(seen.batches, seen.facts.leaders, linger_ms) or 1.0
 
 
 def _fullness(batches: BatchTally) -> tuple[bool, float]:
-    """Whether most batches are full, and the mean size of these [B]."""
+    """Whether most batches are full, and the mean size of the full batches [B]."""
     is_compressed = batches.codec != "none"
     top = quantile_of(batches.batch_sizes, _TOP)
     band = _FULL_BAND_COMPRESSED if is_compressed else _FULL_BAND
@@ -194,18 +192,18 @@ def _fullness(batches: BatchTally) -> tuple[bool, float]:
     number = sum(full.values())
     if top < band * DEFAULT_BATCH_SIZE or number < _FULL_SHARE * batches.batches:
         return False, 0.0
-    if batches.records_per_batch < 2:  # a record that is larger than batch.size
+    if batches.records_per_batch < 2:  # a single record can be larger than batch.size
         return False, 0.0
     return True, sum(size * count for size, count in full.items()) / number
 
 
 def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
-    """Records per second into an open batch [1/s]; 0 where no batch has several records, and inf
-    where a batch gets its records at one moment.
+    """Records per second that an open batch receives [1/s]. The rate is 0 if no batch has several
+    records, and inf if a batch receives all records at the same time.
 
     Args:
-        is_steady: whether the last record of a batch ends it, or comes at its regular time. Random
-            records leave a batch open for a while after its last one.
+        is_steady: whether a batch closes at its last record, or records arrive at regular times. If
+            records arrive at random, a batch stays open for a while after its last record.
     """
     several = sum(batches.spans.values())
     if not several:
@@ -235,27 +233,27 @@ def _fitted(seen: TopicSeen, filling_per_s: float) -> Figure:
         return Figure(
             max(1, min(partitions, math.floor(rate))),
             ASSUMED,
-            "batches of one record do not show how many producers write them",
+            "batches of one record do not show the number of producers",
             1,
             max(1, math.ceil(rate)),
         )
     if math.isinf(filling_per_s):
         return Figure(
-            1, FITTED, "each batch gets its records within 1 ms", 1, max(1, math.ceil(rate))
+            1, FITTED, "each batch receives all its records within 1 ms", 1, max(1, math.ceil(rate))
         )
     found = rate / filling_per_s
     return Figure(
         max(1, round(found)),
         FITTED,
-        f"{rate:,.4g} records/s, and an open batch gets {filling_per_s:,.4g}/s; fewer if keys "
-        f"spread each producer's records over the {partitions} partitions",
+        f"{rate:,.4g} records/s, and an open batch receives {filling_per_s:,.4g}/s; fewer "
+        f"producers if keys spread each producer's records over the {partitions} partitions",
         max(1, math.floor(found / partitions / _RANGE)),
         max(1, math.ceil(found * _RANGE)),
     )
 
 
 def _is_even(batches: BatchTally) -> bool:
-    """Whether the numbers of records of batches vary less than those of random arrivals."""
+    """Whether the number of records per batch varies less than with random arrivals."""
     mean = batches.records_per_batch
     if mean - 1 < 0.05:
         return True
@@ -265,7 +263,9 @@ def _is_even(batches: BatchTally) -> bool:
 
 
 def _transaction_ms(batches: BatchTally) -> float | None:
-    """Mean time between two ends of transactions of a producer [ms]; None where it is unknown."""
+    """Mean time between the ends of two successive transactions of a producer [ms]; None if
+    unknown.
+    """
     spans = [
         (each[-1] - each[0], len(each) - 1)
         for p in batches.producers.values()
@@ -277,13 +277,16 @@ def _transaction_ms(batches: BatchTally) -> float | None:
 
 PEAK, MEAN, NOW = "peak", "mean", "now"
 MOMENTS = (PEAK, MEAN, NOW)
-"""The rates of today that scale 1 of a workload may have."""
+"""Choices for the rate of scale 1: today's peak, today's mean, or the current rate."""
 
 PEAK_STEP_S = 600.0
-"""Shortest step of a curve whose busiest step counts as the peak [s]; of shorter ones, the mean
-does, as their busiest step is chance."""
+"""Minimum step of a curve for a peak [s]. If the step is shorter, the mean replaces the peak,
+because the busiest short step is chance.
+"""
 ALIKE_FACTOR = 2.0
-"""Topics whose sizes of messages and of batches differ by less than this factor look alike."""
+"""Topics are similar if their message sizes and their batch sizes differ by less than
+this factor.
+"""
 _WIDER = 1.5
 _NAME_LETTERS = 40
 _ANY_FACTOR = 1e6
@@ -293,12 +296,12 @@ _SOURCES = (SEEN, FITTED, ASSUMED)
 
 @dataclass(frozen=True)
 class TopicPart:
-    """One topic with its fit, at the rate of scale 1.
+    """One topic with its fit and its rate at scale 1.
 
     Attributes:
-        seen: the topic.
-        fit: how it is written.
-        records_per_s: its rate at scale 1 [1/s].
+        seen: the data that was read from the topic.
+        fit: how producers write to the topic.
+        records_per_s: rate of the topic at scale 1 [1/s].
     """
 
     seen: TopicSeen
@@ -307,19 +310,22 @@ class TopicPart:
 
     @property
     def name(self) -> str:
-        """Name of the topic."""
+        """The name of the topic."""
         return self.seen.facts.name
 
     @property
     def spread(self) -> float:
-        """The busiest partition's share over the mean; 1 where that may be chance [ratio]."""
+        """The busiest partition's share, divided by the mean share [ratio]; 1 if the difference may
+        be chance.
+        """
         return self.seen.largest_over_mean if self.seen.is_skewed else 1.0
 
     @property
     def records_per_batch(self) -> float:
-        """Mean records of a batch at the rate of scale 1.
+        """Mean number of records in a batch at the rate of scale 1.
 
-        Full batches stay as they are. Batches that linger get more records at a higher rate.
+        The number for full batches does not change with the rate. Batches that wait for the linger
+        receive more records at a higher rate.
         """
         found = self.seen.batches.records_per_batch
         if self.fit.is_full or self.seen.now_per_s <= 0:
@@ -328,12 +334,12 @@ class TopicPart:
 
     @property
     def batches_per_s(self) -> float:
-        """Batches at the rate of scale 1 [1/s]."""
+        """Batches per second at the rate of scale 1 [1/s]."""
         return self.records_per_s / self.records_per_batch
 
     @property
     def records_per_request(self) -> float:
-        """Mean records of a request at the rate of scale 1, which lingers as its batches do."""
+        """Mean number of records in a request at the rate of scale 1."""
         batches = self.seen.batches.records_per_batch
         if not self.fit.has_keys or self.seen.now_per_s <= 0:
             return self.records_per_batch
@@ -347,7 +353,9 @@ class TopicPart:
 
     @classmethod
     def of(cls, seen: TopicSeen, moment: str) -> TopicPart:
-        """A topic at today's peak, today's mean, or the rate of the time that was read."""
+        """A topic at the rate of today's peak, of today's mean, or of the time range
+        that was read.
+        """
         today = seen.curve.today
         peak = today.peak if today.step_s >= PEAK_STEP_S else today.mean
         rates = {PEAK: peak, MEAN: today.mean, NOW: seen.now_per_s}
@@ -356,11 +364,11 @@ class TopicPart:
 
 @dataclass(frozen=True)
 class Part:
-    """Topics that look alike, as one kind of traffic.
+    """Similar topics, as one part of a mix.
 
     Attributes:
         name: name of the part.
-        topics: its topics, the one with the most bytes first.
+        topics: topics of the part, in descending order of bytes.
     """
 
     name: str
@@ -373,12 +381,14 @@ class Part:
 
     @cached_property
     def records_per_s(self) -> float:
-        """Records of all of its topics at scale 1 [1/s]."""
+        """Records per second of all topics of the part at scale 1 [1/s]."""
         return sum(each.records_per_s for each in self.topics)
 
     @cached_property
     def log_bytes_per_s(self) -> float:
-        """Bytes of its records in the log at scale 1, without headers of batches [B/s]."""
+        """Bytes per second of the part's records in the log at scale 1, without batch headers
+        [B/s].
+        """
         return sum(each.records_per_s * each.record_bytes for each in self.topics)
 
     @property
@@ -388,18 +398,18 @@ class Part:
 
     @property
     def records_per_batch(self) -> float:
-        """Mean records of a batch at scale 1."""
+        """Mean number of records in a batch at scale 1."""
         return self.records_per_s / sum(each.batches_per_s for each in self.topics)
 
     @property
     def records_per_request(self) -> float:
-        """Mean records of a request at scale 1."""
+        """Mean number of records in a request at scale 1."""
         requests_per_s = sum(each.records_per_s / each.records_per_request for each in self.topics)
         return self.records_per_s / requests_per_s
 
     @property
     def producers(self) -> Figure:
-        """The number of producers, summed over its topics."""
+        """The number of producers, summed over all topics of the part."""
         parts = [each.fit.producers for each in self.topics]
         low, high = (
             sum(float(getattr(part, end) or part.value) for part in parts)
@@ -413,17 +423,17 @@ class Part:
 
     @property
     def fit(self) -> Fit:
-        """The fit of the topic with the most bytes, which stands for all of them."""
+        """The fit of the topic with the most bytes, which is used for all topics of the part."""
         return self.first.fit
 
     @property
     def groups(self) -> int:
-        """The largest number of consumer groups that read one of its topics."""
+        """The maximum, over all topics of the part, of the number of consumer groups."""
         return max(len(each.seen.facts.readers) for each in self.topics)
 
     @property
     def members(self) -> int | None:
-        """Mean number of members of a group, at least 1; None where no group reports them."""
+        """Mean number of members of a consumer group, at least 1; None if no number is known."""
         known = [
             group.members
             for each in self.topics
@@ -438,16 +448,16 @@ class Part:
         return sum(each.seen.facts.partitions for each in self.topics) / len(self.topics)
 
     def span(self, value: Callable[[TopicPart], float]) -> tuple[float, float]:
-        """The lowest and the highest value among its topics."""
+        """The lowest and the highest value among the topics of the part."""
         values = [value(each) for each in self.topics]
         return min(values), max(values)
 
 
 def parts_of(topics: Iterable[TopicPart], parts_max: int) -> tuple[Part, ...]:
-    """The topics as parts, the one with the most bytes first.
+    """The topics as parts of a mix, in descending order of bytes.
 
-    Topics that look alike are one part. Where more parts are left than `parts_max`, what counts as
-    alike widens until they fit.
+    Similar topics form one part. If there are more than `parts_max` parts, the limit for similarity
+    is increased until the number fits.
     """
     ordered = sorted(topics, key=lambda each: -each.records_per_s * each.record_bytes)
     factor = ALIKE_FACTOR
@@ -455,7 +465,7 @@ def parts_of(topics: Iterable[TopicPart], parts_max: int) -> tuple[Part, ...]:
     while len(found) > parts_max and factor < _ANY_FACTOR:
         factor *= _WIDER
         found = _grouped(ordered, factor)
-    if len(found) > parts_max:  # they differ in what is no number, such as the codec
+    if len(found) > parts_max:  # the parts differ in their kind, for example in the codec
         rest = [each for group in found[parts_max - 1 :] for each in group]
         found = [*found[: parts_max - 1], rest]
     names = _names([[each.name for each in group] for group in found])
@@ -475,8 +485,8 @@ def _grouped(ordered: Sequence[TopicPart], factor: float) -> list[list[TopicPart
 
 
 def _alike(first: TopicPart, other: TopicPart, factor: float) -> bool:
-    """Whether two topics look alike: equal in kind, and close in sizes, rates, partitions and how
-    unevenly they spread.
+    """Whether two topics are similar: equal in kind, and close in sizes, rates, partitions and
+    skew.
     """
     if _kind(first) != _kind(other):
         return False
@@ -512,7 +522,7 @@ def _within(first: float, other: float, factor: float) -> bool:
 
 
 def _names(groups: Sequence[Sequence[str]]) -> list[str]:
-    """A name for each part, from the name of its first topic, as a mix accepts it."""
+    """A valid, unique name for each part, made from the name of its first topic."""
     found: list[str] = []
     for topics in groups:
         base = re.sub(r"[^A-Za-z0-9_]+", "-", topics[0]).strip("-_") or "part"

@@ -1,9 +1,4 @@
-"""The counts and sizes of a topic's batches; it keeps nothing of the records themselves.
-
-What is known of one topic: its place in the cluster, its readers, and what was read of it.
-
-The sizes of decoded records, and how often their keys repeat; no key or value is kept.
-"""
+"""Counts and sizes of the batches and records of a topic; no key and no value is stored."""
 
 from __future__ import annotations
 
@@ -20,21 +15,21 @@ from metrics.traffic.batch_headers import BatchHeader
 from metrics.traffic.payload import BATCH_HEADER_BYTES
 
 KEYS_MAX = 500_000
-"""Number of different keys that are counted apart."""
+"""Maximum number of different keys that are counted separately."""
 _HASH_BYTES = 8
 
 
 @dataclass
 class SizeTally:
-    """Sizes of one kind: their number, sum and spread.
+    """A tally of sizes: their number, sum and spread.
 
     Attributes:
         count: number of sizes.
-        total: their sum [B].
-        logs, squares: sums of their natural logarithms, and of the squares of these, over sizes
-            above 0.
+        total: sum of the sizes [B].
+        logs, squares: sum of the sizes' natural logarithms, and sum of the squared logarithms, of
+            all sizes above 0.
         positive: number of sizes above 0.
-        largest: the largest one [B].
+        largest: the largest size [B].
     """
 
     count: int = 0
@@ -57,7 +52,7 @@ class SizeTally:
 
     @property
     def mean(self) -> float:
-        """The mean size [B]; 0 without any."""
+        """The mean size [B]; 0 without sizes."""
         return self.total / self.count if self.count else 0.0
 
     @property
@@ -71,21 +66,21 @@ class SizeTally:
 
 @dataclass
 class RecordTally:
-    """What decoded records show.
+    """A tally of decoded records.
 
-    Keys are counted by a hash with a secret that ends with this process, so that no key can be
-    recognized in what is kept.
+    Keys are counted by a hash with a random secret, which exists only in this process, so no key
+    can be recognized from the stored hashes.
 
     Attributes:
-        messages: sizes of key and value together.
-        keys, values: sizes of the keys that are there, and of the values.
-        headers: number of headers of all records.
-        header_bytes: sizes of the headers' values.
+        messages: sizes of messages, key and value together.
+        keys, values: sizes of the keys (of records with a key), and sizes of the values.
+        headers: total number of record headers.
+        header_bytes: sizes of the values of record headers.
         plain_bytes: size of the records before compression [B].
-        stored_bytes: size of the same records in the log [B].
+        stored_bytes: size of the decoded records in the log [B].
         batches: number of batches that were decoded.
         unreadable: number of batches that could not be decoded.
-        by_key: hash of a key → number of its records.
+        by_key: hash of a key → number of records with this key.
     """
 
     messages: SizeTally = field(default_factory=SizeTally)
@@ -104,8 +99,8 @@ class RecordTally:
         """Count one record.
 
         Args:
-            value_bytes: size of its value [B].
-            header_sizes: sizes of the values of its headers [B].
+            value_bytes: size of the record's value [B].
+            header_sizes: sizes of the values of the record's headers [B].
         """
         self.values.add(value_bytes)
         self.messages.add(value_bytes + len(key or b""))
@@ -120,32 +115,37 @@ class RecordTally:
             self.by_key[hashed] += 1
 
     def add_batch(self, plain_bytes: int, stored_bytes: int) -> None:
-        """Count one decoded batch by the size of its records before and after compression [B]."""
+        """Count one decoded batch, with the size of its records before and after
+        compression [B].
+        """
         self.batches += 1
         self.plain_bytes += plain_bytes
         self.stored_bytes += stored_bytes
 
     @property
     def ratio(self) -> float:
-        """Size of the records before compression over that after it [ratio]."""
+        """The compression ratio: size before compression divided by size after
+        compression [ratio].
+        """
         return self.plain_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
     @property
     def keyed_share(self) -> float:
-        """Share of the records that have a key [ratio]."""
+        """Share of records with a key [ratio]."""
         return self.keys.count / self.messages.count if self.messages.count else 0.0
 
     @property
     def headers_each(self) -> float:
-        """Mean number of headers of a record."""
+        """Mean number of headers per record."""
         return self.headers / self.messages.count if self.messages.count else 0.0
 
     @property
     def key_range(self) -> tuple[int, float]:
-        """The number of different keys that were seen, and an estimate of all that are in use.
+        """The number of different keys that were seen, and an estimate of the number of all keys in
+        use.
 
-        The estimate is Chao's lower bound from the keys that were seen once and twice
-        (https://doi.org/10.2307/4615964).
+        The estimate is Chao's lower bound. It follows from the number of keys that were seen once,
+        and the number of keys that were seen twice (https://doi.org/10.2307/4615964).
         """
         seen = len(self.by_key)
         once = sum(count == 1 for count in self.by_key.values())
@@ -154,38 +154,40 @@ class RecordTally:
 
     @property
     def top_key_share(self) -> float:
-        """Share of the records with a key that have the most frequent one [ratio]."""
+        """Share of the most frequent key among all records with a key [ratio]."""
         most = max(self.by_key.values(), default=0)
         return most / self.keys.count if self.keys.count else 0.0
 
     @property
     def top_tenth_share(self) -> float:
-        """Share of the records with a key that have one of the most frequent tenth of keys."""
+        """Share of the most frequent tenth of keys among all records with a key [ratio]."""
         ordered = sorted(self.by_key.values(), reverse=True)
         most = sum(ordered[: max(1, len(ordered) // 10)])
         return most / self.keys.count if self.keys.count else 0.0
 
 
 def all_seen(seen: int, once: int, twice: int) -> float:
-    """An estimate of how many kinds there are, from those seen at all, once and twice."""
+    """Chao's estimate of the number of all kinds, from the numbers of kinds that were seen at least
+    once, exactly once, and exactly twice.
+    """
     return seen + once * (once - 1) / (2.0 * (twice + 1))
 
 
 SAME_END_MS = 5
-"""Markers of one producer within this time end one transaction in several partitions [ms]."""
+"""Markers of one producer within this time belong to the same transaction [ms]."""
 MARKERS_MAX = 10_000
-"""Number of markers of a producer whose times are kept."""
+"""Maximum number of transaction markers of a producer whose times are stored."""
 OPENED_MAX = 200_000
-"""Number of batches of a topic whose times are kept."""
+"""Maximum number of batches of a topic whose times are stored."""
 
 
 class Opened(NamedTuple):
-    """When a producer opened a batch.
+    """The time at which a producer opened a batch.
 
     Attributes:
         producer_id: id of the producer.
         partition: partition of the batch.
-        first_ms: time of its first record [ms since the epoch].
+        first_ms: time of the first record of the batch [ms since the epoch].
     """
 
     producer_id: int
@@ -195,11 +197,11 @@ class Opened(NamedTuple):
 
 @dataclass
 class ProducerTally:
-    """What the batches of one producer id show.
+    """A tally of the batches of one producer id.
 
     Attributes:
-        batches: their number, without markers.
-        ends_ms: times of the ends of its transactions [ms since the epoch].
+        batches: number of batches, without transaction markers.
+        ends_ms: times of the producer's transaction markers [ms since the epoch].
     """
 
     batches: int = 0
@@ -207,7 +209,7 @@ class ProducerTally:
 
     @property
     def transactions(self) -> list[int]:
-        """The end of each transaction once [ms since the epoch], in order."""
+        """The end time of each transaction, in order [ms since the epoch]."""
         found: list[int] = []
         for each in sorted(self.ends_ms):
             if not found or each - found[-1] > SAME_END_MS:
@@ -217,27 +219,28 @@ class ProducerTally:
 
 @dataclass
 class BatchTally:
-    """What the batches of a topic show.
+    """A tally of the batches of a topic.
 
     Attributes:
-        batches, records, offsets, size_bytes: sums over all batches but markers.
+        batches, records, offsets, size_bytes: sums over all batches except transaction markers.
         codecs: codec → number of batches.
-        batch_records: number of records → number of batches with so many.
+        batch_records: number of records → number of batches with this many records.
         batch_sizes: size [B] → number of batches of this size.
-        open_ms: time in which batches took records, all together [ms].
-        wide_ms: the same of batches with several records, each time longer by 1/(n - 1) for n
-            records: the time for which a batch was open, where records came at random [ms].
+        open_ms: sum over all batches of the time between the first and the latest record [ms].
+        wide_ms: the estimated time for which batches were open, if records arrive at random [ms].
+            For each batch with n > 1 records it adds the time between first and latest record,
+            multiplied by n/(n - 1).
         last_ms: time of the latest record [ms since the epoch].
-        followers: number of records after the first one of their batch, without batches whose
-            times are those of the broker.
-        spans: time between the first and the latest record [ms] → number of batches that hold
-            several records and took this time.
-        idempotent, transactional: number of batches of such producers.
-        markers: number of batches that end transactions.
-        append_times: number of batches whose times are those of the broker.
-        older: number of message sets of a format before v2.
-        producers: producer id → its tally.
-        opened: when batches with a producer id were opened, of the first `OPENED_MAX` of them.
+        followers: number of records that are not the first one in their batch. Batches with append
+            times of the broker are left out.
+        spans: time between the first and the latest record [ms] → number of batches with several
+            records and with this time.
+        idempotent, transactional: number of batches of idempotent and of transactional producers.
+        markers: number of transaction markers.
+        append_times: number of batches with append times of the broker (LogAppendTime).
+        older: number of message sets with a format older than v2.
+        producers: producer id → tally of its batches.
+        opened: opening times of the first `OPENED_MAX` batches that have a producer id.
     """
 
     batches: int = 0
@@ -268,7 +271,9 @@ class BatchTally:
             if len(ends) < MARKERS_MAX:
                 ends.append(batch.max_ms)
             return
-        if not batch.records:  # compaction keeps the header of a producer's last batch
+        if (
+            not batch.records
+        ):  # compaction can leave the header of a producer's last batch without records
             return
         self.batches += 1
         self.records += batch.records
@@ -293,16 +298,16 @@ class BatchTally:
             if not batch.has_append_time and len(self.opened) < OPENED_MAX:
                 self.opened.append(Opened(batch.producer_id, partition, batch.first_ms))
 
-    # --- what follows -----------------------------------------------------------
+    # --- derived figures -----------------------------------------------------------
 
     @property
     def record_bytes(self) -> float:
-        """Mean size of a record in the log, without the headers of batches [B]."""
+        """Mean size of a record in the log, without batch headers [B]."""
         return (self.size_bytes - self.batches * BATCH_HEADER_BYTES) / self.records
 
     @property
     def records_per_batch(self) -> float:
-        """Mean number of records of a batch."""
+        """Mean number of records per batch."""
         return self.records / self.batches
 
     @property
@@ -312,15 +317,16 @@ class BatchTally:
 
     @property
     def writers(self) -> dict[int, ProducerTally]:
-        """Producer id → its tally, of the ids that wrote records."""
+        """Producer id → its tally, for each producer id that wrote records."""
         return {number: each for number, each in self.producers.items() if each.batches}
 
 
 def quantile_of(counts: Counter[int], share: float) -> int:
-    """The value that `share` of what is counted does not exceed; 0 without any.
+    """The `share` quantile: the lowest value that this share of all counted values does not exceed;
+    0 without values.
 
     Args:
-        counts: value → how often it was seen.
+        counts: value → number of its occurrences.
         share: from 0 to 1 [ratio].
     """
     left = share * sum(counts.values())
@@ -332,9 +338,13 @@ def quantile_of(counts: Counter[int], share: float) -> int:
 
 
 UNEVEN_FROM = 1.5
-"""Partitions are uneven where the busiest one has so many times the mean share [ratio]."""
+"""Partitions may be uneven if the busiest partition has more than this many times the mean share
+[ratio].
+"""
 BATCH_SIZE = 16_384
-"""Bytes that a producer of Kafka's defaults writes to a partition before it chooses again [B]."""
+"""Number of bytes that a producer with Kafka's defaults writes to a partition before it chooses
+another partition [B].
+"""
 _SURE_SD = 3.0
 
 
@@ -344,9 +354,9 @@ class GroupFacts:
 
     Attributes:
         name: id of the group.
-        members: its members; None where the brokers do not report them.
-        lag: records from its committed offsets to the ends of the partitions.
-        state: its state by Kafka's name, such as Stable or Empty; empty where it is unknown.
+        members: number of members; None if the brokers do not report it.
+        lag: number of records between the committed offsets and the ends of the partitions.
+        state: Kafka's name of the state, such as Stable or Empty; empty if unknown.
     """
 
     name: str
@@ -356,7 +366,7 @@ class GroupFacts:
 
     @property
     def is_reading(self) -> bool:
-        """Whether it has members, or may have some."""
+        """Whether the group has members, or may have members."""
         return self.members is None or self.members > 0
 
 
@@ -365,11 +375,11 @@ class TopicFacts:
     """A topic as the cluster describes it.
 
     Attributes:
-        name: its name.
-        leaders: partition → broker that leads it.
-        replication_factor: replicas of a partition.
-        config: its properties by Kafka's names; empty where this user may not read them.
-        groups: the consumer groups that have committed offsets of it.
+        name: name of the topic.
+        leaders: partition → broker that leads the partition.
+        replication_factor: number of replicas of a partition.
+        config: properties of the topic by Kafka's names; empty if this user may not read them.
+        groups: the consumer groups that have committed offsets of the topic.
     """
 
     name: str
@@ -385,34 +395,34 @@ class TopicFacts:
 
     @property
     def min_insync(self) -> int:
-        """Its `min.insync.replicas`; 1 where it is unknown."""
+        """The topic's `min.insync.replicas`; 1 if unknown."""
         value = self.config.get("min.insync.replicas", "1")
         return int(value) if value.isdigit() else 1
 
     @property
     def is_compacted(self) -> bool:
-        """Whether its log is compacted."""
+        """Whether the topic is compacted."""
         return "compact" in self.config.get("cleanup.policy", "")
 
     @property
     def readers(self) -> tuple[GroupFacts, ...]:
-        """The groups that read it now."""
+        """The consumer groups that currently read the topic."""
         return tuple(group for group in self.groups if group.is_reading)
 
 
 @dataclass(frozen=True)
 class TopicSeen:
-    """What was read and looked up of one topic.
+    """The data that was looked up and read from one topic.
 
     Attributes:
-        facts: the topic.
-        batches: what its recent batches show.
-        curve: its records over time.
-        now_per_s: records per second in the time from which batches were read [1/s].
-        stretch_s: length of that time [s].
-        read_share: share of its data of that time that was read [ratio].
+        facts: the description of the topic.
+        batches: tally of its recent batches.
+        curve: number of its records over time.
+        now_per_s: records per second in the time range that was read [1/s].
+        stretch_s: length of the time range that was read [s].
+        read_share: share of the time range's data that was read [ratio].
         partition_shares: partition → its share of the records of the last day [ratio].
-        records: what decoded records show; None where none were decoded.
+        records: tally of decoded records; None without decoding.
     """
 
     facts: TopicFacts
@@ -426,7 +436,9 @@ class TopicSeen:
 
     @property
     def largest_over_mean(self) -> float:
-        """The share of the busiest partition over the mean share [ratio]; 1 for an even spread."""
+        """The share of the busiest partition, divided by the mean share [ratio]; 1 for an even
+        spread.
+        """
         shares = self.partition_shares
         return max(shares.values()) * len(shares) if shares else 1.0
 
@@ -437,17 +449,22 @@ class TopicSeen:
 
     @property
     def is_skewed(self) -> bool:
-        """Whether the busiest partition has more than equal partitions would have by chance."""
+        """Whether the busiest partition has more records than chance explains for equal
+        partitions.
+        """
         return self.largest_over_mean > max(UNEVEN_FROM, self._by_chance)
 
     @property
     def may_be_even(self) -> bool:
-        """Whether the busiest partition has much more than the mean, which may be chance."""
+        """Whether the busiest partition has much more records than the mean, but chance may explain
+        the difference.
+        """
         return self.largest_over_mean > UNEVEN_FROM and not self.is_skewed
 
     @property
     def _by_chance(self) -> float:
-        """The highest share over the mean that equal partitions have by chance [ratio].
+        """The highest share that equal partitions have by chance, divided by the mean share
+        [ratio].
 
         A producer fills a partition with `batch.size` bytes before it chooses the next one
         (KIP-794). The number of choices of a partition is a Poisson number, and the largest one of
@@ -466,7 +483,9 @@ class TopicSeen:
 
     @property
     def broker_shares(self) -> dict[int, float]:
-        """Broker → the share of the topic's records whose partitions it leads [ratio]."""
+        """Broker → the share of the topic's records in partitions that this broker
+        leads [ratio].
+        """
         found: dict[int, float] = {}
         for partition, share in self.partition_shares.items():
             broker = self.facts.leaders.get(partition, -1)
