@@ -52,7 +52,7 @@ reason why the handlers are busy [ratio]."""
 
 FLUSH_SHARE_LOW = 0.25
 """Minimum share of the handlers' busy time in flushes if the handlers mostly wait and some thread
-flushes nearly all the time. It is lower than `HANDLERS_SHARE_HIGH`, because the flushes of
+flushes nearly all the time. The value is lower than `HANDLERS_SHARE_HIGH`, because the flushes of
 followers are only estimated from their bytes [ratio]."""
 
 REMOTE_SHARE_HIGH = 0.5
@@ -82,7 +82,7 @@ class Attribution:
 
 
 class _ClusterEvidence:
-    """Facts about all brokers and hosts together. They are computed once for all rules."""
+    """Facts about all brokers and hosts together, which are computed once for all rules."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._brokers, self._hosts = evidence.brokers, evidence.hosts
@@ -470,7 +470,7 @@ def _cpu(broker: _Broker) -> str | None:
 def _cpu_of_others(broker: _Broker) -> str:
     """The text for a machine that other processes keep busy.
 
-    This evidence is weak, because the brokers may get enough CPU nevertheless.
+    Busy processes of others are weak evidence, because the brokers may get enough CPU nevertheless.
     """
     return (
         f"the machine was {_busy(broker)}, of which brokers used "
@@ -538,8 +538,8 @@ def _connection(broker: _Broker) -> str | None:
 def _waits_for_followers(broker: _Broker) -> str | None:
     """The text for produce requests that mostly wait for followers.
 
-    This evidence is the weakest, because with acks=all requests mostly wait for followers at any
-    load.
+    The wait for followers is the weakest evidence, because with acks=all requests mostly wait for
+    followers at any load.
     """
     window, remote = broker.window, remote_share(broker.window)
     if remote is None or remote < REMOTE_SHARE_HIGH:
@@ -735,8 +735,8 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
     """The resource with the highest sum of weights. None if there are no votes.
 
     An overload without a known resource does not count against the others. The text is the text of
-    the heaviest vote for the resource, or of the latest of several heaviest votes. It also states
-    the number of votes for each resource.
+    the heaviest vote for the resource, or of the latest of several heaviest votes. The text also
+    states the number of votes for each resource.
 
     Args:
         votes: one vote for each overload, oldest first.

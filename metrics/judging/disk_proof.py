@@ -1,11 +1,11 @@
 """The proof that disks wrote the load of a trial, and did not only keep it in memory.
 
 A load is proven on disk under three conditions. The disks of each host wrote the share
-`WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. They did so over at
-least twice the age at which the kernel writes a page. Retention could delete no record before it
-was written. A load without this proof may still be sustained, because in the first half minute
-every broker's memory takes all bytes. So no verdict follows from a missing proof. The answer states
-instead how many bytes memory took, and when memory would be full.
+`WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. The window covers at
+least twice the age at which the kernel writes a page. Retention could delete no record before the
+record was written. A load without this proof may still be sustained, because in the first half
+minute every broker's memory takes all bytes. So no verdict follows from a missing proof. The answer
+states instead how many bytes memory took, and when memory would be full.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ class DiskProof:
             over the rate at which the host's brokers received bytes [ratio].
         why: reason why the load is not proven on disk. Empty if it is proven.
         is_early: True if the window is so short that the kernel does not write pages yet.
-        disks_note: names of the counted disks if the disks of the log dirs are unknown. Otherwise
-            empty.
+        disks_note: names of the counted disks if the disks of the log dirs are unknown, or empty.
     """
 
     on_disk: bool | None
@@ -153,8 +152,8 @@ def _recompressed(pattern: TrafficPattern) -> str:
 def full_after_s(window: WriteBackWindow) -> float | None:
     """Time from the beginning of a window until the host's memory is full at the window's rate [s].
 
-    It is the room for dirty pages at the beginning, over the bytes that memory takes per second.
-    None if memory takes no bytes, or if the room is unknown.
+    The time is the room for dirty pages at the beginning, over the bytes that memory takes per
+    second. None if memory takes no bytes, or if the room is unknown.
     """
     absorbed, room = window.absorbed_bytes, window.room_bytes
     if not absorbed or room is None or not window.duration_s:
@@ -189,7 +188,7 @@ def deleted_after_s(
     """The minimum age at which retention deletes a record's file [s]. Infinite without retention.
 
     Args:
-        pattern: the load. It fills the partitions evenly.
+        pattern: the load, which fills the partitions evenly.
         delay_s: shortest log.segment.delete.delay.ms of the brokers [s].
         closed_bytes_per_s: achieved payload of a closed loop, which has no offered rate [B/s].
     """

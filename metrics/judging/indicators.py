@@ -123,7 +123,7 @@ class BrokerIndicator(Indicator):
         return Reason(self.name, text, value, limit, window.broker_id, self.resource)
 
     def missing(self, window: BrokerWindow) -> str:
-        """The rule's metric if the broker's window lacks it. Otherwise empty."""
+        """The rule's metric if the broker's window lacks it, or an empty text."""
         return self.metric if self.value(window) is None else ""
 
     def known(self, evidence: Evidence) -> list[float]:
@@ -248,7 +248,7 @@ class Isr(Indicator):
         return max(known, key=lambda w: (w.isr_changed_share, w.broker_id), default=None)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """For each sampling time so far, whether any broker shows a change. Empty if unknown."""
+        """For each sampling time so far, whether any broker shows an ISR change."""
         at_rest = slices.cluster.under_replicated_at_rest
         changed = any_isr_changed(slices.samples, slices.broker_ids, *slices.window, at_rest)
         found = (changed, limits.isr_changed_share_max)
@@ -259,7 +259,7 @@ class FollowersBehind(Indicator):
     """A rule that finds followers whose lag behind the leaders grows too fast.
 
     The ISR shows a lagging follower only after `replica.lag.time.max.ms`, which is 30 s by default.
-    This rule finds the follower earlier.
+    The growth of the lag shows such a follower earlier.
     """
 
     name = FOLLOWER_LAG
@@ -281,7 +281,7 @@ class FollowersBehind(Indicator):
         return followers_unknown(limits) if evidence.follower_lag is None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The lag so far over the highest allowed lag of the whole window. Empty if unknown."""
+        """The lag so far over the highest allowed lag of the whole window, if the lag is known."""
         levels = followers_lag_so_far(slices, limits)
         return EarlyEvidence(stocks={self.name: levels} if levels else {})
 
@@ -339,7 +339,7 @@ class RequestQueue(BrokerIndicator):
         return f"up to {value:.0f} requests waited for a handler, above {limit:.0f}{of_room}"
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """Whether the queue is beyond the limit, for each sample that shows it. One is enough."""
+        """For each sample that shows the queue, whether the queue is longer than the limit."""
         shares = {}
         for broker_id in slices.broker_ids:
             limit = self.limit(broker_id, slices.cluster, limits)
@@ -353,9 +353,10 @@ class RequestQueue(BrokerIndicator):
 class ProduceResponseTime(BrokerIndicator):
     """A rule that finds brokers whose produce requests take too long on average.
 
-    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. It lasts from the
-    arrival of the request to the last byte of the answer, and excludes the wait in the clients. The
-    mean of the window is exact.
+        The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. This time begins
+        with
+    the arrival of the request and ends with the last byte of the answer. The mean of the window is
+    exact.
     """
 
     name = "produce_response_time"
@@ -579,7 +580,7 @@ INDICATORS: Sequence[Indicator] = (
     CONSUMER_LAG,
     ACHIEVED,
 )
-"""All indicators. Their reasons have the same order: first the brokers', then the clients'."""
+"""All indicators, in the order of their reasons: first rules about brokers, then about clients."""
 
 
 def active(limits: Indicators, cluster: ClusterFacts) -> list[Indicator]:

@@ -106,7 +106,7 @@ def is_at_limit(row: ResourceUse, thresholds: Thresholds) -> bool:
 
 
 def _over(used: float | None, most: float) -> float | None:
-    """The use over the limit. It is below 1 at the limit, and 1 or more only beyond the limit."""
+    """The used value over the limit: below 1 at the limit, and 1 or more beyond the limit."""
     if used is None:
         return None
     if used > most:

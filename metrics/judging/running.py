@@ -1,4 +1,4 @@
-"""The state of a running load. It decides whether the load ends early, and whether it may grow.
+"""The state of a running load, which decides whether the load ends early and whether it may grow.
 
 A slice is the time between two successive samples of a broker. The value of an indicator in a slice
 is the value that a window of the same length would have (`search.early_stop`). This module also
@@ -38,7 +38,7 @@ class Slices:
     """The samples and counts of a running trial so far.
 
     Attributes:
-        samples: samples of all brokers in any order. They may include samples before the window.
+        samples: samples of all brokers in any order, also from before the window.
         broker_ids: the ids of the brokers.
         window: planned start and end of the measured window [s since the epoch].
         interval_s: intended time between samples [s].
@@ -118,7 +118,7 @@ SHARE_LEAST = 0.01
 def share_max(limits: Indicators, brokers: int) -> float:
     """The highest allowed growth of the lag over the load [ratio].
 
-    It is low enough to show one broker that falls behind in a large cluster.
+    The limit is low enough to show one broker that falls behind in a large cluster.
     """
     most = limits.follower_lag_growth_max
     assert most is not None, "the indicator is on"
@@ -191,8 +191,8 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
 
 ENOUGH = 0.35
 """A growing load stops to grow at this utilization of the handlers' time that other clients leave
-[ratio]. It is low enough to start one more step before the reading is known, without a load beyond
-the limit."""
+[ratio]. The value is so low that one more step may start before the reading is known, without a
+load beyond the limit."""
 OVERLOAD = 1.0
 """Utilization of the handlers at the goal's idle threshold [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9

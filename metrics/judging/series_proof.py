@@ -141,8 +141,8 @@ class Proof:
     Attributes:
         disagreements: one clause for each reading that disagrees with the load.
         doubts: one clause for each reason why the load proves nothing.
-        idle_unproven: broker id → idle time below which a later load proves the reading [ratio]. It
-            contains the brokers whose idle time the load was too small to change.
+        idle_unproven: broker id → idle time below which a later load proves the reading [ratio],
+            for brokers whose idle time the load was too small to change.
     """
 
     disagreements: tuple[str, ...] = ()
@@ -294,7 +294,7 @@ class BrokerProof:
         return max(0.0, grown) * self.load.seconds / self.rest.seconds
 
     def too_idle(self) -> str:
-        """A clause if the handlers are more idle than the load allows. Otherwise empty."""
+        """A clause if the handlers are more idle than the load allows, or an empty text."""
         idle, busy = _idle(self.load), self.busy_least
         # The updates of one-minute rates may begin up to one interval before the load.
         ticked_s = self.load.span.ticked_s(HANDLER_IDLE_NS)

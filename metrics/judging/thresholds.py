@@ -37,8 +37,8 @@ class Indicators:
             offered records [ratio]. In a window longer than 40 s, the lag may grow only by as many
             records as in a window of 40 s.
         follower_lag_growth_max: highest growth of the followers' lag, as a share of the load
-            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). It has no effect with one
-            replica, or while a broker is offline on purpose.
+            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). The limit has no effect
+            with one replica, or while a broker is offline on purpose.
         throttled_is_overload: true if a load that a quota throttles is OVERLOADED, so that the
             search finds the quota. If false, such a load is INVALID. With true,
             `validity.throttle_ms_max` has no effect, and `trial.measure_s` must be longer than the
@@ -82,7 +82,7 @@ class Validity:
         throttle_ms_max: highest mean throttle time of produce requests, and of fetches of consumer
             groups [ms].
         standstill_s_max: longest pause of a broker's process, without garbage collections [s].
-            It is measured only with JMX in the driver's JVM.
+            Pauses are measured only with JMX in the driver's JVM.
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25

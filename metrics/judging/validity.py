@@ -46,8 +46,9 @@ OVERLOAD_ERRORS = frozenset(
         "ThrottlingQuotaExceededError",
     }
 )
-"""Errors that an overload causes. They do not make a trial INVALID. The records that failed with
-these errors are missing from the acknowledged records, so the indicator `achieved` judges them."""
+"""Errors that an overload causes, and which do not make a trial INVALID. The records that failed
+with these errors are missing from the acknowledged records, so the indicator `achieved` judges
+them."""
 
 FOLLOWING_ERROR = "OutOfOrderSequenceNumberError"
 """Error of the batches that an idempotent producer had in flight behind a refused batch. If no

@@ -1,7 +1,7 @@
 """The verdict of a trial, with its reasons.
 
-A trial is INVALID if any rule of validity applies. Otherwise it is OVERLOADED if any indicator
-applies. Otherwise it is SUSTAINED.
+A trial is INVALID if any rule of validity applies. A valid trial is OVERLOADED if any indicator
+applies. Every other trial is SUSTAINED.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
 
 
 def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
-    """The values of a running trial by one goal. They decide whether the trial may end early."""
+    """The values of a running trial, which decide whether the trial may end early for a goal."""
     limits = thresholds.indicators
     found = [each.early(slices, limits) for each in active(limits, slices.cluster)]
     known = [each for each in found if each is not None]

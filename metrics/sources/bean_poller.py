@@ -137,7 +137,7 @@ class BeanValue:
     """The value of a bean's attribute in the answer of a node.
 
     Attributes:
-        bean: object name. Its keys may be in any order.
+        bean: object name, with its keys in any order.
         attribute: name of the attribute.
         value: a number or a text. None if the value is not known.
         key: item of a composite attribute. None for a simple attribute.
@@ -156,7 +156,7 @@ def parse_object_name(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _matches(reading: Reading, bean: str) -> str | None:
-    """The reading's full name if `bean` is one of its beans. Otherwise None."""
+    """The reading's full name if `bean` is one of its beans, or None."""
     domain, asked = parse_object_name(reading.object_name)
     bean_domain, given = parse_object_name(bean)
     if domain != bean_domain or asked.keys() != given.keys():
@@ -263,7 +263,9 @@ class BeanSource(ABC, Generic[Address]):
             raise
 
     def _first_answers(self) -> Iterator[tuple[Address, BeanAnswer]]:
-        """The answer of each node within the deadline of `open`. An error is raised."""
+        """The answer of each node within the deadline of `open`. A ConfigError is raised for
+        errors.
+        """
         deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
         for endpoint, answer in zip(self._endpoints, self._answers(deadline_s), strict=True):
             if answer.error is not None:
@@ -309,8 +311,8 @@ class BeanPoller(BeanSource[Address]):
             timeout_s: time after which the answer is too late [s].
 
         Returns:
-            The values. A composite attribute gives all of its items. Missing beans and attributes
-            are left out.
+            The values of the attributes. A composite attribute gives all of its items. Missing
+            beans and attributes are left out.
 
         Raises:
             PollError: the node did not answer.

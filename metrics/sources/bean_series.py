@@ -1,8 +1,8 @@
 """The reading of a series on an exporter's page, found by the names of the bean.
 
-The rules of an exporter choose the case of a series' name and the separators. They choose which
-keys of the bean are in the name and which are labels. They also choose the last word of the name
-(`Count`, `_count`, `_total` or none). Only the order is always the same: first the domain, then
+The rules of an exporter choose the case of a series' name, the separators, and the last word of the
+name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean are in the
+name and which are labels. Only the order is always the same: first the domain, then
 type, name and other keys, then the attribute. So names are compared without case and separators.
 The last word shows the meaning of the number, or leaves it uncertain: `_total` is a count in some
 rules, and a rate in others.
@@ -61,7 +61,7 @@ _ENDS = {
 """Last word of a name → meaning, for beans with several attributes."""
 _OBJECT_NAME = "objectname"
 """The label `_objectname`. Release 1 of the exporter uses it to distinguish series to which rules
-give the same name. Its value ends in the attribute."""
+give the same name. The value of the label ends in the attribute."""
 _OF_HISTOGRAMS = frozenset({Meaning.MEAN, Meaning.SUM})
 
 
@@ -72,7 +72,7 @@ class Candidate:
     Attributes:
         reading: name of the reading, without the text that `*` matched.
         meaning: meaning of the number, according to the series' name.
-        selector: pattern for the series. It has `*` for each part that names one of several beans.
+        selector: pattern for the series, with `*` for each part that names one of several beans.
         family: key of the rule that made the series. All series of a family have the same meaning.
         rank: 0 for the preferred attribute, 1 for its name in earlier releases.
         is_histogram: whether the bean is a histogram.

@@ -18,7 +18,7 @@ the sum of:
 
 - the local time of each kind of request that only a controller answers, and half a millisecond for
   each of these requests, because Kafka rounds each time to whole milliseconds;
-- `OTHER_REQUEST_MS` for each other request on the controller's listener. These are fetches of the
+- `OTHER_REQUEST_MS` for each other request on the controller's listener, such as a fetch of the
   metadata. If no listener's name contains "control", all fetches of followers are counted.
 
 This upper bound is valid for one handler. With more handlers, the controller's busy share is
@@ -39,14 +39,15 @@ HANDLER_IDLE_NS = "handler_idle_ns"
 SHARED_HANDLER_IDLE_NS = "shared_handler_idle_ns"
 """Sum of the idle times of the broker's and the controller's handlers if they share one meter."""
 CONTROLLER_HANDLER_NS = "controller_handler_ns"
-"""Longest possible busy time of the controller's handlers if they share the broker's meter. It has
-no bean. `with_own_idle` computes it."""
+"""Longest possible busy time of the controller's handlers if they share the broker's meter. The
+function `with_own_idle` computes this reading, which has no bean."""
 TICKED_S = "ticked_s"
 TICK_ERROR = "tick_error"
 TICK_EDGE_ERROR = "tick_edge_error"
 """Prefixes of the further readings of a count that is computed from one-minute rates: the time of
 its ticks [s], its largest error [unit of the count], and its largest error at each edge of a window
-[unit of the count]. They have no bean. `metrics.sources.one_minute_rates` computes them."""
+[unit of the count]. `metrics.sources.one_minute_rates` computes these readings, which have no
+bean."""
 NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
@@ -58,12 +59,13 @@ CONTROLLER_QUEUE_MS = "controller_queue_ms"
 GC_MS = "gc_ms"
 POLL_MS = "poll_ms"
 """Time between the first and the last reading of a sample if its beans are read one after the other
-[ms]. It has no bean. Each reading was taken at most half of this time before or after the sample's
-time."""
+[ms]. Each reading was taken at most half of this time before or after the sample's time. `poll_ms`
+has no bean."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
-"""Longest time since the last sample for which the node's JVM did not answer a call [ms]. It has no
-bean. Only a source that calls the node continuously measures it (`metrics.sources.jmx`)."""
+"""Longest time since the last sample for which the node's JVM did not answer a call [ms]. Only a
+source that calls the node continuously measures this time (`metrics.sources.jmx`). `silent_ms` has
+no bean."""
 
 REQUESTS = {
     "produce": "Produce",
@@ -151,7 +153,7 @@ class Bean:
         kind: kind of the bean's numbers.
         attribute: JMX attribute of a counter or gauge.
         key: item of a composite attribute, or None.
-        earlier: name of the attribute in earlier releases. It is read if `attribute` is missing.
+        earlier: name of the attribute in earlier releases, which is read if `attribute` is missing.
     """
 
     name: str
@@ -300,14 +302,14 @@ PROBE = (
     ),
     Reading("broker", "kafka.server:type=ReplicaManager,name=LeaderCount", "Value"),
 )
-"""Readings that show a process's version, node id and roles. They are read once, at the start.
+"""Readings that show a process's version, node id and roles, and are read once at the start.
 
 Each role has a bean that no other process has. `ActiveControllerCount` and `FencedBrokerCount` do
 not show a role, because every broker of a cluster with ZooKeeper has them, too.
 """
 
 PARTITIONS = Reading("partitions", "kafka.server:type=ReplicaManager,name=PartitionCount", "Value")
-"""The number of partitions that a broker leads or follows. It is read once, at the start."""
+"""The number of partitions that a broker leads or follows, which is read once at the start."""
 
 ARGUMENTS = "jvm.arguments"
 _RUNTIME, _SYSTEM = "java.lang:type=Runtime", "java.lang:type=OperatingSystem"
@@ -321,14 +323,14 @@ FACTS = (
     Reading("memory_bytes", _SYSTEM, "TotalPhysicalMemorySize"),  # its name before Java 14
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
-"""Facts by which the brokers of two runs are compared. They are read once, at the start."""
+"""Facts by which the brokers of two runs are compared, and which are read once at the start."""
 
 AT_START = (*PROBE, *FACTS, PARTITIONS)
 """All readings that are read once, at the start."""
 
 
 FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean", PRODUCE_ERRORS)
-"""Readings of beans that Kafka registers at their first use. They may be missing before that."""
+"""Readings of beans that Kafka registers at their first use, and which are missing before that."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -365,7 +367,7 @@ def beans_for(version: str, roles: Iterable[Role], *, has_quorum: bool = True) -
     Args:
         version: Kafka version of the process, from its `app-info` bean.
         roles: roles of the process.
-        has_quorum: True if the process keeps its metadata in KRaft's quorum. False with ZooKeeper.
+        has_quorum: True if the metadata are in KRaft's quorum, and False with ZooKeeper.
     """
     has = frozenset(roles)
     beans = _jvm()
@@ -405,7 +407,7 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
     Args:
         values: readings of the sample.
-        at_s: time of the sample [s]. It replaces the uptime if the uptime is not shown.
+        at_s: time of the sample, which replaces the uptime if the uptime is not shown [s].
     """
     found = dict(values)
     shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)

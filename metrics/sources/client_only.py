@@ -43,7 +43,7 @@ class ClientOnlySource:
 
     Args:
         broker_ids: ids of the brokers to judge.
-        query_replicas: returns broker id → counts of its replicas. It may raise a RedlineError.
+        query_replicas: returns broker id → counts of its replicas, or raises a RedlineError.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         close: closes the connection of `query_replicas`.
         clock: wall clock [s since the epoch].

@@ -19,7 +19,7 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?
 _ESCAPED = re.compile(r"\\(.)")
 
 NUMBER_MAX = 1e27
-"""Largest number that is read. It is the largest 64-bit count times a thousand million."""
+"""Largest number that is read: the largest 64-bit count times a thousand million."""
 _NUMBER_LENGTH_MAX = 400
 _SERIES_LENGTH_MAX = 8_192
 """Longest text of a series that is parsed [characters]."""
@@ -119,11 +119,11 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     ("probe_", "blackbox_exporter, which probes addresses"),
     ("redline_", "a run of kafka-redline, which shows its own progress"),
 )
-"""(first characters of a series' name, program that shows such series). The first match counts."""
+"""(first characters of a series' name, program that shows such series); the first match counts."""
 
 
 def kind_of(text: str) -> str:
-    """A clause about the kind of a page without readings. It begins with "the page"."""
+    """A clause about the kind of a page without readings, which begins with "the page"."""
     found = chain(_kinds(text), _owners(text))
     return f"the page {next(found, 'has no metrics in the Prometheus text format')}"
 

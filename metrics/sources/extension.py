@@ -1,7 +1,7 @@
 """Metrics sources of installed packages. docs/extending.md describes them.
 
 A package adds an entry point to the group `redline.sources`. The entry point is a callable with
-`api = 1`. It gets a `SourceRequest`, and returns a `MetricsSource` that is not open.
+`api = 1`. The callable gets a `SourceRequest`, and returns a `MetricsSource` that is not open.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ExtensionSource:
         return self._source.nodes
 
     def open(self) -> None:
-        """See `MetricsSource.open`. A source that fails is closed."""
+        """Open the package's source. If it fails, it is closed. See `MetricsSource.open`."""
         try:
             self._source.open()
             found = dict(self._source.nodes)
@@ -81,7 +81,7 @@ class ExtensionSource:
         return samples
 
     def close(self) -> None:
-        """See `MetricsSource.close`. An error is logged."""
+        """Close the package's source. An error is logged."""
         try:
             self._source.close()
         except Exception as error:  # noqa: BLE001 - code of others may raise anything
@@ -89,7 +89,7 @@ class ExtensionSource:
 
 
 def extension_source(name: str, request: SourceRequest) -> ExtensionSource:
-    """The source of an installed package. It is not open.
+    """The source of an installed package, which is not open yet.
 
     Args:
         name: name of the source in the group `redline.sources`.

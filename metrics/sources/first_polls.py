@@ -1,9 +1,9 @@
 """The first polls of a source, before the first load.
 
-They show how long a poll takes, so that the interval between samples is not too short. They also
-show whether each broker's figures come from this broker's process. Behind a load balancer, a
-translated address or a service of Kubernetes, one process may answer for several brokers, or
-another process at each connection. The figures show both cases:
+The first polls show how long a poll takes, so that the interval between samples is not too short.
+The polls also show whether each broker's figures come from this broker's process. Behind a load
+balancer, a translated address or a service of Kubernetes, one process may answer for several
+brokers, or another process at each connection. The figures show both cases:
 
 - Two nodes are one process if their counters lie within each other's increase from poll to poll,
   and their constant readings are equal. Two JVMs differ by nanoseconds of waiting and of CPU time.
@@ -193,9 +193,9 @@ class FirstPolls:
     Attributes:
         rounds: samples of the brokers in each poll.
         nodes_s, hosts_s: duration of each poll of the brokers' metrics, and of the hosts [s].
-        interval_s: time between two samples that another program takes [s]. See `NodeInfo`.
-        spared_s: minimum time between two samples that brokers with many partitions need [s]. See
-            `NodeInfo`.
+        interval_s: time between two samples that another program takes, see `NodeInfo` [s].
+        spared_s: minimum time between two samples that brokers with many partitions need, see
+            `NodeInfo` [s].
     """
 
     rounds: Sequence[Sequence[BrokerSample]] = ()
@@ -227,7 +227,7 @@ def take_first_polls(
 
     Args:
         source: the open source of the brokers' metrics.
-        hosts: the source of the hosts' metrics. It is polled only if it reads over connections.
+        hosts: the source of the hosts' metrics, which is polled only if it reads over connections.
         clock: monotonic clock [s].
 
     Raises:
@@ -318,7 +318,7 @@ def _rounded_up(duration_s: float) -> float:
 
 
 def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tuple[str, ...]:
-    """A sentence if the interval between samples must be longer than configured. Otherwise empty.
+    """A sentence if the interval between samples must be longer than configured, or nothing.
 
     Args:
         polls: the first polls.

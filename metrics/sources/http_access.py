@@ -170,7 +170,7 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(self._stream, _READ_BYTES)
 
     def body(self, most: int) -> bytearray:
-        """The whole body.
+        """The whole body of the answer.
 
         Raises:
             HTTPException: the body is longer than `most` [B], cut off, or malformed.
@@ -210,7 +210,7 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Sends requests to one server over a persistent connection. One thread may use it at a time.
+    """Sends requests to one server over a persistent connection. A client is not thread-safe.
 
     Args:
         host, port: host and port of the server.
@@ -374,8 +374,8 @@ class HttpAccess:
         cafile: PEM file of the certificates to trust. None for the system's authorities.
         certfile, keyfile: PEM files of the client's certificate and of its key, for mutual TLS.
         check_hostname: whether a certificate must be for the host of the exporter's address.
-        login: returns the value of the header Authorization. It is called for each scrape, because
-            tokens are renewed. It may raise `ConfigError`. None for exporters without a login.
+        login: returns the value of the header Authorization, or raises `ConfigError`. Each scrape
+            calls this function, because tokens are renewed. None for exporters without a login.
     """
 
     section: str
@@ -393,7 +393,7 @@ class HttpAccess:
 
     @cached_property
     def connector(self) -> Callable[[str, int], http.client.HTTPConnection]:
-        """A function that returns a connection to a host and a port. All share one TLS context.
+        """A function that returns a connection to a host and a port, with a common TLS context.
 
         Raises:
             ConfigError: a file contains no usable certificate or key.

@@ -1,8 +1,8 @@
 """JMX of the brokers, read by the driver's JVM, or by jmxquery if the driver has no JVM.
 
-**The driver's JVM.** One call through py4j samples all brokers, and no process is started. It works
-with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of Spark's
-driver, and does not depend on Spark.
+**The driver's JVM.** One call through py4j samples all brokers, and no process is started. The
+source works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
+Spark's driver. The source does not depend on Spark.
 
 A sample needs about 80 readings of each broker, and each call through py4j takes a round trip. So
 the Java class `RedlineJmxPoller` polls all brokers inside the driver's JVM. Janino, the compiler
@@ -30,15 +30,15 @@ balancer, the sample has an error.
 Between the samples, a cheap call probes each connection five times per second. With more than 200
 brokers there are a thousand probes per second in total. `silent_ms` is the longest wait for the
 answer to a probe since the last sample, minus the time for which the driver's JVM itself was
-paused. So it shows a broker whose process or machine was paused.
+paused. So `silent_ms` shows a broker whose process or machine was paused.
 
 **Protection of the driver's JVM.** The client side of JMX creates objects of any class that an
-answer names. It uses the JVM's default TLS context, and does not check the host's name. None of
-this can be configured for one connection. RMI finds classes by the class loader of its caller or of
-its thread. So the separate class loader `RedlineJmxGuard` defines the poller, and the poller's
-threads use this loader, too. The loader knows Java's own classes, and no class of Spark. It
-replaces Java's `SslRMIClientSocketFactory` by a class that trusts the source's certificates and
-checks the host's name.
+answer names. The client side also uses the JVM's default TLS context, and does not check the host's
+name. None of this can be configured for one connection. RMI finds classes by the class loader of
+its caller or of its thread. So the separate class loader `RedlineJmxGuard` defines the poller, and
+the poller's threads use this loader, too. The loader knows Java's own classes, and no class of
+Spark. The loader replaces Java's `SslRMIClientSocketFactory` by a class that trusts the source's
+certificates and checks the host's name.
 
 The JVM also gets a filter of classes (JEP 290). The filter asks the thread's class loader if this
 loader is a filter itself, and otherwise decides nothing. So each source has its own filter, and
@@ -228,7 +228,7 @@ class DriverJvmSource(BeanSource[JmxEndpoint]):
     Args:
         jvm: py4j's view of the JVM, such as `spark._jvm`.
         endpoints: the nodes to read, and the controllers if they are known.
-        deadline_s: time after which a node's sample counts as missing [s]. It is raised to
+        deadline_s: time after which a node's sample counts as missing [s]. The deadline is at least
             `SAMPLE_EACH_S` for each node.
         access: login and certificates for JMX. None if JMX needs no login.
     """
@@ -313,7 +313,7 @@ def ask(
         timeout_s: longest time to an answer [s].
 
     Raises:
-        subprocess.CalledProcessError: the program failed. Its `stdout` has the reason.
+        subprocess.CalledProcessError: the program failed, for the reason in its `stdout`.
         subprocess.TimeoutExpired: there was no answer within `timeout_s`.
         ValueError: the answer is cut off.
     """
@@ -410,7 +410,7 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
 
 
 JMXQUERY_DEADLINE_S = 5.0
-"""Minimum deadline of a sample by jmxquery [s]. Its JVMs start in 2 s on a busy machine."""
+"""Minimum deadline of a sample by jmxquery, whose JVMs start in 2 s on a busy machine [s]."""
 
 
 def open_jmx(
@@ -425,8 +425,8 @@ def open_jmx(
         addresses: node id → `host:port` of its JMX, for all brokers, and for the controllers if
             they are known.
         jvm: the driver's JVM (`spark._jvm`), or None with Spark Connect and serverless.
-        deadline_s: time after which a node's sample counts as missing [s]. It is at least 5 s with
-            jmxquery, which starts a JVM for each node.
+        deadline_s: time after which a node's sample counts as missing [s]. With jmxquery, which
+            starts a JVM for each node, the deadline is at least 5 s.
         access: login and certificates for JMX. None if JMX needs no login.
 
     Raises:

@@ -3,20 +3,23 @@
 Some exporters show a meter's one-minute rate, but not its count. Kafka uses the meters of Yammer's
 metrics 2.2. Such a meter updates its rate in a *tick*, every 5 s since the meter was created. A
 tick divides the events since the last tick by 5 s: x = events / 5 s. After the first tick, the
-one-minute rate m is x. Each later tick changes it to m' = m + α (x - m), with α = 1 - e^(-5/60). So
-two successive rates give the number of events of the tick between them: n = 5 s · (m + (m' - m) /
-α). This number is whole. It is exact if the rates have all digits of a double.
+one-minute rate m is x. Each later tick changes the rate to m' = m + α (x - m), where α is
+1 - e^(-5/60). So two successive rates give the number of events of the tick between them:
 
-- If samples miss a tick, one rate between two known rates is unknown. It has bounds, because no
-  rate of events is negative, and no thread is idle for more than the whole time. The count is the
-  middle of the possible range, and half of the range is its error.
+    n = 5 s · (m + (m' - m) / α)
+
+The number of events is whole, and exact if the rates have all digits of a double.
+
+- If samples miss a tick, one rate between two known rates is unknown. The unknown rate has bounds,
+  because no rate of events is negative, and no thread is idle for more than the whole time. The
+  count is the middle of the possible range, and half of the range is the error of the count.
 - Each rounded rate has an error e. After k ticks, the error of the count is at most
   5 s · e · (k + 2 / α), because in the second term only the errors of the first and the last rate
   remain.
 
-The count of a reading begins at 0 when its rate is first read, and changes with each tick. It has
-its own clock, the reading `ticked_s:READING`, which advances by 5 s with each tick. A rate that was
-always 0 does not show its ticks, so it has no clock, and its count is 0.
+The count of a reading begins at 0 when the meter's rate is first read, and changes with each tick.
+The count has a separate clock, the reading `ticked_s:READING`, which advances by 5 s with each
+tick. The ticks of a rate that was always 0 do not show, so the count is 0 and has no clock.
 
 This module also defines the requirements of such counts: the length of a window, and the interval
 of samples.
@@ -42,8 +45,8 @@ SEES_EACH_TICK_S = 4.0
 ALPHA = 1 - math.exp(-5 / 60.0)
 """Weight of a tick in the one-minute rate."""
 IDLE_MOST, SHARED_IDLE_MOST = 1.1, 2.2
-"""Largest idle share in a tick, of one pool of handlers and of two pools [ratio]. It exceeds 1 and
-2 because a wait of up to 0.3 s counts wholly when it ends."""
+"""Largest idle share in a tick, of one pool of handlers and of two pools [ratio]. The values exceed
+1 and 2, because a wait of up to 0.3 s counts wholly when the wait ends."""
 
 _RATE = f"{ONE_MINUTE_RATE}:"
 _OF_RATES = (_RATE, f"{ROUNDING}:")
@@ -202,9 +205,8 @@ def _events(before: float, after: float) -> float:
 
 
 def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
-    """Whether there was exactly one tick between two rates.
-
-    If so, the number of its events is whole.
+    """Whether there was exactly one tick between two rates, so that its events are a
+    whole number.
     """
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)

@@ -100,7 +100,7 @@ class PrometheusSource:
         return exporter.node_id, self._node(exporter, scrape, found or Choices())
 
     def _find_rules(self, exporter: Exporter) -> Choices:
-        """Choose the series of the readings on a page. All later scrapes read these series.
+        """Choose the series of the readings on a page for all later scrapes.
 
         Raises:
             ConfigError: the page does not belong to a broker.
@@ -194,7 +194,7 @@ class PrometheusSource:
         return BrokerSample(node_id, scrape.at_s, values, scrape.error)
 
     def reconnect(self) -> None:
-        """Close the connections. The next sample opens new connections."""
+        """Close all connections, so that the next sample opens new connections."""
         self._scrapers.reconnect()
 
     def close(self) -> None:

@@ -42,14 +42,14 @@ JAVA = "java"
 """A reading such as `java:OpenJDK/Debian/17`, from any series with the JVM's name, vendor and
 version as labels."""
 NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
-"""Readings that identify the node. They are read once."""
+"""Readings that identify the node, and which are read once."""
 
 _TOTAL = "_total"
 _SUM = "_sum"
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
 _OF_REPLICAS = ("leader_partitions", "under_replicated_partitions", "isr_shrinks", "isr_expands")
 _SERIES_MAX = 200_000
-"""Highest number of series in the cache. Each new topic adds some series."""
+"""Highest number of series in the cache, to which each new topic adds some series."""
 _NAMES = dict.fromkeys(reading.name for reading in readings_of(EVERY_BEAN))
 READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
 """The readings to which a rule set may assign series."""
@@ -62,7 +62,7 @@ METERS = frozenset(
 """Readings that are the count of a meter. If the count is not shown, the meter's one-minute rate
 can be read."""
 IDLE_METERS = frozenset({HANDLER_IDLE_NS, BROKER_HANDLER_IDLE_NS})
-"""Meters of idle time. Their rate is the idle share of the time."""
+"""Meters of idle time, whose rate is the idle share of the time."""
 ONE_MINUTE_RATE = "one_minute_rate"
 ROUNDING = "rounding"
 """Prefixes of readings on a page. `one_minute_rate:bytes_in` is the rate [unit of the count / s].
@@ -291,8 +291,8 @@ def as_rate(selector: Selector, reading: str) -> Selector:
     """A selector for the one-minute rate of a meter.
 
     Args:
-        selector: pattern for the series. Its factor leads to a rate [1/s], or to an idle share
-            [ratio].
+        selector: pattern for the series, with a factor that leads to a rate [1/s] or to an idle
+            share [ratio].
         reading: name of the meter's count.
     """
     unit = 1e9 if reading in IDLE_METERS else 1.0

@@ -85,7 +85,7 @@ class Sampler(Generic[Sample]):
     def wait_past(self, at_s: float, timeout_s: float) -> None:
         """Wait until a round of samples that began at or after a time has ended.
 
-        It also returns if the thread ends.
+        The wait also ends if the thread ends.
 
         Args:
             at_s: earliest start of the round [s since the epoch].

@@ -113,7 +113,7 @@ class Exporter(Protocol):
 
 
 class Scraper:
-    """Scrapes one exporter over a persistent connection. Only one thread may use it at a time.
+    """Scrapes one exporter over a persistent connection. A scraper is not thread-safe.
 
     Args:
         endpoint: address of the exporter.
@@ -188,7 +188,8 @@ class Scraper:
         return began_s + took_s / 2, took_s, text
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """Scrape once. Later scrapes request only series with a reading, by the parameter `name[]`.
+        """Scrape once, and set the parameter `name[]` of later scrapes to the series with a
+        reading.
 
         Beans that Kafka registers at their first use are requested, too. Some exporters do not
         support `name[]`, or use it in another way. If the answer to such a request lacks a reading,
@@ -285,7 +286,7 @@ Probed = TypeVar("Probed")
 
 
 class Scrapers:
-    """Scrapes many exporters in parallel. Only one thread may use it at a time.
+    """Scrapes many exporters in parallel. An object of this class is not thread-safe.
 
     When an exporter has answered, the next exporter is scraped. Exporters that do not answer delay
     the others by at most half of the deadline in total.

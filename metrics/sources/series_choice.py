@@ -6,7 +6,7 @@ name the count of the request handlers' meter `…avgidlepercent`, and its one-m
 
 - The count of a meter is a whole number that never falls. A rate has a fraction.
 - The count of the handlers' idle time is large, and grows by at most `IDLE_GROWTH_MAX` ns per ns.
-  Its rate is at most `IDLE_GROWTH_MAX`.
+  The rate of the idle time is at most `IDLE_GROWTH_MAX`.
 - A one-minute rate stays the same for 5 s, and its next value gives a whole number of events
   (`metrics.sources.one_minute_rates`). No other average does so. A rate is read only if a page
   shows no count.
@@ -49,8 +49,8 @@ TICKS_SEEN_S = 3 * TICK_S + 2.0
 meter of a broker that has just started has its first tick in this time."""
 POLLS_MAX = 20
 IDLE_GROWTH_MAX = 2.5
-"""Largest one-minute rate of the idle time [ratio]. It is 2 at rest if a controller shares the
-meter."""
+"""Largest one-minute rate of the idle time [ratio]. The rate is 2 at rest if a controller shares
+the meter."""
 _PHASES_APART = 0.05
 """Largest accepted difference between the counts of a request's phases [ratio]. The counts are read
 one after the other."""
@@ -99,8 +99,8 @@ _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     },
     AUTO,
 )
-"""Series of the JVM that the exporter adds itself. They are read if the page shows no bean for the
-reading."""
+"""Series of the JVM that the exporter adds itself, and which are read if the page shows no bean for
+the reading."""
 _BUILD, _STANDALONE = "jmx_exporter_build_info", re.compile('name="[^"]*(?:httpserver|standalone)"')
 """The series that names the kind of an exporter, and the names of exporters that are not agents in
 the broker's JVM."""
@@ -201,7 +201,7 @@ class _Group:
         times_s: time of each poll [s].
         printed: for each series, the text of its number in each poll.
         is_doubled: whether the page shows a series twice, with different numbers.
-        shows: whether the numbers are a count. It considers all series of the same rule.
+        shows: whether the numbers of this group and of the same rule's other groups are counts.
     """
 
     candidate: Candidate
@@ -212,12 +212,12 @@ class _Group:
 
     @property
     def reading(self) -> str:
-        """Name of the reading."""
+        """The name of the group's reading."""
         return self.candidate.reading
 
     @property
     def text(self) -> str:
-        """Text of the selector."""
+        """The text of the group's selector."""
         return self.candidate.selector.text
 
     @cached_property
@@ -394,7 +394,7 @@ def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
 def _only(
     shown: Sequence[_Group], equal: Sequence[_Group], reason: str
 ) -> tuple[_Group | None, str]:
-    """The first of some equally good series if all have the same numbers. Otherwise None."""
+    """The first of some equally good series if all have the same numbers, or None."""
     first = min(equal, key=lambda each: each.text)
     numbers = sorted(first.numbers)
     if any(sorted(other.numbers) != numbers for other in equal):

@@ -84,7 +84,7 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
         "fenced_brokers",
     ),
 }
-"""Text for missing readings, with the consequence → the readings. One missing reading suffices."""
+"""Text with the consequence of a missing reading → the readings to which the text applies."""
 CLIENT_ONLY = (
     "trials are judged without broker metrics: by acknowledgements, by under-replicated "
     "partitions in the Admin API, and by latency if the goal has a latency objective; the "

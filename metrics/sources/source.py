@@ -19,7 +19,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.units import format_some
 
 OPEN_DEADLINE_S = 15.0
-"""Deadline of a node's first answer, including the connection [s]. It allows for a busy machine."""
+"""Deadline of a node's first answer, including the connection [s]. A busy machine may need it."""
 _NAMED_MAX = 5
 """Highest number of brokers that a sentence names one by one."""
 
@@ -70,7 +70,7 @@ class NodeInfo:
         node_id: Kafka's node id.
         version: Kafka's version, or a part of it.
         roles: roles of the process.
-        has_quorum: True if the process keeps its metadata in KRaft's quorum. False with ZooKeeper.
+        has_quorum: True if the metadata are in KRaft's quorum, and False with ZooKeeper.
         facts: further facts by which two runs are compared, such as `jvm.version`.
         lacks: readings of the process's roles that the source cannot read.
         poll_s: time for which one poll keeps the process busy [s]. 0 if it is negligible.
@@ -191,8 +191,8 @@ PARTITION_S = 3e-6
 """CPU time of a broker for each partition in an answer about all topics [s]."""
 
 LOG_S = 0.5e-6
-"""CPU time of a broker for each of its replicas in an answer about its log directories [s]. It is
-the same if the request asks for no replica."""
+"""CPU time of a broker for each of its replicas in an answer about its log directories [s]. A
+request without replicas costs the same."""
 
 TOPICS_SHARE_MAX = 0.01
 """Largest share of one core of a broker for answers about all topics during a load [ratio]."""

@@ -188,8 +188,7 @@ def host_window(
     """The window of one host between two times.
 
     Args:
-        samples: samples of any hosts in any order. They may include samples before and after the
-            window.
+        samples: samples of any hosts in any order, also from before and after the window.
         host: name of the host.
         start_s, end_s: the measured window [s since the epoch].
         brokers: ids of the brokers on the host.

@@ -70,8 +70,9 @@ def _in_phase(parts: Iterable[tuple[float | None, float | None]]) -> float | Non
 def busy_threads(window: BrokerWindow) -> float | None:
     """Lower bound of the mean number of busy request handlers [handlers].
 
-    It follows from Little's law. The number may be too low, because Kafka cuts the times of each
-    request to whole milliseconds. So it is at least the busy fraction of the handlers.
+    The number follows from Little's law. This number may be too low, because Kafka cuts the times
+    of each request to whole milliseconds. So the busy fraction of the handlers is a second lower
+    bound.
     """
     threads = _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
     idle = window.handler_idle
@@ -123,8 +124,9 @@ def remote_share(window: BrokerWindow) -> float | None:
 def link_share(window: BrokerWindow) -> float | None:
     """Utilization of the network interface in its busier direction [ratio].
 
-    It counts the bytes that Kafka read and wrote, without the headers of TCP and IP. So it is 0.94
-    to 0.96 for a full link with frames of 1,500 bytes. None if the link's speed is not configured.
+    Only the bytes that Kafka read and wrote count, without the headers of TCP and IP. So the
+    utilization is 0.94 to 0.96 for a full link with frames of 1,500 bytes. None if the link's speed
+    is not configured.
     """
     rates = [r for r in (network_in(window), network_out(window)) if r is not None]
     if window.link_mbit_per_s is None or not rates:

@@ -3,9 +3,9 @@
 Linux keeps written pages in memory until they are `vm.dirty_expire_centisecs` old, or until more
 than `vm.dirty_background_ratio` of the available memory is dirty. So a disk writes nothing in the
 first half minute of a load, and writes in surges after that. Therefore a window also has a span of
-settled write-back. This span lasts at least `SETTLED_EXPIRIES` times the age at which pages are
-written. It is the longest span in which the disks wrote `WRITTEN_MIN` of the received bytes. If
-there is no such span, it is the span with the largest written share.
+settled write-back, which lasts at least `SETTLED_EXPIRIES` times the age at which pages are
+written. The longest span in which the disks wrote `WRITTEN_MIN` of the received bytes is chosen. If
+no span has this share, the span with the largest written share is chosen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from metrics.windows.broker import Span, over, total
 
 DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
 """Linux's defaults of vm.dirty_ratio [ratio], vm.dirty_background_ratio [ratio] and
-vm.dirty_expire_centisecs [s]. They are used for hosts that do not show these settings."""
+vm.dirty_expire_centisecs [s], for hosts that do not show these settings."""
 
 SETTLED_EXPIRIES = 2.0
 """Minimum length of a span of settled write-back, as a multiple of the age at which the kernel
@@ -127,7 +127,7 @@ def unwritten_bytes(sample: HostSample) -> float | None:
 def dirty_limit_bytes(sample: HostSample) -> float | None:
     """The size of the dirty pages at which writers begin to wait for disks [B].
 
-    It is the mean of the background limit and the limit (`dirty_freerun_ceiling` in Linux's
+    This size is the mean of the background limit and the limit (`dirty_freerun_ceiling` in Linux's
     mm/page-writeback.c). The limit is vm.dirty_bytes, or vm.dirty_ratio of the available memory.
     Linux's default is used if the host does not show these settings. node_exporter never shows
     them.
@@ -143,7 +143,7 @@ def dirty_limit_bytes(sample: HostSample) -> float | None:
 def dirty_background_bytes(sample: HostSample) -> float | None:
     """The size of the dirty pages at which the kernel begins to write pages of any age [B].
 
-    It is vm.dirty_background_bytes, or vm.dirty_background_ratio of the available memory.
+    This size is vm.dirty_background_bytes, or vm.dirty_background_ratio of the available memory.
     """
     return _threshold(
         sample,
@@ -175,8 +175,7 @@ def write_back_windows(
     """The write-back windows of the hosts that show their dirty pages.
 
     Args:
-        nodes: samples of any nodes in any order. They may include samples before and after the
-            window.
+        nodes: samples of any nodes in any order, also from before and after the window.
         hosts: samples of any hosts in any order.
         brokers: host → ids of the brokers on the host.
         start_s, end_s: the measured window [s since the epoch].
@@ -252,11 +251,11 @@ Point = tuple[float, float, float]
 def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point] | None:
     """The first and the last point of the span of settled write-back.
 
-    It is the longest span of at least `least_s` in which the disks wrote `WRITTEN_MIN` of the
-    received bytes. If there is no such span, it is the span of at least `least_s` with the largest
-    written share. Surges of write-back do not distort the result. The best span begins and ends
-    with similarly few dirty pages, and no span has a larger share than the disks' speed over the
-    load.
+    The longest span of at least `least_s` in which the disks wrote `WRITTEN_MIN` of the received
+    bytes is chosen. If no span has this share, the span of at least `least_s` with the largest
+    written share is chosen. Surges of write-back do not distort the result. The best span begins
+    and ends with similarly few dirty pages, and no span has a larger share than the disks' speed
+    over the load.
 
     Args:
         points: points of a window by time.

@@ -27,7 +27,7 @@ from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 BOOT_TIME_S = "boot_time_s"
 UNAME = "uname"
 IDENTITY = frozenset({BOOT_TIME_S, UNAME})
-"""Readings that identify a machine. They are not part of a sample."""
+"""Readings that identify a machine, and which are not part of a sample."""
 _CLOCK_STEP_S = 2.0
 """Largest difference between two reported boot times of the same boot [s]."""
 
@@ -276,7 +276,7 @@ class NodeExporters(_Exporters):
         self._machines[address] = machine
 
     def reconnect(self) -> None:
-        """Close the connections. The next sample opens new connections."""
+        """Close all connections, so that the next sample opens new connections."""
         self._scrapers.reconnect()
 
     def close(self) -> None:

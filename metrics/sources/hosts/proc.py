@@ -143,13 +143,12 @@ class LocalHost:
         name: name of the host. By default, the machine's host name.
         network_of: returns the id of a process in the network namespace to read. None for the
             namespace of this process.
-        speeds: interface → its speed [B/s]. It is used in place of the speed that the system
-            reports.
+        speeds: interface → its speed, used in place of the speed that the system reports [B/s].
         queues: queues of the interfaces in this namespace. Their drops are added to the interfaces'
             drops. None if there are no such queues.
         clock: wall clock [s since the epoch].
         proc, sys: directories of the kernel's files.
-        generates: whether this process makes the load. If so, its CPU quota is also read.
+        generates: whether this process makes the load, so that its CPU quota is also read.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class LocalHost:
         self._write_back = self._settings()
 
     def with_log_dirs(self, log_dirs: Iterable[Path]) -> LocalHost:
-        """This host, set to count the disks of some log dirs. Any kind of disk is counted."""
+        """This host, set to count the disks of some log dirs, whatever the kind of the disks."""
         self._log_disks = log_disks(log_dirs, self._sys)
         return self
 
@@ -234,7 +233,7 @@ class LocalHost:
         return {**found, **{f"{readings.LOG_DISK}:{each}": 1.0 for each in self._log_disks}}
 
     def _settings(self) -> dict[str, float]:
-        """The kernel's settings of write-back. They are read once."""
+        """The kernel's settings of write-back, which are read once."""
         found = {}
         for name, (reading, unit) in _OF_WRITE_BACK.items():
             text = _proc_read(self._proc / "sys/vm" / name).strip()

@@ -45,8 +45,8 @@ class Queues:
     """The queues of the interfaces in one network namespace.
 
     Args:
-        open_socket: opens a netlink socket in this namespace. It is called for each sample, and
-            takes some hundredths of a millisecond.
+        open_socket: opens a netlink socket in this namespace. Each sample calls it, which takes
+            some hundredths of a millisecond.
     """
 
     def __init__(self, open_socket: Callable[[], socket.socket] = open_netlink) -> None:

@@ -51,7 +51,7 @@ class HostSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connections. Further calls have no effect."""
+        """Close all connections. Further calls have no effect."""
         ...
 
 

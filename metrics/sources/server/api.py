@@ -54,7 +54,7 @@ class ServerSeries:
 
 
 class ServerApi:
-    """Queries one server over a persistent connection. Only one thread may use it at a time.
+    """Queries one server over a persistent connection. An object of this class is not thread-safe.
 
     Args:
         url: base URL of the server, such as `https://prometheus.example.com/prefix`.
@@ -106,7 +106,7 @@ class ServerApi:
 
         Args:
             path: `labels` for the names of labels, or `label/NAME/values` for the values of one.
-            selector: a selector in braces. Empty for all series.
+            selector: a selector in braces, or an empty text for all series.
             from_s: start of the time [s since the epoch].
 
         Raises:

@@ -24,8 +24,8 @@ class BrokerLabel:
     Attributes:
         section: section of the cluster's file with these settings, for messages.
         name: name of the label.
-        pattern: regular expression with one group, which is the broker id. None if not set.
-        values: broker id → value of the label. None if not set.
+        pattern: regular expression with one group, which is the broker id, or None.
+        values: broker id → value of the label, or None.
         is_shared: whether several brokers may have the same value, for example on one host.
     """
 

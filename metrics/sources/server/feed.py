@@ -5,9 +5,9 @@ Each scrape is delivered once, so an old number never becomes a new sample. A ta
 scrape for `STALE_INTERVALS` gets an error instead.
 
 The module also converts an answer of a server into pages of exporters, one page for each scrape. A
-server adds labels to the series of a page, such as `job` and `instance`. Its own series `up` has
-only these added labels. Without the added labels, a series has the text that the exporter gave it.
-So such a page is read like the page of an exporter.
+server adds labels to the series of a page, such as `job` and `instance`. The server's own series
+`up` has only the added labels. Without the added labels, a series has the text that the exporter
+gave it. So such a page is read like the page of an exporter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from metrics.units import format_some
 
 NAME = "__name__"
 UP = "up"
-"""The series that a server adds for each target. It is 1 if the scrape succeeded."""
+"""The series that a server adds for each target, with the value 1 if the scrape succeeded."""
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 """Escapes of characters in the text format and in PromQL."""
 
@@ -78,7 +78,8 @@ def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[Serve
 def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
     """The names of the labels that a server added to the series of one target.
 
-    These are the labels of `up`. If `up` is not stored, these are the labels that all series have.
+    The added labels are the labels of `up`. If `up` is not stored, the labels that all series have
+    count as added.
     """
     own = [each for each in series if each.labels.get(NAME) == UP] or series
     names = [frozenset(each.labels) for each in own]
@@ -120,8 +121,8 @@ def series_text(labels: Mapping[str, str], added: Collection[str]) -> str:
 
 
 CLOCK_OFFSET_MAX_S = 0.25
-"""Largest accepted offset of the server's clock from the driver's clock [s]. It is the same as for
-the clocks of executors."""
+"""Largest accepted offset of the server's clock from the driver's clock, as for the clocks of
+executors [s]."""
 CLOCK_EVERY_S = 30.0
 """Time after which the clocks are compared again [s]."""
 STALE_INTERVALS = 3.0
@@ -205,7 +206,7 @@ class FeedTarget:
 
 
 class ServerFeed:
-    """Reads the targets of one server. Only one thread may use it at a time.
+    """Reads the targets of one server. A feed is not thread-safe.
 
     Args:
         api: the server.
@@ -333,7 +334,7 @@ class ServerFeed:
         ]
 
     def _several(self, target: FeedTarget, series: Iterable[ServerSeries]) -> str:
-        """A sentence if several targets appear as one target. Otherwise empty."""
+        """A sentence if several targets appear as one target, or an empty text."""
         apart = differing(series, target.added)
         if not apart:
             return ""

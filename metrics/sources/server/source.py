@@ -76,8 +76,8 @@ class PrometheusServerSource(PrometheusSource):
     def sample_all(self) -> list[BrokerSample]:
         """The scrapes of each broker since the last call. See `ServerFeed.deliver`.
 
-        The call waits for a scrape of each broker, usually for up to one scrape interval. It waits
-        longer if the scrape of a broker is missing.
+        The call waits for a scrape of each broker, usually for up to one scrape interval. If the
+        scrape of a broker is missing, the call waits longer.
         """
         return [
             self._sample(target.node_id, each)
@@ -97,7 +97,7 @@ class PrometheusServerSource(PrometheusSource):
         Args:
             reading: name of the reading in `metrics.sources.beans`.
             from_s, to_s: first and last time [s since the epoch].
-            step_s: time between two values [s]. At least the scrape interval.
+            step_s: time between two values, at least the scrape interval [s].
 
         Raises:
             ScrapeError: the server does not answer.
@@ -130,7 +130,7 @@ class PrometheusServerSource(PrometheusSource):
         Args:
             from_s: first time [s since the epoch].
             to_s: last time [s since the epoch].
-            step_s: time between two samples [s]. At least the scrape interval.
+            step_s: time between two samples, at least the scrape interval [s].
 
         Raises:
             ScrapeError: the server does not answer.
