@@ -298,69 +298,68 @@ class BrokerWindow:
     """One broker or controller in the measured window. Unknown values are None.
 
     Attributes:
-            broker_id: node id.
-            start_s: time of the first good sample in the window [s since the epoch].
-            end_s: time of the last good sample in the window [s since the epoch].
-            samples_expected: number of expected samples.
-            samples_missed: number of missing samples.
-            edge_gap_s: largest time between an edge of the window and the nearest sample [s].
-            interval_s: intended time between samples [s].
-            contradiction: reason why the samples cannot all come from one running process, or None.
-            handler_idle: idle fraction of the request handlers [ratio]. The error is at most 0.3 s
-                over the length of the window. A value slightly above 1 is normal.
-            handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
-                metric with a controller's handlers [ratio]. None if they do not.
-            handler_idle_rate_error: largest error of `handler_idle` if it is computed from
-                one-minute rates [ratio]. Ticks without a sample and rounded digits cause this
-                error. None if counts
-    are read.
-            ticked_s: time of the whole ticks in the window if `handler_idle` is computed from
-                one-minute rates [s]. None if counts are read.
-            network_idle: idle fraction of the busiest network thread [ratio].
-            request_queue_max: highest number of waiting requests in a sample [requests].
-            produce: produce requests.
-            fetch_consumer: fetch requests of consumers.
-            fetch_follower: fetch requests of followers.
-            produce_delayed_max: highest number of produce requests in a sample that wait for
-                followers [requests].
-            isr_shrinks: number of ISR shrinks [count].
-            isr_expands: number of ISR expands [count].
-            isr_changed_share: share of samples with under-replicated partitions, or with an ISR
-                change since the previous sample [ratio].
-            under_replicated_max: highest number of under-replicated partitions in a sample
-                [partitions].
-            replica_lag_max_records: largest lag of a follower in a sample [records].
-            messages_in_per_s: messages received from producers [1/s].
-            bytes_in_per_s: bytes of record batches received from producers [B/s].
-            bytes_out_per_s: bytes of record batches sent to consumers [B/s].
-            replication_bytes_in_per_s: bytes of record batches fetched from leaders [B/s].
-            replication_bytes_out_per_s: bytes of record batches sent to followers [B/s].
-            network_in_bytes_per_s: all bytes received on the sockets of the broker's listeners,
-                which serve clients and followers [B/s].
-            network_out_bytes_per_s: all bytes sent on the sockets of the broker's listeners [B/s].
-            link_mbit_per_s: configured speed of the network interface in one direction [Mbit/s].
-            failed_produce_requests_per_s: refused or failed produce requests [1/s].
-            cpu_cores: CPU time of the process per second [cores].
-            cpu_process_share: share of the machine's CPU time that the process used [ratio].
-            cpu_machine_share: mean busy share of the machine's CPU in the samples [ratio].
-            gc_share: share of the time in which garbage collection stopped the threads [ratio].
-            heap_used_share_min: lowest used share of the heap in a sample, close to the share that
-                garbage collections cannot free [ratio].
-            heap_used_share_max: highest used share of the heap in a sample [ratio].
-            flush_per_s: log flushes [1/s].
-            flush_ms: exact mean time of a flush [ms].
-            flush_threads: mean number of threads in a flush [threads].
-            disk_read_bytes_per_s: bytes that the process read from disks [B/s].
-            disk_write_bytes_per_s: bytes that the process wrote to disks [B/s].
-            leader_partitions_min: lowest number of led partitions in a sample [partitions].
-            leader_partitions_max: highest number of led partitions in a sample [partitions].
-            offline_replicas_max: highest number of replicas on failed disks in a sample [replicas].
-            fenced_brokers_max: highest number of fenced brokers in a sample of a controller
-                [brokers].
-            controller_elections: increase of the controller's epoch, at least 1 for each election
-                [count].
-            standstill_s: longest time for which the process answered no request, minus garbage
-                collections [s].
+        broker_id: node id.
+        start_s: time of the first good sample in the window [s since the epoch].
+        end_s: time of the last good sample in the window [s since the epoch].
+        samples_expected: number of expected samples.
+        samples_missed: number of missing samples.
+        edge_gap_s: largest time between an edge of the window and the nearest sample [s].
+        interval_s: intended time between samples [s].
+        contradiction: reason why the samples cannot all come from one running process, or None.
+        handler_idle: idle fraction of the request handlers [ratio]. The error is at most 0.3 s
+            over the length of the window. A value slightly above 1 is normal.
+        handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
+            metric with a controller's handlers [ratio]. None if they do not.
+        handler_idle_rate_error: largest error of `handler_idle` if it is computed from
+            one-minute rates [ratio]. Ticks without a sample and rounded digits cause this
+            error. None if counts are read.
+        ticked_s: time of the whole ticks in the window if `handler_idle` is computed from
+            one-minute rates [s]. None if counts are read.
+        network_idle: idle fraction of the busiest network thread [ratio].
+        request_queue_max: highest number of waiting requests in a sample [requests].
+        produce: produce requests.
+        fetch_consumer: fetch requests of consumers.
+        fetch_follower: fetch requests of followers.
+        produce_delayed_max: highest number of produce requests in a sample that wait for
+            followers [requests].
+        isr_shrinks: number of ISR shrinks [count].
+        isr_expands: number of ISR expands [count].
+        isr_changed_share: share of samples with under-replicated partitions, or with an ISR
+            change since the previous sample [ratio].
+        under_replicated_max: highest number of under-replicated partitions in a sample
+            [partitions].
+        replica_lag_max_records: largest lag of a follower in a sample [records].
+        messages_in_per_s: messages received from producers [1/s].
+        bytes_in_per_s: bytes of record batches received from producers [B/s].
+        bytes_out_per_s: bytes of record batches sent to consumers [B/s].
+        replication_bytes_in_per_s: bytes of record batches fetched from leaders [B/s].
+        replication_bytes_out_per_s: bytes of record batches sent to followers [B/s].
+        network_in_bytes_per_s: all bytes received on the sockets of the broker's listeners,
+            which serve clients and followers [B/s].
+        network_out_bytes_per_s: all bytes sent on the sockets of the broker's listeners [B/s].
+        link_mbit_per_s: configured speed of the network interface in one direction [Mbit/s].
+        failed_produce_requests_per_s: refused or failed produce requests [1/s].
+        cpu_cores: CPU time of the process per second [cores].
+        cpu_process_share: share of the machine's CPU time that the process used [ratio].
+        cpu_machine_share: mean busy share of the machine's CPU in the samples [ratio].
+        gc_share: share of the time in which garbage collection stopped the threads [ratio].
+        heap_used_share_min: lowest used share of the heap in a sample, close to the share that
+            garbage collections cannot free [ratio].
+        heap_used_share_max: highest used share of the heap in a sample [ratio].
+        flush_per_s: log flushes [1/s].
+        flush_ms: exact mean time of a flush [ms].
+        flush_threads: mean number of threads in a flush [threads].
+        disk_read_bytes_per_s: bytes that the process read from disks [B/s].
+        disk_write_bytes_per_s: bytes that the process wrote to disks [B/s].
+        leader_partitions_min: lowest number of led partitions in a sample [partitions].
+        leader_partitions_max: highest number of led partitions in a sample [partitions].
+        offline_replicas_max: highest number of replicas on failed disks in a sample [replicas].
+        fenced_brokers_max: highest number of fenced brokers in a sample of a controller
+            [brokers].
+        controller_elections: increase of the controller's epoch, at least 1 for each election
+            [count].
+        standstill_s: longest time for which the process answered no request, minus garbage
+            collections [s].
     """
 
     broker_id: int
