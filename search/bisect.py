@@ -67,7 +67,7 @@ class Bisection:
         if high is not None:
             return Measure(load, f"halving the bracket from {low} to {amount(high)}")
         if low < (start_max + 1) // 2:
-            return Measure(load, f"starting light, in the middle of 0 to {amount(start_max)}")
+            return Measure(load, f"starting at half of the maximum of {amount(start_max)}")
         if low < start_max:
             return Measure(load, f"sustained at {amount(low)}; trying the maximum {load}")
         return Measure(load, f"sustained at {amount(low)}; raising the maximum to {load}")

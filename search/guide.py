@@ -235,22 +235,18 @@ class Guide:
         """The bound from a single trial that contradicts the evidence, with the reason, or None."""
         high, low, history = bracket.overloaded, bracket.sustained, trials.history
         expected, verdicts = self.expectation(trials), trials.verdicts
-        if high is not None and len(verdicts[high].votes) == 1:
-            if self._is_alone(trials, high):
-                last = next(seen for seen in history if seen.load == high)
-                reading = self.signals.describe(last)
-                return high, f"overloaded at {self.words.amount(high)} with {reading}, in one trial"
-            if expected is not None and self._distance(expected, high) > DOUBT:
-                return high, self._why(history, high, expected, "overloaded")
-            if expected is None and _pushed(history, high):
-                amount = self.words.amount(high)
-                return high, f"overloaded at {amount} in one trial, and all later loads held"
-        if low > 0 and len(verdicts[low].votes) == 1:
-            if expected is not None and self._distance(expected, low) < -DOUBT:
-                return low, self._why(history, low, expected, "sustained")
-            if expected is None and _pushed(history, low):
-                amount = self.words.amount(low)
-                return low, f"sustained at {amount} in one trial, and all later loads failed"
+        if high is not None and len(verdicts[high].votes) == 1 and self._is_alone(trials, high):
+            reading = self.signals.describe(next(seen for seen in history if seen.load == high))
+            return high, f"overloaded at {self.words.amount(high)} with {reading}, in one trial"
+        sides = ((high, "overloaded", 1.0, "sustained"), (low, "sustained", -1.0, "overloaded"))
+        for load, verdict, sign, others in sides:
+            if not load or len(verdicts[load].votes) != 1:
+                continue
+            if expected is not None and sign * self._distance(expected, load) > DOUBT:
+                return load, self._why(history, load, expected, verdict)
+            if expected is None and _pushed(history, load):
+                amount = self.words.amount(load)
+                return load, f"{verdict} at {amount} in one trial, and all later loads {others}"
         return None
 
     def find_low_answer(self, trials: Trials, resolution: float) -> tuple[int, str] | None:

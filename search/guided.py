@@ -304,7 +304,7 @@ class Guided:
         if isinstance(settled, Done):
             notes = notes_of(trials, self.limits.words)
             if doubt is not None:
-                notes += (f"{doubt[1]}; not repeated, as the allowance of trials is used up",)
+                notes += (f"{doubt[1]}; not repeated, because the allowance of trials is used up",)
             return Done(bracket, notes=notes)
         return settled or self.limits.begin(self._probe(trials, used), history)
 
@@ -358,14 +358,14 @@ class Guided:
         evidence = self.guide.explain(trials.history, estimate)
         if load == wish.load:
             return Measure(load, f"{evidence}; probing {load} to {wish.purpose}")
-        return Measure(load, f"{evidence}; probing {load}, nearer to bisection, to limit the cost")
+        return Measure(load, f"{evidence}; probing {load}, nearer to bisection, to save trials")
 
     def _leap(self, trials: Trials, used: int, fallback: int) -> Measure:
         """The next load before any trial shows the distance to the limit."""
         history, bracket, leap = trials.history, trials.bracket, self.guide.leap(trials)
         if leap is None:
             amount = self.limits.words.amount(fallback)
-            return Measure(fallback, f"no reading to use yet; bisecting at {amount}")
+            return Measure(fallback, f"no usable reading yet; bisecting at {amount}")
         wish = min(max(round(leap), bracket.sustained + 1), self.limits.top(bracket))
         load = self._affordable(used, bracket, wish, fallback)
         is_lower = bracket.overloaded is not None or (not history and self.guide.is_hint_saturated)

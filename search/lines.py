@@ -18,9 +18,7 @@ from search.model import (
     GaveUp,
     Measure,
     Observation,
-    RecoveringMeasurer,
     Searcher,
-    Verdict,
 )
 
 Histories = Mapping[str, Sequence[Observation]]
@@ -92,8 +90,7 @@ def run_goals(
 
     Args:
         searchers: the searcher of each goal, by the goal's name.
-        measurer: makes the trials and judges them. If it has a method `recover()`, this method is
-            called before the trial after an overload.
+        measurer: makes the trials and judges them.
         on_step: called with every decision before it is carried out.
         histories: finished trials of each goal, with the same loads for every goal.
     """
@@ -110,22 +107,9 @@ def run_goals(
                 if not isinstance(decision, Measure)
             }
         notify(step, trials)
-        is_under_way = step.holds and any(seen[-1:] and seen[-1].held for seen in trials.values())
-        if (
-            last_overloaded(trials)
-            and not is_under_way
-            and isinstance(measurer, RecoveringMeasurer)
-        ):
-            measurer.recover()
         offer = measurer.hold if step.holds else measurer.measure
         for name, observation in offer(step.load).items():
             trials[name].append(replace(observation, held=step.holds, checks=step.checks))
-
-
-def last_overloaded(histories: Histories) -> bool:
-    """True if at least one goal judged the last trial OVERLOADED."""
-    last = [seen[-1].verdict for seen in histories.values() if seen]
-    return Verdict.OVERLOADED in last
 
 
 SHARED_ALLOWANCE = 8
@@ -255,12 +239,8 @@ def run_lines(
                 begun = histories_at(points, message_bytes)
         else:
             searchers = searchers_of(lines, message_bytes, points)
-        measurer = measurer_for(message_bytes)
-        answers = run_goals(searchers, measurer, on_step, begun)
+        answers = run_goals(searchers, measurer_for(message_bytes), on_step, begun)
         begun = None
-        histories = {name: answer.history for name, answer in answers.items()}
-        if last_overloaded(histories) and isinstance(measurer, RecoveringMeasurer):
-            measurer.recover()
         for name, answer in answers.items():
             ended = FinishedPoint(message_bytes, answer.result, answer.history, is_check)
             points[name] = with_checked(points[name], ended)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 LEVEL = 0.90
 """Share of points whose interval contains the true limit [ratio]."""
@@ -225,15 +225,6 @@ class Searcher(Protocol):
         ...
 
 
-@runtime_checkable
-class RecoveringMeasurer(Protocol):
-    """A measurer that can wait until the cluster has recovered from an overload."""
-
-    def recover(self) -> None:
-        """Wait until the cluster has recovered from the last overload."""
-        ...
-
-
 def bracket_of(history: Iterable[Observation]) -> Bracket:
     """The bracket of the valid trials; their order does not matter.
 
@@ -339,6 +330,6 @@ def notes_of(trials: Trials, words: LoadWords = PRODUCERS) -> tuple[str, ...]:
             if fine:
                 notes.append(
                     f"{words.amount(load)}: sustained in {fine} of {len(one.votes)} trials, but "
-                    f"not below the overload at {bracket.overloaded}"
+                    f"the lowest overload is at {bracket.overloaded}"
                 )
     return tuple(notes)

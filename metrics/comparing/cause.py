@@ -126,7 +126,7 @@ GOVERNORS = (
         "limits the bytes of replication",
     ),
     Governor(
-        r"link\.(delay|jitter)", (Resource.CONNECTION,), 0, "is the delay of the brokers' answers"
+        r"link\.(delay|jitter)", (Resource.CONNECTION,), 0, "is the delay of the brokers' responses"
     ),
     Governor(
         r"link\.(rate|loss)",

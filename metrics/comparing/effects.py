@@ -136,9 +136,7 @@ def are_alike(effects: Sequence[Effect]) -> bool:
     return chi2_tail(scatter, len(effects) - 1) > ALIKE_P
 
 
-def paired_effect(
-    pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE
-) -> Effect | None:
+def paired_effect(pairs: Sequence[tuple[float, float]]) -> Effect | None:
     """Estimate the effect of B against A from pairs of successive measurements.
 
     The interval is Student's t interval of the mean of ln(b/a). An influence on both values of a
@@ -146,7 +144,6 @@ def paired_effect(
 
     Args:
         pairs: the pairs (a, b), all values above zero.
-        confidence: confidence level of the interval [share].
 
     Returns:
         The effect, or None with fewer than `PAIRS_MIN` pairs.
@@ -155,7 +152,7 @@ def paired_effect(
         return None
     logs = [math.log(b / a) for a, b in pairs]
     error = math.sqrt(variance(logs) / len(logs))
-    return _effect(fmean(logs), error, len(logs) - 1, len(logs), confidence)
+    return _effect(fmean(logs), error, len(logs) - 1, len(logs))
 
 
 NORMAL_90 = 1.6449
@@ -170,7 +167,6 @@ def spread_of(low: float, high: float) -> float:
 def interval_effect(
     pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]],
     between_sd: float = BETWEEN_STARTS_SD,
-    confidence: float = CONFIDENCE,
 ) -> Effect:
     """Estimate the effect of B against A from few pairs of figures with known intervals.
 
@@ -181,12 +177,11 @@ def interval_effect(
         pairs: pairs ((a, spread), (b, spread)); a figure is above zero, and the spread is the
             standard deviation of the figure's logarithm.
         between_sd: standard deviation of the logarithm between measurements of equal cases.
-        confidence: confidence level of the interval [share].
     """
     logs = [math.log(b / a) for (a, _), (b, _) in pairs]
     variances = [of_a**2 + of_b**2 + 2 * between_sd**2 for (_, of_a), (_, of_b) in pairs]
     error = math.sqrt(sum(variances)) / len(pairs)
-    return _effect(fmean(logs), error, math.inf, len(logs), confidence)
+    return _effect(fmean(logs), error, math.inf, len(logs))
 
 
 NIGHT_ALPHA = 1 / 30
@@ -256,9 +251,7 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
     return Spread(math.sqrt(found), freedom)
 
 
-def night_effect(
-    tonight: float, nights: Sequence[float], spread: Spread, confidence: float = 1.0 - NIGHT_ALPHA
-) -> Effect | None:
+def night_effect(tonight: float, nights: Sequence[float], spread: Spread) -> Effect | None:
     """Estimate the effect of tonight against earlier, comparable nights.
 
     The interval is Student's t prediction interval for one more night.
@@ -267,7 +260,6 @@ def night_effect(
         tonight: tonight's figure, above zero.
         nights: figures of earlier nights with an equal case and environment, above zero.
         spread: the spread from night to night.
-        confidence: confidence level of the interval [share].
 
     Returns:
         The effect, or None without an earlier night.
@@ -276,7 +268,8 @@ def night_effect(
         return None
     level = fmean(math.log(value) for value in nights)
     error = spread.sd * math.sqrt(1.0 + 1.0 / len(nights))
-    return _effect(math.log(tonight) - level, error, spread.freedom, len(nights), confidence)
+    log_ratio, confidence = math.log(tonight) - level, 1.0 - NIGHT_ALPHA
+    return _effect(log_ratio, error, spread.freedom, len(nights), confidence)
 
 
 def slow_loss(
@@ -317,7 +310,7 @@ def slow_loss(
 
 
 def _effect(
-    log_ratio: float, error: float, freedom: float, count: int, confidence: float
+    log_ratio: float, error: float, freedom: float, count: int, confidence: float = CONFIDENCE
 ) -> Effect:
     quantile = student_quantile(0.5 + confidence / 2, freedom)
     visible = (quantile + student_quantile(POWER, freedom)) * error

@@ -306,7 +306,6 @@ _CONCLUSIONS_ON_TIMES = {
 def effects_of(
     results: Sequence[Result],
     axes: Mapping[str, Sequence[str]],
-    min_effect: float = 0.0,
     less_is_better: bool = False,
     between_sd: float = BETWEEN_STARTS_SD,
 ) -> tuple[AxisEffect, ...]:
@@ -315,7 +314,6 @@ def effects_of(
     Args:
         results: results of all cases and repeats.
         axes: full path of each varied key → its values; the first value is the reference.
-        min_effect: the smallest change that matters [share].
         less_is_better: True if figures are times.
         between_sd: as in `interval_effect`.
     """
@@ -330,7 +328,7 @@ def effects_of(
     names = _CONCLUSIONS_ON_TIMES if less_is_better else {}
     return tuple(
         replace(each, conclusion=names.get(each.conclusion, each.conclusion))
-        for each in concluded(found, min_effect)
+        for each in concluded(found, min_effect=0.0)
     )
 
 

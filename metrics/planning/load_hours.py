@@ -137,5 +137,5 @@ def next_time(text: str, now_s: float) -> float:
     if at.tzinfo is None:
         at = at.astimezone()
     if at <= now:
-        raise ValueError("it has passed")
+        raise ValueError("this time has passed")
     return at.timestamp()

@@ -72,28 +72,23 @@ class Framing:
 class Assumptions:
     """Assumptions about the network traffic that a traffic pattern does not determine.
 
+    Records are not compressed, and each request and fetch has one batch. Busy brokers return more
+    batches per fetch.
+
     Attributes:
-        compressed_share: size of compressed records, divided by their plain size [ratio].
         topic_bytes, client_id_bytes: lengths of the topic name and the client id [B].
-        batches_per_request: number of batches in one produce request.
-        batches_per_fetch: number of batches in the response to one fetch of a follower or
-            consumer: 1 at low load, more on busy brokers.
     """
 
-    compressed_share: float = 1.0
     topic_bytes: int = 32
     client_id_bytes: int = 32
-    batches_per_request: float = 1.0
-    batches_per_fetch: float = 1.0
 
 
-def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> float:
-    """The size of a batch with its header [B]."""
-    records = sum(
+def batch_bytes(producer: ProducerPattern) -> int:
+    """The size of an uncompressed batch with its header [B]."""
+    return BATCH_HEADER_BYTES + sum(
         record_bytes(index, producer.message_bytes, producer.rate_records_per_s, producer.payload)
         for index in range(producer.records_per_batch)
     )
-    return BATCH_HEADER_BYTES + records * compressed_share
 
 
 def stored_bytes(producer: ProducerPattern) -> float:
@@ -149,20 +144,17 @@ def wire_bytes(
 ) -> WireBytes:
     """The bytes of one message in each flow, with network headers if `framing` is given."""
     messages = float(pattern.producer.records_per_batch)
-    batch = batch_bytes(pattern.producer, given.compressed_share)
-    per_request = given.batches_per_request
-    request = 32.0 + given.client_id_bytes + given.topic_bytes
-    request += per_request * (_PARTITION_OF_PRODUCE + batch)
-    answer = 22.0 + given.topic_bytes + per_request * _PARTITION_OF_ANSWER
+    batch = batch_bytes(pattern.producer)
+    request = 32.0 + given.client_id_bytes + given.topic_bytes + _PARTITION_OF_PRODUCE + batch
+    answer = 22.0 + given.topic_bytes + _PARTITION_OF_ANSWER
     answer *= pattern.producer.options.acks != "0"
-    produced = _exchange(request, answer, messages * per_request, framing)
+    produced = _exchange(request, answer, messages, framing)
 
     def fetched(named_bytes: int) -> tuple[float, float]:
-        batches = given.batches_per_fetch
-        request = 40 + named_bytes + _TOPIC_ID + batches * _PARTITION_OF_FETCH
-        length = max(1, math.ceil((int(batch) + 1).bit_length() / 7))
-        answer = 21 + _TOPIC_ID + batches * (_PARTITION_OF_FETCHED + length + batch)
-        return _exchange(request, answer, messages * batches, framing)
+        request = 40 + named_bytes + _TOPIC_ID + _PARTITION_OF_FETCH
+        length = max(1, math.ceil((batch + 1).bit_length() / 7))
+        answer = 21 + _TOPIC_ID + _PARTITION_OF_FETCHED + length + batch
+        return _exchange(request, answer, messages, framing)
 
     followers, groups = pattern.topic.replication_factor - 1, pattern.consumers.groups
     return WireBytes(

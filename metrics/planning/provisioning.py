@@ -333,9 +333,9 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         needs.append(_need("network link", needed, per_link * share, demand))
         for_limit = max(for_limit, needs[-1].brokers)
         said.append(
-            "the link carries full batches of 16 kB without compression, with the headers of "
-            "records, batches, requests, TCP, IP and Ethernet, and may be fully used; smaller "
-            "batches need more"
+            "the link is assumed to carry full batches of 16 kB without compression, with the "
+            "headers of records, batches, requests, TCP, IP and Ethernet, at up to 100 % use; "
+            "smaller batches need more"
         )
     if demand.retention_hours is not None and demand.disk_gb is not None:
         replicas = weighted(demand, lambda each: each.replication_factor)

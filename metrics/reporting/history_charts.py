@@ -232,7 +232,7 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
     axis = alt.Axis(values=_TIMES_TICKS, format="~g")
     base = alt.Chart(alt.InlineData(values=values)).encode(
         x=_time_axis(),
-        y=alt.Y("shown times:Q", title="Times today's traffic fits", scale=span, axis=axis),
+        y=alt.Y("shown times:Q", title="Headroom [times today's traffic]", scale=span, axis=axis),
     )
     tips = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("times", "low", "high")]
     has_both = len({each["limit"] for each in values}) > 1
@@ -245,7 +245,7 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
             y="shown low:Q", y2="shown high:Q"
         ),
         base.mark_point(filled=True, size=20 if is_dense else 70, opacity=1).encode(
-            color=_color("first", "Gives out first"),
+            color=_color("first", "Full first"),
             shape=alt.Shape(
                 "limit:N",
                 scale=alt.Scale(domain=["measured", "estimated"], range=["circle", "diamond"]),

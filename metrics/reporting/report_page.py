@@ -580,7 +580,7 @@ def build_report(
         if kind.partition(" ")[0] == "goal"
     }
     held = _held(summary, rows)
-    what = "Traffic held on" if held else "Throughput limit of"
+    what = "Fixed load on" if held else "Throughput limit of"
     return {
         "title": f"{what} {summary.cluster} with {summary.workload}",
         "summary": summary,
@@ -612,7 +612,7 @@ def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:
         return ""
     verdicts = [trial.verdict for trial in trials]
     counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts))
-    return f"Fixed loads were held in {len(trials)} trials: {counts}."
+    return f"Fixed loads were offered in {len(trials)} trials: {counts}."
 
 
 def _part(

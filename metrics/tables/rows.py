@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated, Any
@@ -182,17 +182,9 @@ def fact_of_node(environment: Mapping[str, str], kind: str, node: int, name: str
     return environment.get(f"{kind}.{name}") if own is None else own
 
 
-def difference(
-    before: Mapping[str, str], after: Mapping[str, str], but: Iterable[str] = BY_RUN
-) -> tuple[Difference, ...]:
-    """The differences between the environments of two runs, by name.
-
-    Args:
-        before, after: the environments, name of the fact → value.
-        but: names to ignore, also as facts of a single broker.
-    """
-    ignored = set(but)
-    names = sorted(n for n in before.keys() | after.keys() if _NODE.sub("", n) not in ignored)
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Difference, ...]:
+    """The differences between the environments of two runs, by name; without facts of `BY_RUN`."""
+    names = sorted(n for n in before.keys() | after.keys() if _NODE.sub("", n) not in BY_RUN)
     pairs = ((name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names)
     return tuple(Difference(name, old, new) for name, old, new in pairs if old != new)
 

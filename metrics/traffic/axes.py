@@ -131,7 +131,7 @@ NP = Axis(
     PRODUCERS,
     column="producers",
     grows_payload=True,
-    other_way="the rate of each producer so that fewer of them are needed",
+    other_way="the rate of each producer so that fewer producers are needed",
 )
 """The default axis of a search."""
 

@@ -357,7 +357,7 @@ def test_the_page_of_a_search_shows_its_limits(report_text: str) -> None:
 
 @pytest.mark.parametrize("report_text", [TRAFFIC, NIGHT], indirect=True)
 def test_the_page_of_fixed_loads_shows_their_trials(report_text: str) -> None:
-    assert "Traffic held on testbed with demo" in report_text
+    assert "Fixed load on testbed with demo" in report_text
     assert "1 SUSTAINED" in report_text
     assert "Evidence of trial 1" in report_text
 

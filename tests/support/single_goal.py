@@ -10,7 +10,7 @@ from search.guide import Guide
 from search.guided import Guided
 from search.line import FinishedPoint, Line
 from search.lines import OnStep, run_goals, run_lines
-from search.model import Decision, Done, GaveUp, Observation, RecoveringMeasurer, Searcher
+from search.model import Decision, Done, GaveUp, Observation, Searcher, Verdict
 
 OnOwnStep = Callable[[Decision, Sequence[Observation]], None]
 """`OnStep` for a single goal: (decision, its trials so far)."""
@@ -34,26 +34,44 @@ class HoldingMeasurer(Protocol):
         ...
 
 
+@runtime_checkable
+class RecoveringMeasurer(Protocol):
+    """A measurer that can wait until the cluster has recovered from an overload."""
+
+    def recover(self) -> None:
+        """Wait until the cluster has recovered from the last overload."""
+        ...
+
+
 class SingleGoalMeasurer:
-    """A `GoalsMeasurer` for a search with a single goal."""
+    """A `GoalsMeasurer` for a search with a single goal; it recovers after an overload."""
 
     def __init__(self, measurer: Measurer) -> None:
         self._measurer = measurer
+        self._is_overloaded = self._is_holding = False
 
     def measure(self, load: int) -> dict[str, Observation]:
         """Offer the load and return its observation, under the name of the only goal."""
-        return {_GOAL: self._measurer.measure(load)}
+        self.recover()
+        return self._seen(self._measurer.measure(load), is_holding=False)
 
     def hold(self, load: int) -> dict[str, Observation]:
         """Hold the load for one window, or make an ordinary trial if the measurer cannot hold."""
+        if not self._is_holding:
+            self.recover()
         if isinstance(self._measurer, HoldingMeasurer):
-            return {_GOAL: self._measurer.hold(load)}
-        return self.measure(load)
+            return self._seen(self._measurer.hold(load), is_holding=True)
+        return self._seen(self._measurer.measure(load), is_holding=True)
 
     def recover(self) -> None:
-        """Wait until the cluster has recovered, if the measurer can."""
-        if isinstance(self._measurer, RecoveringMeasurer):
+        """Wait until the cluster has recovered from an overload, if the measurer can."""
+        if self._is_overloaded and isinstance(self._measurer, RecoveringMeasurer):
             self._measurer.recover()
+        self._is_overloaded = False
+
+    def _seen(self, seen: Observation, *, is_holding: bool) -> dict[str, Observation]:
+        self._is_overloaded, self._is_holding = seen.verdict is Verdict.OVERLOADED, is_holding
+        return {_GOAL: seen}
 
 
 def guide_of(searcher: Searcher) -> Guide:
@@ -91,14 +109,26 @@ def run_line(
     finished: Sequence[FinishedPoint] = (),
     begun: Sequence[Observation] = (),
 ) -> list[FinishedPoint]:
-    """Run `run_lines` for a single goal."""
+    """Run `run_lines` for a single goal; after each size, the cluster recovers."""
+    used: list[SingleGoalMeasurer] = []
+
+    def recover() -> None:
+        for each in used[-1:]:
+            each.recover()
+
+    def at_size(message_bytes: int) -> SingleGoalMeasurer:
+        recover()
+        used.append(SingleGoalMeasurer(measurer_for(message_bytes)))
+        return used[-1]
+
     points = run_lines(
         {_GOAL: line},
-        lambda message_bytes: SingleGoalMeasurer(measurer_for(message_bytes)),
+        at_size,
         _of_goal(on_step),
         {_GOAL: finished},
         {_GOAL: begun} if begun else None,
     )
+    recover()
     return points[_GOAL]
 
 

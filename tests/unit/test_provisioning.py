@@ -242,7 +242,7 @@ def test_a_time_of_day_is_the_next_one() -> None:
         ("6", "isoformat"),
         ("25:00", "hour must be"),
         ("soon", "isoformat"),
-        ("2026-11-25T06:00", "it has passed"),
+        ("2026-11-25T06:00", "this time has passed"),
     ):
         with pytest.raises(ValueError, match=problem):
             next_time(text, at("2026-11-26T06:00"))

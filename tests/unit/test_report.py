@@ -167,8 +167,8 @@ def test_goals_have_their_own_answers_and_sides() -> None:
 def test_a_run_of_fixed_loads_is_no_failed_search() -> None:
     held = replace(ONE, boundaries=())
     report = report_of(held, 1000)
-    assert report["title"] == "Traffic held on testbed with demo"
-    assert report["held"] == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
+    assert report["title"] == "Fixed load on testbed with demo"
+    assert report["held"] == "Fixed loads were offered in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
     answered = replace(held, carries=False, answer="no: 5.00 MB/s for 10 min, because of it")
     text = text_of(answered, 1000)
     assert text.index("No: 5.00 MB/s for 10 min, because of it.") < text.index("Fixed loads were")

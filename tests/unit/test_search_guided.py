@@ -246,7 +246,7 @@ def test_a_doubt_that_could_not_be_settled_is_noted() -> None:
         result = run_search(Guided(limits, QUIET), cluster)
         assert_right(result, limit, limits)
         assert len(cluster.trials) <= bisection_trials(limits, limit) + ALLOWANCE
-        noted += any("; not repeated, as " in note for note in expect(Done, result).notes)
+        noted += any("; not repeated, because " in note for note in expect(Done, result).notes)
     assert noted > 0
 
 

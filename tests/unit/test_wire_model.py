@@ -144,13 +144,6 @@ def test_every_replica_but_the_first_and_every_group_read_everything_again() -> 
     assert list(more.mbit_per_s(1_000.0)) == pytest.approx(each_way)
     alone = wire_bytes(PATTERN)
     assert (alone.follower_answers, alone.consumer_requests) == (0, 0)
-    tenfold = wire_bytes(traffic(replicas=2), given=Assumptions(batches_per_fetch=10.0))
-    saved = (once.follower_answers - tenfold.follower_answers) * RECORDS
-    assert saved == pytest.approx(39 * 0.9), "larger fetches save their own headers only"
-    whole, half = batch_bytes(PATTERN.producer), batch_bytes(PATTERN.producer, 0.5)
-    assert half == pytest.approx((whole + 61) / 2), "compression shrinks no header"
-    lighter = wire_bytes(PATTERN, given=Assumptions(compressed_share=0.5)).produce_requests
-    assert (alone.produce_requests - lighter) * RECORDS == pytest.approx(whole - half)
 
 
 def test_the_network_adds_headers_for_each_packet_and_acknowledgement() -> None:
