@@ -1,12 +1,10 @@
-"""A campaign: cases × schedule × reference, measured within one budget, with one answer.
+"""A campaign: several cases that are measured in turns within one budget, and one answer for all
+cases.
 
-A preset states its cases, their schedule, and how one turn is measured; its reference is a pure
-part of `metrics.comparing`. Resume, budget, forecast and the files of the answer are the same for
-all presets.
-
-Schedules: in which turns the cases of a campaign are measured. Pure.
-
-The measurements by their names: each file of `jobs/measurements`, and those of packages.
+Each kind of campaign (sweep, night, comparison) defines its cases, their schedule and the
+measurement of one turn; `metrics.comparing` has its pure calculations. Resume, budget, forecast and
+the files of the answer are the same for all kinds. `measurement_named` finds the measurements in
+`jobs/measurements` and in installed packages.
 """
 
 from __future__ import annotations
@@ -40,10 +38,11 @@ CaseT = TypeVar("CaseT")
 
 @dataclass(frozen=True)
 class Turn(Generic[CaseT]):
-    """One case in one repeat.
+    """One measurement of a case, in one repeat of a campaign.
 
     Attributes:
         number: the number of the case in its campaign, from 1.
+        case: the case.
         repeat: the number of the repeat, from 1.
     """
 
@@ -53,23 +52,32 @@ class Turn(Generic[CaseT]):
 
     @property
     def name(self) -> str:
-        """The name of the turn in its campaign; a resumed campaign uses it again."""
+        """The name of the turn in its campaign; a resumed campaign uses the same names."""
         return f"c{self.number:02}-r{self.repeat}"
 
 
 def once(cases: Sequence[CaseT]) -> list[Turn[CaseT]]:
-    """Each case once, in order."""
+    """A turn for each case, in order."""
     return [Turn(number, case) for number, case in enumerate(cases, 1)]
 
 
 def shuffled(
     cases: Sequence[CaseT], repeats: int, seed: int, cluster_of: Callable[[CaseT], object]
 ) -> Iterator[list[Turn[CaseT]]]:
-    """Each case once in each repeat, in groups that share brokers.
+    """A turn for each case in each repeat, in random order and in groups that share brokers.
 
-    Each repeat measures all cases in a random order from the seed, so that a slow hour or an
-    earlier case affects no single case in all repeats. Within a repeat, brokers are started once
-    for each different cluster.
+    Each repeat has its own random order, so that a slow hour or a preceding case does not affect
+    the same case in all repeats. In each repeat, brokers are started once for each different
+    cluster.
+
+    Args:
+        cases: the cases.
+        repeats: number of repeats.
+        seed: seed of the random order.
+        cluster_of: returns a key of a case's cluster; cases with equal keys share brokers.
+
+    Yields:
+        The turns of each group.
     """
     for repeat in range(1, repeats + 1):
         chance = random.Random(f"{seed} {repeat}")
@@ -89,9 +97,9 @@ def shuffled(
 
 
 def order_of(pair: int) -> tuple[Side, Side]:
-    """The order of two sides in a pair: A B, B A, A B, …
+    """The order of the two sides in a pair, given the pair's number: A B, B A, A B, …
 
-    A machine that becomes slower or faster so affects both sides equally.
+    Because of the alternation, a machine that becomes slower or faster affects both sides equally.
     """
     return (Side.A, Side.B) if pair % 2 == 0 else (Side.B, Side.A)
 
@@ -101,8 +109,9 @@ class Missing(Generic[CaseT]):
     """A turn without a figure.
 
     Attributes:
-        is_begun: whether it was measured; else it did not fit into the budget.
-        why: the reason, a clause.
+        turn: the turn.
+        is_begun: whether the turn began; if not, it did not fit into the budget.
+        why: the reason, as a clause.
     """
 
     turn: Turn[CaseT]
@@ -117,10 +126,10 @@ class CampaignAnswer:
     Attributes:
         name: the name of its files, such as `sweep` for sweep.json and sweep.html.
         write: writes the answer for programs.
-        page: the content of the page.
-        tables, notices: the answer on a terminal.
-        more: further files: their kinds, their paths, and what writes each.
-        remedy: how a user gets files that could not be written.
+        page: returns the content of the answer's HTML page.
+        tables, notices: the answer for the terminal.
+        remedy: what the user can do to get files that could not be written.
+        more: (kind, path, writer) of each further file.
     """
 
     name: str
@@ -133,10 +142,12 @@ class CampaignAnswer:
 
 
 class Campaign(Body, Generic[CaseT]):
-    """Measures the turns of a schedule, and keeps all figures after an error or an interrupt.
+    """Measures the turns of a schedule; after an error or an interrupt, all earlier figures are
+    kept.
 
     Args:
-        budget_s: a turn starts only if it would end within this time [s]; None without a bound.
+        budget_s: a turn begins only if it is expected to end within this time of the run [s]; None
+            for no bound.
 
     Attributes:
         missing: the turns without a figure, in the order of the schedule.
@@ -147,7 +158,7 @@ class Campaign(Body, Generic[CaseT]):
         self.missing: list[Missing[CaseT]] = []
         self._plans: dict[int, Plan] = {}
 
-    # --- what a preset states -----------------------------------------------
+    # --- defined by each kind of campaign ------------------------------------
 
     @abstractmethod
     def schedule(self) -> Iterator[list[Turn[CaseT]]]:
@@ -155,7 +166,7 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def title(self, turn: Turn[CaseT]) -> str:
-        """The name of a turn for people."""
+        """The name of a turn for messages."""
 
     @abstractmethod
     def forecast(self, case: CaseT) -> Plan:
@@ -163,23 +174,25 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def starting_s(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> float:
-        """The estimated time beside all trials [s]."""
+        """The estimated time in addition to all trials [s]."""
 
     @abstractmethod
     def about(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> tuple[str, ...]:
         """The first notes of the plan."""
 
     def take_over(self, run: RunState, turn: Turn[CaseT]) -> bool:
-        """Take over the figures of a turn that an earlier part measured; False without any."""
+        """Load the figures of a turn from an earlier part of the run; return False if there are
+        none.
+        """
         return False
 
     def needed_s(self, turn: Turn[CaseT]) -> float:
-        """The time that the budget must have left for a turn [s]."""
+        """The remaining time of the budget that a turn needs [s]."""
         return self.plan_of(turn).duration_s
 
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[CaseT]]) -> Iterator[None]:
-        """Open what the turns of a group share."""
+        """Open the resources that the turns of a group share, such as brokers."""
         yield
 
     @abstractmethod
@@ -187,19 +200,19 @@ class Campaign(Body, Generic[CaseT]):
         """Measure one turn, and keep its figures.
 
         Raises:
-            NoConclusionError: it has none; other turns may still have some.
-            RedlineError: the campaign ends.
+            NoConclusionError: the turn has no figures; the campaign continues with the next turn.
+            RedlineError: the campaign has to end.
         """
 
     def evaluate(self, run: RunState, error: BaseException | None) -> None:
-        """Evaluate the figures; after an error those from before it."""
+        """Evaluate the figures; after an error, the figures from before the error."""
         return
 
     @abstractmethod
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
         """The answer from all figures until now."""
 
-    # --- what all have in common --------------------------------------------
+    # --- the same for all campaigns ------------------------------------------
 
     def plan_of(self, turn: Turn[CaseT]) -> Plan:
         """The plan of one turn; each case is forecast once."""
@@ -208,7 +221,9 @@ class Campaign(Body, Generic[CaseT]):
         return self._plans[turn.number]
 
     def plan(self, out: Path) -> Plan:
-        """The plan of all turns: their sum, and the time beside their trials."""
+        """The plan of all turns: the sum of their plans, and the time in addition to their
+        trials.
+        """
         groups = list(self.schedule())
         plans = [self.plan_of(turn) for group in groups for turn in group]
         written = [each.write_bytes_max for each in plans]
@@ -228,7 +243,7 @@ class Campaign(Body, Generic[CaseT]):
         )
 
     def measure(self, run: RunState) -> None:
-        """Measure all turns that were not measured before."""
+        """Measure all turns that have no figures from an earlier part of the run."""
         budget = TimeBudget(self.budget_s, run.started_s)
         groups = [[t for t in group if not self.take_over(run, t)] for group in self.schedule()]
         for group in filter(None, groups):
@@ -273,7 +288,9 @@ class Campaign(Body, Generic[CaseT]):
 
 
 _ATTRIBUTES = {"figure": FigureKind, "unit": str}
-"""Attribute of a class of a package → its type; without it the answer fails after all trials."""
+"""Attribute of a package's measurement class → its type. It is checked before the trials, because
+the answer needs it after them.
+"""
 
 
 def own_names() -> tuple[str, ...]:
@@ -286,7 +303,7 @@ def measurement_named(name: str) -> Measurement:
     """The measurement with this name.
 
     Raises:
-        ConfigError: it is unknown, or the package that adds it is broken.
+        ConfigError: the name is unknown, or the package that adds the measurement is broken.
     """
     if name in own_names():
         return _own(name)
@@ -300,8 +317,8 @@ def measurement_named(name: str) -> Measurement:
 
     def broken(why: str) -> ConfigError:
         return ConfigError(
-            f"{added.package} adds {name} to {MEASUREMENTS}, {why}; report it to the authors of "
-            "the package, or uninstall it"
+            f"{added.package} adds {name} to {MEASUREMENTS}, {why}; report this to the authors of "
+            "the package, or uninstall the package"
         )
 
     if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):

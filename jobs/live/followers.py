@@ -1,4 +1,4 @@
-"""A reporter that shows events and passes each to the followers of the run."""
+"""A reporter that shows events, and passes each event to the followers of the run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ EXTRA = "live"
 
 
 class Follower(Protocol):
-    """A receiver of a run's events beside the console."""
+    """A receiver of a run's events, in addition to the console."""
 
     def follow(self, event: Event) -> None:
-        """Process one event, quickly and without raising."""
+        """Process one event, quickly and without raising an error."""
         ...
 
     def end(self, error: BaseException | None) -> None:
-        """Process the end of the run; `error` ended it, or None."""
+        """Process the end of the run.
+
+        Args:
+            error: the error that ended the run; None without an error.
+        """
         ...
 
 
 class FollowedReporter(Reporter):
-    """Shows events on a reporter, and passes them to followers."""
+    """Shows events on a reporter, and passes each event to the followers."""
 
     def __init__(self, shown: Reporter, followers: Sequence[Follower]) -> None:
         self._shown, self._followers = shown, followers
@@ -38,7 +42,7 @@ class FollowedReporter(Reporter):
             each.follow(event)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user on the shown reporter."""
+        """Ask the user on the reporter that shows the events."""
         return self._shown.confirm(question)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -50,18 +54,18 @@ class FollowedReporter(Reporter):
 def reporter_of(
     metrics_at: tuple[str, int] | None = None, notify_from: Sequence[str] = ()
 ) -> Iterator[Reporter]:
-    """The console's reporter, with the followers that the command line names.
+    """The console's reporter, with the followers that the command line requests.
 
     Args:
-        metrics_at: host and port of the live values for Prometheus; None without them.
-        notify_from: where the addresses for messages are, each `env:NAME` or `file:PATH`.
+        metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
+        notify_from: the places of the addresses for messages, each `env:NAME` or `file:PATH`.
 
     Raises:
         ConfigError: the extra is missing, the port is in use, or an address is invalid.
     """
     with make_reporter() as shown:
         followers: list[Follower] = []
-        try:  # these modules need the extra, and are slow to import
+        try:  # these modules need the extra `live`, and are slow to import
             if metrics_at is not None:
                 from jobs.live.metrics import LiveMetrics
 

@@ -1,4 +1,4 @@
-"""Messages about the start and the end of a run by apprise, to chats, mail or any webhook."""
+"""Messages about the start and the end of a run, which apprise sends to chats, mail or webhooks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from metrics.common.errors import (
 )
 
 PATIENCE_S = 15.0
-"""The longest time that the end of a run waits for each of its messages [s]."""
+"""Longest time for which the end of a run waits for the delivery of its messages [s]."""
 ANSWER_BYTES_MAX = 65_536
-"""Bytes of an answer that are read; a service's reason for a refusal is shorter [B]."""
+"""Largest part of an answer that is read [B]; the reason for a refusal is shorter."""
 
 _TITLES = (
     (RegressionError, "regression"),
@@ -38,7 +38,9 @@ _TITLES = (
 
 
 class _BoundedAdapter(requests.adapters.HTTPAdapter):
-    """An adapter that reads only the beginning of an answer, as apprise would read it whole."""
+    """An adapter that reads only the beginning of an answer, because apprise would read the whole
+    answer.
+    """
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:
         response = super().send(*args, **kwargs)
@@ -47,13 +49,14 @@ class _BoundedAdapter(requests.adapters.HTTPAdapter):
 
 
 class Messages:
-    """Sends a message at the start of a run and one at every kind of end.
+    """Sends a message at the start of a run, and a message at every kind of end.
 
-    A failed delivery does not end the run. It is not reported either, as addresses hold secrets.
+    A failed delivery does not end the run. It is not reported either, because addresses contain
+    secrets.
 
     Args:
-        references: the places of the addresses, `env:NAME` or `file:PATH`; each may hold several
-            addresses, with spaces or line ends between them.
+        references: the places of the addresses, each `env:NAME` or `file:PATH`. A place may contain
+            several addresses, separated by spaces or line ends.
 
     Raises:
         ConfigError: a reference cannot be resolved, or apprise does not know an address.
@@ -62,7 +65,7 @@ class Messages:
     def __init__(self, references: Sequence[str]) -> None:
         requests.sessions.HTTPAdapter = _BoundedAdapter  # type: ignore[attr-defined]
         logging.getLogger("apprise").disabled = True  # apprise would log the addresses
-        # Addresses and their headers hold secrets, which do not follow a redirection.
+        # Addresses and headers contain secrets, which must not follow a redirection.
         self._to: list[apprise.Apprise] = []
         asset = apprise.AppriseAsset(http_redirects=False)
         for reference in references:
@@ -72,14 +75,16 @@ class Messages:
                     raise ConfigError(
                         f"--notify {reference}: apprise does not know address {number}; "
                         "expected an address such as slack://… or json://host/path, see "
-                        "https://github.com/caronc/apprise/wiki; correct it there"
+                        "https://github.com/caronc/apprise/wiki; correct the address there"
                     )
         self._sending: list[Thread] = []
         self._run = ""
         self._points: list[str] = []
 
     def follow(self, event: Event) -> None:
-        """Send the message of the start, and collect the limits for that of the end."""
+        """Send the message about the start, and collect the limits for the message about
+        the end.
+        """
         if isinstance(event, RunStarted):
             self._run = f"{event.run_id} on {event.plan.cluster}"
             plan = dict(plan_rows(event.plan))
@@ -90,16 +95,18 @@ class Messages:
             self._points.append(point_words(event.boundary, event.goal))
 
     def end(self, error: BaseException | None) -> None:
-        """Send the message of the end; a run that never began has none."""
+        """Send the message about the end; a run that never began has no message."""
         if self._run:
             title = next((word for kind, word in _TITLES if isinstance(error, kind)), "failed")
             body = [*([str(error)] if error is not None and str(error) else []), *self._points]
             self._send("done" if error is None else title, "\n".join(body))
 
     def _send(self, title: str, body: str) -> None:
-        """Start to send a message to each address, after the message before it; await the last.
+        """Start to send a message to each address after the previous message, and wait for the last
+        message.
 
-        The interpreter's exit does not wait for these threads, as an answer can last for ever.
+        The exit of the interpreter does not wait for these threads, because an answer may take
+        forever.
         """
         text = {"title": f"redline {self._run}: {title}", "body": body or title}
         self._await_sent()
@@ -116,6 +123,6 @@ class Messages:
 
 
 def _notify(to: apprise.Apprise, text: Mapping[str, str]) -> None:
-    for each in to:  # to.notify would use a pool, whose threads the exit awaits
-        with suppress(Exception):  # its message would hold the address
+    for each in to:  # to.notify would use a thread pool, for which the exit would wait
+        with suppress(Exception):  # the error's message would contain the address
             each.notify(**text)

@@ -1,6 +1,6 @@
-"""The live values of a run for Prometheus, at `--metrics-port`.
+"""The live metrics of a run for Prometheus, at `--metrics-port`.
 
-The units are those of Prometheus, bytes and seconds. A value is absent while it is unknown.
+Units are bytes and seconds, as is usual for Prometheus. A value is absent while it is unknown.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ _OF_POINT: Mapping[str, tuple[str, str]] = {
                                             "mb_per_s_high"),
     "redline_limit_per_broker_bytes_per_second": ("The limit per broker", "mb_per_s_per_broker"),
 }  # fmt: skip
-"""Value of a limit → its help, and the attribute of the boundary."""
+"""Name of a metric about a limit → its help text, and the attribute of the boundary."""
 TRIALS = "redline_trials"
 
 
 class LiveMetrics:
-    """Serves the values of the events that it follows.
+    """Serves the values of a run's events.
 
     Args:
-        at: host and port to listen at; port 0 chooses a free port.
+        at: host and port to listen on; port 0 chooses a free port.
 
     Raises:
         ConfigError: the port is in use.
@@ -95,12 +95,12 @@ class LiveMetrics:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and the port that it listens at."""
+        """The host and the port on which the server listens."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     def follow(self, event: Event) -> None:
-        """Update the values from an event."""
+        """Update the values with an event."""
         if isinstance(event, RunStarted):
             plan = event.plan
             self._only("redline_run_info", event.run_id, plan.cluster, plan.workload, plan.goal)

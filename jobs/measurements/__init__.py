@@ -1,4 +1,6 @@
-"""Measurements: a file for each question that may be asked of a case, named like the question.
+"""Measurements: one file for each question that a sweep may ask of a case, with the name of the
+question.
 
-`jobs.campaigns.campaign` finds them; `jobs.runs.measurement` is their protocol.
+`jobs.campaigns.campaign` finds these files; `jobs.runs.measurement` is the protocol of a
+measurement.
 """

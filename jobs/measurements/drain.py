@@ -15,34 +15,34 @@ from metrics.units import format_volume
 
 
 class Drain(Fill):
-    """The time from the start of reading until every group has read the volume.
+    """The time from the start of reading until every consumer group has read the volume.
 
-    The volume is written first. With `cold` the machine of a testbed drops it from its page cache,
-    so that the disk serves it.
+    The volume is written first. With `cold`, the machine of a testbed drops the volume from its
+    page cache, so that brokers read it from disk.
     """
 
     name = "drain"
     takes = frozenset({"load", "cold"})
 
     def require(self, case: Case) -> None:
-        """Require consumer groups, and a testbed for `cold`."""
+        """Require consumer groups and, if `cold` is set, a testbed."""
         if case.cold and not case.config.cluster.starts_brokers:
             raise ConfigError(
-                f"cold is true on cluster {case.config.cluster.name}; expected asks: drain on a "
-                "testbed, as only its page cache can be dropped; remove it"
+                f"cold is true on cluster {case.config.cluster.name}; expected a testbed, because "
+                "only the page cache of a testbed can be dropped; remove cold"
             )
         if not case.config.workload.consumers.groups:
             raise ConfigError(
-                "asks is drain and workload.consumers.groups 0; expected 1 or more, which read the "
-                "volume; set it"
+                "asks is drain and workload.consumers.groups 0; expected 1 or more groups, which "
+                "read the volume; set workload.consumers.groups"
             )
 
     def trials(self, case: Case) -> int:
-        """One to write the volume, and one to read it."""
+        """Two trials: one writes the volume, and one reads it."""
         return 2
 
     def writes(self, case: Case) -> int:
-        """The first one."""
+        """One trial: only the first one writes the volume."""
         return 1
 
     def hold(self, loads: Loads) -> None:
@@ -55,7 +55,7 @@ class Drain(Fill):
         if loads.case.cold:
             _drop_page_cache(loads)
         reading = config.with_workload(trial=silent, consumers=readers)
-        move_volume(loads, "reading it", config=reading)
+        move_volume(loads, "reading the volume", config=reading)
 
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
         """The time of the trial that reads."""

@@ -1,4 +1,4 @@
-"""The failover: the time from a broker's death until every leader serves again, and its cost."""
+"""The failover: the time from the kill of a broker until every partition has a live leader."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Failover(HeldMeasurement):
     unit = "s"
 
     def require(self, case: Case) -> None:
-        """Refuse to kill a broker that others use, or that holds the only replica of its data."""
+        """Refuse a cluster with other users, and partitions with a single replica."""
         cluster, replicas = case.config.cluster, case.config.workload.topic.replication_factor
         brokers = cluster.brokers_known
         if not cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:
             where = f"a testbed of {brokers}" if brokers else "running brokers"
             raise ConfigError(
                 f"asks is failover on {where} with replication_factor {replicas}; expected a "
-                "testbed of 2 brokers or more, and 2 replicas or more, as one broker is killed; "
-                "change them"
+                "testbed of 2 brokers or more, and 2 replicas or more, because one broker is "
+                "killed; change the cluster or the replication factor"
             )
 
     def hold(self, loads: Loads) -> None:
-        """Hold the load, kill a broker in its window, and start the broker again."""
+        """Offer the load, kill a broker in its window, and start the broker again."""
         cluster = loads.run.context.cluster
         assert cluster.broker_control is not None, "see require"
         stop = UncleanStop(cluster, cluster.broker_control)
@@ -45,7 +45,7 @@ class Failover(HeldMeasurement):
         if not stop.has_killed:
             why = "; ".join(each.text for each in trial.reasons)
             raise NoConclusionError(
-                f"no broker was killed, as the load ended before its window: {why}"
+                f"no broker was killed, because the load ended before its window: {why}"
             )
         if not trial.is_valid:
             raise NoConclusionError(
@@ -54,13 +54,13 @@ class Failover(HeldMeasurement):
             )
         if stop.leaders_back_s is None:
             raise NoConclusionError(
-                "some partitions had no live leader until the end of the load; expected a leader "
-                "for all, as the time is unknown otherwise; raise workload.trial.measure_s"
+                "some partitions had no live leader until the end of the load; expected a live "
+                "leader of every partition; raise workload.trial.measure_s"
             )
         lost = sum(trial.evidence.lost_by_partition.values())
         loads.note(
-            f"every leader served again {stop.leaders_back_s:.1f} s after broker {stop.victim} was "
-            f"killed; {lost:,} acknowledged records could not be read "
+            f"every partition had a live leader {stop.leaders_back_s:.1f} s after broker "
+            f"{stop.victim} was killed; {lost:,} acknowledged records could not be read "
             f"{REPLICATED_DEADLINE_S:g} s after the load, {counts.failed_total:,} failed, "
             f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "
             f"{trial.evidence.client.latency.p999_ms:,.0f} ms"

@@ -1,4 +1,4 @@
-"""The fill: the time in which a fixed volume is written."""
+"""The fill: the time to write a fixed volume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fill(HeldMeasurement):
     moves_volume = True
 
     def configured(self, case: Case) -> Configuration:
-        """Without a warm-up, as the volume counts from the first record on."""
+        """The configuration without a warm-up, because the volume counts from the first record."""
         trial = case.config.workload.trial
         phases = replace(trial, warmup_s=0.0, ramp_up_s=0.0, early_end_error_rate=0.0)
         return case.config.with_workload(trial=phases)
@@ -66,15 +66,15 @@ def time_of_volume(trial: Trial, why: str) -> float:
     took_s = moved_s(trial.pattern, trial.evidence.client)
     if took_s is None:
         raise NoConclusionError(
-            f"{why}: {trial.pattern.phases.measure_s:g} s and the drain were too short for the "
-            "volume; expected the whole volume, as its time is unknown otherwise; raise "
-            "workload.trial.measure_s, or set a smaller volume"
+            f"{why}: the volume was not complete after {trial.pattern.phases.measure_s:g} s and "
+            "the drain; expected the whole volume; raise workload.trial.measure_s, or set a "
+            "smaller volume"
         )
     return took_s
 
 
 def volume_result(last: Mapping[str, Any], *, is_writing: bool) -> Result:
-    """The time in which the last trial wrote or read its volume [s]."""
+    """The result of a volume: the time that the last trial took to write or read it [s]."""
     invalid = why_invalid(last)
     is_own = bool(last.get("volume_bytes")) == is_writing
     took_s = last.get("moved_s") if is_own and not invalid else None

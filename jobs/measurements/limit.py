@@ -23,13 +23,13 @@ class Limit(Measurement):
     takes = frozenset()
 
     def unit_on(self, axis: str) -> str:
-        """MB/s, or the unit of the axis."""
+        """MB/s, or the unit of the axis if its load does not change the payload."""
         return axis_named(axis).unit
 
     def body(self, case: Case) -> Body:
-        """A search that begins near the limit of the case before.
+        """A search that begins near the limit of the previous case.
 
-        The start does not change the answer, and saves trials where cases have similar limits.
+        The start does not change the answer; it saves trials if cases have similar limits.
         """
         config = case.config if case.nearby is None else _begun_near(case.config, case.nearby)
         return LimitRun(config, holds=False, climbs=case.nearby is None)
@@ -40,7 +40,7 @@ class Limit(Measurement):
 
 
 def _begun_near(config: Configuration, limit: int) -> Configuration:
-    """The configuration whose search begins near `limit`.
+    """The configuration with a search that begins near a limit.
 
     The first load of a search is about three quarters of `load_start_max`.
     """

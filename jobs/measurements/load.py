@@ -23,7 +23,7 @@ class Load(Measurement):
     takes = frozenset({"load", "trials"})
 
     def body(self, case: Case) -> Body:
-        """The trials at the fixed load; none is ended early, and INVALID ones are repeated."""
+        """The trials at the fixed load; no trial ends early, and INVALID trials are repeated."""
         return FixedLoadRun(case.config.in_full, replace(case.held, repeats_invalid=True))
 
     def results(self, summary: RunSummary) -> Iterator[Result]:

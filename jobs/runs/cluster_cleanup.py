@@ -1,4 +1,4 @@
-"""Cleanup of what killed runs left on a cluster."""
+"""Cleanup of topics and consumer groups that killed runs left on a cluster."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ def clean_up_cluster(
     deletes: bool,
     locks: bool,
 ) -> int:
-    """List and delete leftover topics and consumer groups of runs; return the exit code.
+    """List leftover topics and consumer groups of runs, and delete them on request; return the exit
+    code.
 
     Args:
-        cluster, overrides: as in `load_cluster`.
+        cluster, overrides: see `load_cluster`.
         run_id: selects the leftovers of one run; None for all runs.
-        age_s: selects runs that began at least this time ago [s]; None for all.
-        deletes: whether to delete the selected leftovers, and not only to list them.
+        age_s: selects runs that began at least this time ago [s]; None for all runs.
+        deletes: whether to delete the selected leftovers; otherwise they are only listed.
         locks: whether to take the cluster's lock first.
 
     Raises:
-        ConfigError: the cluster runs only during a run, or its file is invalid.
-        TryLaterError: another run holds the lock.
+        ConfigError: the cluster exists only during a run, or its file is invalid.
+        TryLaterError: another run has the lock.
         RedlineError: some leftovers could not be deleted.
     """
     config = load_cluster(cluster, overrides)
     if config.starts_brokers:
         raise ConfigError(
-            f"cluster {config.name} is started by each run and ends with it; expected a "
-            "cluster with running brokers; name one"
+            f"cluster {config.name} is started by each run and ends with the run; expected a "
+            "cluster with running brokers; name such a cluster with --cluster"
         )
     with make_reporter() as reporter, ExitStack() as stack:
         opened = open_cluster(config, reporter, stack)
@@ -72,17 +73,19 @@ def _name_kept(
     locks: bool,
     reporter: Reporter,
 ) -> None:
-    """Name what is kept although its name has the form of a run's, and the way to delete it."""
+    """Report topics and groups that are kept although their names look like names of a run, and how
+    to delete them.
+    """
     server = next(join_address(*each) for each in opened.info.addresses.values())
     unproven = [each for each in found if not each.run_id]
     for each in unproven:
-        text = f"{each.kind} {each.name} is kept, as nothing proves that a run made it"
+        text = f"{each.kind} {each.name} is kept, because nothing proves that a run created it"
         note(reporter, f"{text}; if it is yours: {each.command(server)}")
     known = {each.run_id for each in found if each.run_id}
     over = {each.run_id for each in found if locks and each.is_locked}
     for run in sorted(known - over) if run_id is None else ():
-        text = f"leftovers of run {run} are kept, as it may be active without the lock"
-        note(reporter, f"{text}; --run {run} selects them once it has ended")
+        text = f"leftovers of run {run} are kept, because the run may be active without the lock"
+        note(reporter, f"{text}; once the run has ended, --run {run} selects them")
 
 
 def _is_chosen(each: Leftover, run_id: str | None, age_s: float | None, locks: bool) -> bool:

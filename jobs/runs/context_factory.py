@@ -1,4 +1,4 @@
-"""The context of a run: opens all its resources, the cheapest checks first."""
+"""The factory of a run's context: it opens all resources of the run, the cheapest checks first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = None) -> SparkSession:
-    """Spark's session, which the stack closes unless its owner may still need it."""
+    """A Spark session; the stack closes the session only if no session was active before."""
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
@@ -64,13 +64,14 @@ def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = No
 def open_session(
     stack: ExitStack, slots: int | None, log: Path | None = None, slots_least: int = 1
 ) -> Session:
-    """Open a session that the stack closes; several sides can share it.
+    """Open a session that the stack closes; several sides of a comparison can share the session.
 
     Args:
-        slots: tasks of a local session; None for one per core.
-        slots_least: lowest number of tasks where `slots` is None, as each part of a mix has tasks
-            of its own.
-        log: the log of Spark and its Python workers; a temporary file by default.
+        stack: closes the session.
+        slots: number of tasks of a local session; None for one task per core.
+        log: the log file of Spark and its Python workers; a temporary file by default.
+        slots_least: minimum number of tasks if `slots` is None, because each part of a mix needs
+            its own tasks.
     """
     if slots is None and slots_least > max(2, os.cpu_count() or 2):
         slots = slots_least
@@ -80,12 +81,12 @@ def open_session(
 
 @dataclass(frozen=True)
 class RunOrder(RunOptions):
-    """The settings of a run: the options of its command line, and what they are used for.
+    """The settings of a run: the options of its command line, its id and its reporter.
 
     Attributes:
         reporter: shows the run's events.
         run_id: the id of the run in tables and topics.
-        resumes: whether the run may have begun before.
+        resumes: whether the run may be the continuation of an earlier part.
         sweep_case: the case of a sweep that the run measures; empty for any other run.
     """
 
@@ -102,16 +103,17 @@ class RunOrder(RunOptions):
 
 @dataclass(frozen=True)
 class ContextFactory:
-    """Opens the context of one side of a run.
+    """Opens the context of a run, or of one side of a comparison.
 
     Attributes:
-        order: the settings of the whole run; its id is in the mark of the side's topics.
+        config: the configuration of the side.
+        order: the settings of the whole run; the mark of the side's topics contains the run's id.
         run_id: the id of the side in tables and topics.
         reporter: the reporter of the side.
-        session: a session shared with another side; None to open one.
-        cluster: an open cluster shared with another side; None to open one.
+        session: a session that is shared with another side; None to open a session.
+        cluster: an open cluster that is shared with another side; None to open a cluster.
         locks: takes the cluster's lock before any load; None for a run without locks.
-        history: the trials until now; those of another side share its numbers.
+        history: the history of the side's trials; both sides share one sequence of trial numbers.
     """
 
     config: Configuration
@@ -127,10 +129,10 @@ class ContextFactory:
         """Open the cluster, the session, the metrics and the tables; the stack closes them.
 
         Raises:
-            ConfigError: cluster, session and configuration do not fit each other, or the user
+            ConfigError: the configuration does not fit the cluster or the session, or the user
                 lacks a permission.
-            TryLaterError: another run holds the cluster's lock.
-            RedlineError: as opening the cluster, the session or the tables raises.
+            TryLaterError: another run has the cluster's lock.
+            RedlineError: the cluster, the session or the tables cannot be opened.
         """
         config = self.config
         workload = config.workload
@@ -156,7 +158,7 @@ class ContextFactory:
         given = self._given(opened)
         config = fitted(config, given)
         workload = config.workload
-        # An earlier part of a resumed run may have left a topic, which must not be used again.
+        # An earlier part of a resumed run may have left topics, which must not be used again.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.order.resumes else self.run_id
         topics = Topics(
             opened.admin,
@@ -176,12 +178,12 @@ class ContextFactory:
         context = fitting._context(opened, topics, stack, lock, open_spark())
         if lock is not None:
             lock.require()
-            if self.order.resumes:  # with the lock held, no other process uses the run's topics
+            if self.order.resumes:  # under the lock no other process uses the run's topics
                 self._delete_leftovers(opened)
         return context
 
     def _given(self, opened: OpenCluster) -> tuple[GivenTopic, ...]:
-        """The topics of `cluster.topics`, checked and stated."""
+        """Check and report the topics of `cluster.topics`."""
         cluster, written = self.config.cluster, opened.last_load.written
         given = given_topics(
             opened.admin, cluster, self.order.resumes or {*cluster.topics} <= written
@@ -194,7 +196,9 @@ class ContextFactory:
         return given
 
     def _delete_leftovers(self, opened: OpenCluster) -> None:
-        """Delete what a killed earlier part of this run left on the cluster."""
+        """Delete the topics and groups that a killed earlier part of this run left on the
+        cluster.
+        """
         admin = opened.admin
         try:
             prefix, owner = self.config.cluster.name_prefix, self.order.run_id
@@ -264,7 +268,7 @@ class ContextFactory:
         )
         if self.locks is None and not config.cluster.is_exclusive and guards.limits.fail_closed:
             guards.require_or_warn(
-                "--no-lock leaves the lock of the cluster to other runs; omit --no-lock"
+                "with --no-lock the run does not take the cluster's lock; omit --no-lock"
             )
         if self.order.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)
@@ -317,7 +321,7 @@ class ContextFactory:
         )
 
     def _require_ready(self, session: Session, opened: OpenCluster) -> SessionReport:
-        self._phase("looking at Spark's executors, and opening the Delta tables")
+        self._phase("checking Spark's executors, and opening the Delta tables")
         cluster, workload = self.config.cluster, self.config.workload
         report = check_session(
             session.spark,

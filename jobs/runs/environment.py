@@ -1,4 +1,4 @@
-"""The environment of a run: the facts that matter when two runs are compared."""
+"""The environment of a run: facts for the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -40,21 +40,23 @@ PACKAGES = (
     "pyspark",
 )
 PROBE_TOPIC = "kafka-redline-environment"
-"""The name of a topic for validation requests; it is never created."""
+"""Name of the topic in validation requests; this topic is never created."""
 _GIT_PATIENCE_S = 5.0
 
 
 def environment_of(
     spark: SparkSession, nodes: Mapping[int, NodeInfo], opened: OpenCluster, config: Configuration
 ) -> dict[str, str]:
-    """The versions, properties, cores and memory of a run, as names and texts without secrets.
+    """The versions, properties, cores and memory of a run as name → text, without secrets.
 
-    A fact that the client is not permitted to read is `unreadable`, and the run continues.
+    If the client may not read a fact, its text is `unreadable`, and the run continues.
 
     Args:
-        nodes: the facts of brokers and controllers, by node id.
-        config: the configuration of the run; its topic options show the properties that a topic
-            would have, or those of the topics of `cluster.topics`.
+        spark: the Spark session.
+        nodes: node id → facts of a broker or controller.
+        opened: the open cluster.
+        config: the configuration of the run; its topic options determine the topic's properties in
+            the result.
     """
     return {
         **_of_redline(),
@@ -83,7 +85,7 @@ def _of_redline() -> dict[str, str]:
 
 
 def packages_of_extensions(config: Configuration) -> dict[str, str]:
-    """The versions of the packages of others whose clients and source a run uses."""
+    """The versions of installed packages whose clients or metrics source the run uses."""
     names = [
         (CLIENTS, name)
         for part in config.workload.parts
@@ -99,14 +101,16 @@ def packages_of_extensions(config: Configuration) -> dict[str, str]:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit of a checkout, with `+changes` where files differ from it; None elsewhere."""
+    """The commit of a Git checkout, with `+changes` if files differ from the commit; None if the
+    folder is not a checkout.
+    """
     if not (folder / ".git").exists():
         return None
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
         changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
-        return None  # git is missing, or does not trust this folder
+        return None  # Git is missing, or does not trust this folder
     return f"{commit}+changes" if changes else commit
 
 
@@ -130,7 +134,7 @@ def _version_of(package: str) -> str | None:
 
 
 def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """The facts that the metrics source found, and the series that it reads."""
+    """The facts of brokers and controllers, and the series that the metrics source reads."""
     facts_of = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
     brokers = {i: facts for i, facts in facts_of.items() if Role.BROKER in nodes[i].roles}
     controllers = {i: facts for i, facts in facts_of.items() if i not in brokers}

@@ -1,6 +1,5 @@
-"""Estimates of a run before any load: trials, time and bytes.
-
-The time budget of a run with many cases: which case fits, and how long its search lasts.
+"""Estimates of a run before any load (trials, time and bytes), and the time budget of a run with
+several cases.
 """
 
 from __future__ import annotations
@@ -30,26 +29,28 @@ from search.model import PRODUCERS
 from search.signals import Signals
 
 STAGE_OVERHEAD_S = 3.0
-"""Overhead of a trial beside warm-up and window: a look at the brokers at rest, the launch of the
-barrier stage, agreeing on the start, draining and judging [s]; measured 1.5 to 3 on two cores, and
-some seconds more after an overload, until the brokers are at rest."""
+"""Time of a trial in addition to its warm-up and window: the gates, the start of the barrier stage,
+the agreement on a start, the drain and the judgement [s]. Measured on two cores: 1.5 to 3, and some
+seconds more after an overload, until the brokers are at rest.
+"""
 
 SPARK_S = 10.0
-"""The start of Spark, and of its Python workers [s]; measured 8 to 13 on two cores."""
+"""Time to start Spark and its Python workers [s]. Measured on two cores: 8 to 13."""
 
 LOOKS_S = 10.0
-"""Opening the metrics, a look at the brokers at rest, and summary and report at the end [s];
-measured 6 to 14 on two cores."""
+"""Time to open the metrics, to measure the brokers at rest, and to write the summary and the report
+[s]. Measured on two cores: 6 to 14.
+"""
 
 WARM_UP_S = 20.0
-"""Longest load that warms cold brokers before the first trial [s]; it ends once they are warm."""
+"""Expected length of the load that warms cold brokers before the first trial [s]."""
 
 
 def starting_s(cluster: Cluster) -> float:
-    """The time that a run takes beside its trials [s].
+    """The time that a run takes in addition to its trials [s].
 
-    Beside other clients it includes the measurement of their load before the run, and of their
-    waits after it.
+    On a shared cluster it includes the measurement of other clients' load before the run, and of
+    their latency after it.
     """
     others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S + AFTER_S
     return SPARK_S + brokers_s(cluster) + others_s + LOOKS_S
@@ -61,10 +62,14 @@ def brokers_s(cluster: Cluster) -> float:
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None = None) -> Line:
-    """The boundary line to search for a goal.
+    """The boundary line to search for one goal.
 
     Args:
-        guards: the guards of the run, which know the bounds of the cluster's owner; None before.
+        workload: the workload.
+        goal: the goal.
+        brokers: number of brokers.
+        guards: the guards of the run, which have read the bounds of the cluster's owner; None
+            before the run opens the cluster.
     """
     search, axis = goal.search, axis_named(goal.search.axis)
     signals = Signals(
@@ -96,21 +101,21 @@ def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None 
         confirmation=confirmation_of(workload, goal),
         bound=bound if guards is not None or goal.guards.caps_load else None,
         check_for_change=search.check_for_change,
-        # Longer waits leave the handlers more idle: their readings would guide away.
+        # Longer waits leave the handlers idle for longer: their readings would mislead the search.
         method="bisection" if axis.needs_latency else search.method,
     )
 
 
 def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
-    """The time for which a limit is held; only time under load counts."""
+    """The confirmation of a limit by a held load; only time under load counts."""
     return Confirmation.lasting(goal.search.confirm_s, workload.trial.load_s)
 
 
 def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
-    """The payload that one unit of load offers, for budgets, forecasts and the model.
+    """The payload that one unit of load offers, for budgets, forecasts and the search's model.
 
-    Where load does not change the payload (partitions, consumer groups), it is shared out
-    over `load_start_max`, and so is that of a mix of which one part is scaled.
+    If the load does not change the payload (partitions, consumer groups), or scales only one part
+    of a mix, the payload is divided by `load_start_max`.
     """
     axis, size = axis_named(goal.search.axis), workload.message_bytes[0]
     if workload.mix is not None:
@@ -123,7 +128,7 @@ def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
         rate = ProducerRate(bytes_per_s=per_s * unit.message_bytes)
     else:
         rate = ProducerRate(records_per_s=per_s)
-    if axis is not NP:  # then a unit of load is no producer, and has no batches of its own
+    if axis is not NP:  # a unit of load is not a producer, so it has no batches
         return rate
     options = workload.producer
     return replace(rate, linger_s=options.linger_ms / 1000.0, batch_bytes=options.batch_size)
@@ -135,15 +140,15 @@ def trial_s(workload: Workload) -> float:
 
 
 def plan_of(config: Configuration, out: Path | None = None) -> Plan:
-    """The plan of a search, forecast on simulated clusters.
+    """The plan of a search, from a forecast on simulated clusters.
 
-    One run in ten exceeds `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max`.
+    `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max` are exceeded by one run in ten.
     """
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
     brokers = cluster.brokers_known
     expected = _expected(line_of(workload, goal, brokers or 1), one_s)
-    lines = 1 if goal.search.brokers_offline is None else 2  # with all brokers, and with the rest
+    lines = 1 if goal.search.brokers_offline is None else 2  # all brokers, and the remaining ones
     loaded_share = workload.trial.load_s / one_s
     replicas = mean_replicas(workload)
     with_replicas = loaded_share * replicas
@@ -183,12 +188,12 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
 
 @lru_cache(maxsize=64)
 def _expected(line: Line, one_s: float) -> Forecast:
-    """The forecast of a line, computed once; the cases of a sweep often share a line."""
+    """The forecast of a line, computed once, because the cases of a sweep often share a line."""
     return forecast(line, one_s)
 
 
 def backlog_bytes(workload: Workload, message_bytes: int) -> float:
-    """Payload of the backlog that is built for a message size, with all replicas [B]."""
+    """Payload of the backlog that is written for a message size, with all replicas [B]."""
     if workload.mix is not None:
         return sum(backlog_bytes(part, part.message_bytes[0]) for part in workload.parts)
     consumers = workload.consumers
@@ -197,7 +202,7 @@ def backlog_bytes(workload: Workload, message_bytes: int) -> float:
 
 
 def mean_replicas(workload: Workload) -> float:
-    """The replicas of a byte of payload; in a mix, the mean in its proportions."""
+    """The number of replicas of a byte of payload; in a mix, the mean weighted by payload."""
     if workload.mix is None:
         return workload.topic.replication_factor
     pattern = workload.pattern(workload.message_bytes[0])
@@ -207,14 +212,15 @@ def mean_replicas(workload: Workload) -> float:
 def on_disk(
     workload: Workload, brokers: int | None, written: float, peak_bytes_per_s: float
 ) -> float:
-    """Upper bound of the bytes that the brokers hold at a time [B].
+    """Upper bound of the bytes that the brokers store at any time [B].
 
-    The topics of one message size are deleted before those of the next size are created.
+    The topics of one message size are deleted before the topics of the next size are created.
 
     Args:
-        brokers: number of brokers; None while unknown, which leaves out retention.
-        written: bytes written at the size, with all replicas [B].
-        peak_bytes_per_s: the highest rate of writing, with all replicas [B/s].
+        workload: the workload.
+        brokers: number of brokers; None if it is unknown, then retention is ignored.
+        written: bytes written at one message size, with all replicas [B].
+        peak_bytes_per_s: the highest rate of written bytes, with all replicas [B/s].
     """
     if brokers is None:
         return written
@@ -224,7 +230,7 @@ def on_disk(
 
 
 def describe_producer(workload: Workload) -> str:
-    """The pattern of one producer as text; of a mix, that of each part."""
+    """The pattern of one producer as text; for a mix, the pattern of one producer of each part."""
     if workload.mix is not None:
         return "; ".join(
             f"{part.name}: {PRODUCERS.amount(part.np or 1)} of "
@@ -267,7 +273,9 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
 
 
 def _executor_note(workload: Workload, peak_bytes_per_s: float) -> tuple[str, ...]:
-    """The cores that executors need for the heaviest load; unknown for other clients' libraries."""
+    """The cores that executors need for the heaviest load; empty for client libraries, whose need
+    is unknown.
+    """
     if any(part.producer.client != "wire" for part in workload.parts):
         return ()
     if workload.mix is not None:
@@ -290,11 +298,11 @@ def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """The time within which every begun case must end.
+    """The time budget of a run: a case begins only if it is expected to end within the budget.
 
     Attributes:
-        total_s: the length of the budget; None without one [s].
-        began_s: its start [s since the epoch].
+        total_s: the length of the budget [s]; None without a budget.
+        began_s: the start of the budget [s since the epoch].
         clock: wall clock [s since the epoch].
     """
 
@@ -304,17 +312,19 @@ class TimeBudget:
 
     @property
     def left_s(self) -> float | None:
-        """The time that is left; None without a budget [s]."""
+        """The remaining time [s]; None without a budget."""
         if self.total_s is None:
             return None
         return max(0.0, self.total_s - (self.clock() - self.began_s))
 
     def share(self, share: float) -> TimeBudget:
-        """The first part of the budget [share]."""
+        """The budget shortened to a share of its length [ratio]."""
         return self if self.total_s is None else replace(self, total_s=share * self.total_s)
 
     def refusal(self, needed_s: float) -> str:
-        """The reason why a case with this estimated duration is not begun; empty if it fits."""
+        """The reason why a case does not begin, given its estimated duration [s]; empty if
+        it fits.
+        """
         left_s = self.left_s
         if left_s is None or needed_s <= left_s:
             return ""
@@ -325,7 +335,9 @@ class TimeBudget:
 
 
 def ending_within(config: Configuration, left_s: float | None) -> Configuration:
-    """The configuration whose search ends in this time at the latest; None for any time [s]."""
+    """The configuration with a search that ends within the remaining time [s]; None for no
+    bound.
+    """
     if left_s is None:
         return config
     budget, own_s = config.goal.search.budget, config.goal.search.budget.duration_s

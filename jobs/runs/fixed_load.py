@@ -1,4 +1,4 @@
-"""A fixed load: one traffic pattern, held in trials that are judged one by one."""
+"""A fixed load: one traffic pattern, offered in trials that are judged one by one."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ from search.model import Verdict
 
 @dataclass(frozen=True)
 class FixedLoad:
-    """The load to hold, and its duration.
+    """A fixed load, and its duration.
 
     Attributes:
         message_bytes: message size [B].
         load: the load on the goal's axis.
-        trials: number of trials, when `duration_s` is None.
-        duration_s: duration of one load without a gap, judged in windows [s]; replaces `trials`.
-        profile: the share of the load that is offered over time; requires `duration_s`.
+        trials: number of trials, if `duration_s` is None.
+        duration_s: duration of a continuous load that is judged in windows [s]; it replaces
+            `trials`.
         must_be_sustained: whether an OVERLOADED trial makes the run fail.
-        origin: how the load follows from a rate, for the plan; empty without one.
+        profile: the share of the load that is offered over time; requires `duration_s`.
         repeats_invalid: whether trials are made until `trials` of them are valid, with at most
             `search.invalid_repeats_max` repeats.
+        origin: a sentence for the plan about how the load was computed from a rate; empty if no
+            rate was given.
     """
 
     message_bytes: int
@@ -60,14 +62,14 @@ class FixedLoad:
     origin: str = ""
 
     def trials_expected(self, window_s: float) -> int:
-        """The number of trials with windows of this length [s]."""
+        """The number of trials, given the length of a window [s]."""
         if self.duration_s is None:
             return self.trials
         return max(1, math.ceil(self.duration_s / window_s - 1e-9))
 
 
 class FixedLoadRun(Body):
-    """Holds one pattern at a fixed load.
+    """Offers one traffic pattern at a fixed load.
 
     Attributes:
         trials: the trials until now; an error or an interrupt keeps them.
@@ -89,7 +91,7 @@ class FixedLoadRun(Body):
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the trials, or of the load without a gap."""
+        """The plan of the trials, or of the continuous load."""
         config, one_s = self.config, trial_s(self.config.workload)
         trial = config.workload.trial
         count = self.load.trials_expected(trial.measure_s)
@@ -127,7 +129,7 @@ class FixedLoadRun(Body):
         )
 
     def measure(self, run: RunState) -> None:
-        """Hold the load to its end.
+        """Offer the load until its end.
 
         Raises:
             NoConclusionError: no trial was valid.
@@ -136,14 +138,14 @@ class FixedLoadRun(Body):
             with Rig.open(run.context, self.config.cluster.warm_up_max_s) as rig:
                 self._hold(rig)
         except GuardStopError:
-            self.trials[:] = run.context.history.trials  # with the one that the guard ended
+            self.trials[:] = run.context.history.trials  # includes the trial that the guard ended
             raise
         if (answer := self._answer()).carries is None and (text := answer.text or self._cut_short):
             raise NoConclusionError(text)
 
     @property
     def _cut_short(self) -> str:
-        """Why a load without a gap ended before its time; empty if it did not."""
+        """The reason why a continuous load ended early; empty if it did not end early."""
         load, trials = self.load, self.trials
         if load.duration_s is None or not trials:
             return ""
@@ -151,10 +153,10 @@ class FixedLoadRun(Body):
         return trials[-1].reasons[0].text if len(trials) < expected else ""
 
     def _answer(self, ended: str = "") -> LoadAnswer:
-        """Whether the cluster carries the load, by the trials until now.
+        """Whether the cluster sustains the load, according to the trials until now.
 
         Args:
-            ended: why the run ended early; empty at its end.
+            ended: the reason why the run ended early; empty if it did not end early.
         """
         valid = [each for each in self.trials if each.is_valid]
         counted = valid if valid and self.load.repeats_invalid else self.trials
@@ -183,7 +185,9 @@ class FixedLoadRun(Body):
             self.trials.append(hold(left))
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome by the error, or by the verdicts where the load must be sustained."""
+        """The outcome of the run from its error, or from the verdicts if the load must be
+        sustained.
+        """
         over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
         if error is not None or not (over and self.load.must_be_sustained):
             return outcome_of(error)
@@ -195,7 +199,7 @@ class FixedLoadRun(Body):
         )
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Write summary.json and the report, and show the trials."""
+        """Write summary.json and the report, and show the table of trials."""
         summary = summary_of_run(
             run, self.config, outcome, trials=self.trials, measurement=self.measurement
         )
@@ -216,23 +220,33 @@ class FixedLoadRun(Body):
 def at_rate(
     config: Configuration, message_bytes: int, rate: OfferedRate
 ) -> tuple[Configuration, int, str]:
-    """The configuration and the number of producers that offer exactly a rate, and both in words.
+    """Choose the number of producers and the rate of each producer so that they offer exactly a
+    total rate.
 
-    The number is the nearest one to the workload's rate of a producer, which makes up for the rest.
+    With this number, the rate of a producer is as near as possible to its rate in the workload.
+
+    Args:
+        config: the configuration.
+        message_bytes: message size [B].
+        rate: the total rate.
+
+    Returns:
+        The configuration with the new rate of a producer, the number of producers, and both as a
+        sentence.
 
     Raises:
-        ConfigError: the producers have no fixed rate, or producers are not what the load counts.
+        ConfigError: the producers have no fixed rate, or the load is not a number of producers.
     """
     if config.axis is not NP:
         raise ConfigError(
-            f"--rate {rate} where the load counts {config.axis.words}; expected producers, whose "
-            f"number follows from the rate; use --load (in {config.axis.words})"
+            f"--rate {rate} on an axis that counts {config.axis.words}; expected an axis that "
+            f"counts producers; use --load (in {config.axis.words})"
         )
     one = config.pattern(message_bytes, 1)
     if one.producer.closed_loop:
         raise ConfigError(
-            f"--rate {rate} with producer.rate unlimited, which offers no rate; expected a rate of "
-            "each producer; set rate_bytes_per_s or rate_records_per_s, or use --np"
+            f"--rate {rate} with producer.rate unlimited; expected producers with a fixed rate; "
+            "set rate_bytes_per_s or rate_records_per_s, or use --np"
         )
     wanted = rate.per_s / (message_bytes if rate.is_payload else 1)
     producers = max(1, round(wanted / one.records_per_s))
@@ -249,11 +263,11 @@ def at_rate(
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:
-    """Require settings that a load without a gap supports.
+    """Require settings that a continuous load supports.
 
     Raises:
-        ConfigError: the client is a library's, the load ends early or by volume, or a profile is
-            combined with bursts.
+        ConfigError: the client is not `wire`, the load ends early or at a volume, or a profile is
+            combined with an unlimited rate, bursts or a ramp.
     """
     parts, producer = config.workload.parts, config.workload.producer
     clients = {part.producer.client for part in parts}
@@ -261,7 +275,7 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
     if clients != {"wire"}:
         raise ConfigError(
             f"--duration with the client {', '.join(sorted(clients - {'wire'}))}; expected wire, "
-            "which alone counts records window by window; use --trials, or the client wire"
+            "the only client that counts records for each window; use --trials, or the client wire"
         )
     require_endless(config)
     ramp_up_s = config.workload.trial.ramp_up_s
@@ -281,7 +295,9 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
 
 
 def proven_trial_words(trials: Sequence[Trial]) -> str:
-    """What the trial that proves most is proven for; empty if none sustained its load."""
+    """A sentence about the sustained trial with the strongest proof on disk; empty without a
+    sustained trial.
+    """
     sustained = [(each, proof_of(each)) for each in trials if each.verdict is Verdict.SUSTAINED]
     if not sustained:
         return ""

@@ -1,4 +1,4 @@
-"""The launch of a run from its command line: a dry run, or consent and execution."""
+"""The launch of a run from its command line: a dry run, or the question for consent and the run."""
 
 from __future__ import annotations
 
@@ -34,10 +34,17 @@ def may_begin(
     reporter: Reporter,
     action: str = OVERLOAD,
 ) -> bool:
-    """Make the checks that need no start, and ask for consent.
+    """Check everything that can be checked without starting brokers, and ask for consent.
+
+    Args:
+        configs: the configurations of all loaded clusters.
+        plan: computes the plan of the run.
+        options: the options of the command line.
+        reporter: shows the plan and asks the question.
+        action: what the run does with a cluster, for the question.
 
     Returns:
-        False for a dry run, whose plan has been shown.
+        False after a dry run, which only shows the plan; otherwise True.
 
     Raises:
         ConfigError: Spark is not supported, a setting is invalid, or consent is missing.
@@ -73,11 +80,11 @@ def launch(
     Args:
         body: the job of the run.
         options: the options of the command line.
-        action: what the run does with a cluster, for the question about consent.
-        run_id: the id of the run; a new one by default.
-        resumes: whether the run may have begun before.
-        check: raises where this machine cannot carry out the run; a dry run skips it.
-        session: an open session, which stays open; None to open one.
+        action: what the run does with a cluster, for the question for consent.
+        run_id: the id of the run; a new id by default.
+        resumes: whether the run may be the continuation of an earlier part.
+        check: raises an error if this machine cannot carry out the run; a dry run skips it.
+        session: an open session, which stays open after the run; None to open a session.
 
     Raises:
         ConfigError: a setting is invalid, or consent is missing.
@@ -103,8 +110,11 @@ def require_consent(
     """Ask for consent once for each cluster with other users, unless --yes was given.
 
     Args:
+        configs: the configurations of all loaded clusters.
+        reporter: shows the plan and asks the question.
+        yes: whether --yes was given.
         action: what the run does with the cluster.
-        plan: makes the plan that is shown before the question, such as time and bytes.
+        plan: computes the plan that is shown before the first question; None to show no plan.
 
     Raises:
         ConfigError: standard input is not a terminal, or the answer is no.
@@ -118,11 +128,11 @@ def require_consent(
         cluster = f"cluster {name} at {', '.join(servers)} may have other users"
         if not sys.stdin.isatty():
             raise ConfigError(
-                f"{cluster}, and this run would {action}; expected --yes, as standard input is not "
-                "a terminal; check the plan with --dry-run, then add --yes"
+                f"{cluster}, and this run would {action}; expected --yes, because standard input "
+                "is not a terminal; check the plan with --dry-run, then add --yes"
             )
         if plan is not None:
             reporter.report(plan())
-            plan = None  # show it once
+            plan = None  # shown once
         if not reporter.confirm(f"{cluster}: {action}?"):
             raise ConfigError(f"{cluster}, and the answer was no; nothing was loaded")

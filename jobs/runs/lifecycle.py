@@ -1,7 +1,7 @@
-"""The life cycle of a run, the same in every job: open, record, measure, conclude.
+"""The life cycle of a run, which is the same in every job: open, record, measure, conclude.
 
-Each job provides a `Body`, which measures and concludes. Every run is recorded and concluded,
-whether it finishes, fails or is interrupted.
+Each job provides a `Body`, which measures and concludes. Every run is recorded and concluded, no
+matter whether it finishes, fails or is interrupted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from metrics.trial.canary import CanaryWindow
 from metrics.units import iso_utc
 
 COMPACTION = "redline-compact"
-"""The group of the Spark jobs that merge the tables' small files."""
+"""Name of the group of Spark jobs that merge the tables' small files."""
 
 
 @dataclass
@@ -48,12 +48,12 @@ class RunState:
 
     Attributes:
         order: the settings of the run.
-        contexts: the open context of each side by its name; one with an empty name in a run
-            without sides, and none before the opening.
+        contexts: name of a side → its open context. A run without sides has one context with an
+            empty name. Empty before the opening.
         started_s: the start of the run [s since the epoch].
-        recorded: the outcome in the tables; None before the end.
-        ended_by: the error that ended the job early; None without one.
-        canaries_after: what the canaries saw of each broker after the last load.
+        recorded: the outcome in the tables; None before the end of the run.
+        ended_by: the error that ended the run early; None without an error.
+        canaries_after: the canaries' readings of each broker after the last load.
     """
 
     order: RunOrder
@@ -65,7 +65,7 @@ class RunState:
 
     @property
     def context(self) -> RunContext:
-        """The context of a run without sides, or of the first side."""
+        """The context of the run; in a comparison, the context of the first side."""
         return next(iter(self.contexts.values()))
 
     @property
@@ -75,12 +75,12 @@ class RunState:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The facts by which two runs are compared; empty before the opening."""
+        """The facts for a comparison with another run; empty before the opening."""
         return self.context.environment if self.contexts else {}
 
     @property
     def owner_bounds(self) -> dict[str, dict[str, Any]]:
-        """The bounds of the owners of all clusters of the run, by their topic."""
+        """Topic → the bounds of a cluster's owner, for all clusters of the run."""
         found = (each.guards.owner_bounds for each in self.contexts.values())
         return {topic: bounds.given for each in found for topic, bounds in each.items()}
 
@@ -90,20 +90,23 @@ class RunState:
 
     @property
     def driver(self) -> str:
-        """The name of this driver, for another driver of the run or the cluster."""
+        """The name of this driver in the messages of other drivers that wait for the run or the
+        cluster.
+        """
         return holder_text(self.order.run_id, self.started_s)
 
     @property
     def times(self) -> tuple[str, str]:
-        """The start of the run and the present time; ISO 8601, UTC."""
+        """The start of the run and the present time, as ISO 8601 in UTC."""
         return iso_utc(self.started_s), iso_utc(time.time())
 
 
 class Body(ABC):
-    """The part of a run that one job defines.
+    """The part of a run that each job defines.
 
     Attributes:
-        measurement: the name of the question that the run answers; None where it answers several.
+        measurement: the name of the question that the run answers; None if it answers several
+            questions.
     """
 
     measurement: str | None = None
@@ -111,9 +114,10 @@ class Body(ABC):
     @property
     @abstractmethod
     def configurations(self) -> Mapping[str, Configuration]:
-        """The configuration of each side by its name; an empty name in a run without sides.
+        """Name of a side → its configuration; a run without sides has one configuration with an
+        empty name.
 
-        A run without configurations opens nothing, and has no rows in the tables.
+        A run without configurations opens no cluster, and has no rows in the tables.
         """
 
     @property
@@ -123,7 +127,7 @@ class Body(ABC):
 
     @abstractmethod
     def plan(self, out: Path) -> Plan:
-        """The plan of the run, before any load."""
+        """The plan of the run, for the time before any load."""
 
     @property
     def shares_brokers(self) -> bool:
@@ -135,7 +139,7 @@ class Body(ABC):
         return reporter
 
     def has_results(self, folder: Path) -> bool:
-        """Whether the folder may contain results of an earlier part of a resumed run."""
+        """Whether a folder may contain results of an earlier part of a resumed run."""
         return True
 
     def resume(self, run: RunState) -> None:
@@ -144,22 +148,22 @@ class Body(ABC):
 
     @abstractmethod
     def measure(self, run: RunState) -> None:
-        """Measure; the body keeps all results from before an error or an interrupt."""
+        """Measure; after an error or an interrupt, the body still has all earlier results."""
 
     def fail(self, run: RunState, error: BaseException) -> None:
-        """Evaluate the partial results of a run that an error ended, before `conclude`."""
+        """Evaluate the partial results after an error; called before `conclude`."""
         return
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of a run that raised this error; None for a run without an error."""
+        """The outcome of a run, given its error; None for a run without an error."""
         return outcome_of(error)
 
     @abstractmethod
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Write the run's files and report its results; after an error the partial ones.
+        """Write the run's files and report its results; after an error, its partial results.
 
         Raises:
-            ConfigError: a file could not be written; everything else is done.
+            ConfigError: a file could not be written; all other steps are done.
         """
 
 
@@ -169,20 +173,24 @@ def execute(
     """Execute a run, and return its exit code.
 
     Args:
-        cluster: an open cluster, which stays open; None to open the body's own.
-        session: an open session, which stays open; None to open one.
+        body: the job's part of the run.
+        order: the settings of the run.
+        cluster: an open cluster, which stays open after the run; None to open the cluster of the
+            body's configuration.
+        session: an open session, which stays open after the run; None to open a session.
 
     Raises:
-        TryLaterError: another process drives this run, or another run has the cluster's lock.
-        ConfigError: the run succeeded, and one of its files could not be written.
-        NoConclusionError, RegressionError: the outcome is of this kind and has a message.
-        RedlineError: as opening the cluster, the session or the tables raises.
+        TryLaterError: another process executes this run, or another run has the cluster's lock.
+        ConfigError: the run succeeded, but one of its files could not be written.
+        NoConclusionError, RegressionError: the run ended with this outcome, and the outcome has a
+            message.
+        RedlineError: the cluster, the session or the tables cannot be opened.
         KeyboardInterrupt: the run was interrupted.
     """
     run = RunState(order)
     with run_lock(order.folder, run.driver) as has_lock, _logged_to(order.folder / "run.log"):
         if not (has_lock or order.locks):
-            text = "this file system has no locks, which detect a second driver of the run"
+            text = "this file system has no locks, so a second driver of the run is not detected"
             warn(order.reporter, f"{order.folder}: {text}; start the run only once")
         return _execute(body, run, cluster, session)
 
@@ -191,7 +199,7 @@ def _execute(
     body: Body, run: RunState, cluster: OpenCluster | None, session: Session | None
 ) -> int:
     order = run.order
-    # The files of an earlier part of the run stay unchanged until this part continues it.
+    # The files of an earlier part of the run stay unchanged until this part continues the run.
     is_begun = not (order.resumes and body.has_results(order.folder))
     order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
     try:
@@ -203,7 +211,7 @@ def _execute(
             with _recorded(body, run), report_spark_failures():
                 body.measure(run)
             opened = stack.pop_all()
-    except BaseException as error:  # noqa: BLE001 - concludes the run, then raises again
+    except BaseException as error:  # noqa: BLE001 - raised again after the run is concluded
         if run.recorded is not None and error is not run.ended_by:
             _warn_after_end(order.reporter, error)
         ended_by = run.ended_by or error
@@ -221,9 +229,9 @@ def _execute(
 
 @contextmanager
 def _closing_meanwhile(run: RunState, opened: ExitStack) -> Iterator[None]:
-    """Compact the tables and close the run's resources while its files are written.
+    """Compact the tables and close the run's resources while the block writes the run's files.
 
-    The outcome is recorded already, so no failure here changes it. An interrupt cancels the
+    The outcome is recorded already, so a failure here does not change it. An interrupt cancels the
     compaction; a second interrupt ends the wait.
     """
     spark, tables = run.context.session.spark, run.context.tables
@@ -281,9 +289,9 @@ def _open(
 
 @contextmanager
 def _recorded(body: Body, run: RunState) -> Iterator[None]:
-    """Append a row for the start of the run, and one with the outcome at every kind of end.
+    """Append a row at the start of the run, and a row with the outcome at every kind of end.
 
-    The recorded outcome is final: the run's files state the same.
+    The recorded outcome is final: the run's files contain the same outcome.
     """
     _append_rows(body, run, "started")
     try:
@@ -305,7 +313,9 @@ def _recorded(body: Body, run: RunState) -> Iterator[None]:
 
 
 def _watch_others_after(run: RunState) -> None:
-    """Keep what the canaries see for some seconds after the last load; an interrupt ends that."""
+    """Keep the canaries' readings of some seconds after the last load; an interrupt ends
+    the wait.
+    """
     with suppress(KeyboardInterrupt):
         for context in run.contexts.values():
             canaries, loaded_until_s = context.canaries, context.guards.loaded_until_s
@@ -314,7 +324,7 @@ def _watch_others_after(run: RunState) -> None:
 
 
 def _uninterrupted(action: Callable[[], None]) -> None:
-    """Complete an action despite an interrupt; a second interrupt ends the wait for it."""
+    """Complete an action despite an interrupt; a second interrupt ends the wait for the action."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-end")
     done = pool.submit(action)
     pool.shutdown(wait=False)
@@ -327,7 +337,7 @@ def _uninterrupted(action: Callable[[], None]) -> None:
 def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | None = None) -> None:
     for name, config in body.configurations.items():
         context = run.contexts[name]
-        # The row is durable before the first trial, as each trial waits for all earlier rows.
+        # The row is durable before the first trial, because each trial waits for all earlier rows.
         context.tables.append_run(
             RunRow(
                 run_id=context.run_id,
@@ -354,7 +364,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
 
 
 class _RunLog(logging.FileHandler):
-    """The log of a run, on any file system that takes whole files."""
+    """The log file of a run, on any file system, also one that only stores whole files."""
 
     def _open(self) -> TextIOWrapper:
         return TextIOWrapper(open_to_append(Path(self.baseFilename)), self.encoding)
@@ -362,7 +372,7 @@ class _RunLog(logging.FileHandler):
 
 @contextmanager
 def _logged_to(path: Path) -> Iterator[None]:
-    """Log the warnings of libraries to a file."""
+    """Log warnings to a file while the block lasts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = _RunLog(path, delay=True, encoding="utf-8")
     handler.setLevel(logging.WARNING)

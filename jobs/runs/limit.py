@@ -1,4 +1,4 @@
-"""The search for a configuration's boundary points, one message size after the other."""
+"""The search for the boundary points of a configuration, one message size after the other."""
 
 from __future__ import annotations
 
@@ -49,12 +49,14 @@ class LimitRun(Body):
     """Finds the boundary points of a configuration.
 
     Args:
-        holds: whether the largest limit is held where the configuration leaves that open.
-        climbs: whether a load that grows shows where the search begins, on warm brokers, too.
-        checks: whether the search looks for a change of the limit, where the goal says so.
+        config: the configuration to search.
+        holds: whether a long trial proves the largest limit on disk if `search.steady_s` is not
+            set.
+        climbs: whether a growing load shows where the search begins, also on warm brokers.
+        checks: whether the search checks for a change of the limit if the goal asks for it.
 
     Attributes:
-        boundaries: the boundaries of all goals until now; an error or an interrupt keeps them.
+        boundaries: the boundaries of all goals until now, also after an error or an interrupt.
     """
 
     measurement = "limit"
@@ -82,12 +84,14 @@ class LimitRun(Body):
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the search, forecast on simulated clusters."""
+        """The plan of the search, from a forecast on simulated clusters."""
         plan = plan_of(self.config, out)
         return with_planned_hold(plan, self.config) if self._holds else plan
 
     def begin(self, context: RunContext) -> None:
-        """Begin with no point; earlier trials of the context belong to other searches."""
+        """Begin the search without boundary points; earlier trials of the context belong to other
+        searches.
+        """
         lines = {
             goal.name: line_of(context.workload, goal, context.brokers, context.guards)
             for goal in self.config.goals
@@ -108,7 +112,8 @@ class LimitRun(Body):
         if self.config.goal.search.brokers_offline is not None:
             raise ConfigError(
                 f"--resume names the run {run.order.run_id}, which takes brokers offline; "
-                "expected a run with all brokers, as they have caught up since; start a new run"
+                "expected a run with all brokers, because the brokers have caught up since then; "
+                "start a new run"
             )
         tables, run_id = context.tables, context.run_id
         trials = resumed_trials(tables, run_id, config_text(self.config), context.environment)
@@ -123,12 +128,12 @@ class LimitRun(Body):
     # --- searching ----------------------------------------------------------
 
     def measure(self, run: RunState) -> None:
-        """Search, size by size and for all goals from the same trials."""
+        """Search size by size; the same trials serve all goals."""
         context = run.context
-        for goal, points in self._points.items():  # those of a resumed run
+        for goal, points in self._points.items():  # the points of a resumed run
             for point in points:
                 self._keep(context, goal, point)
-        drawing.prepare()  # loads slow libraries before any trial, while the run waits anyway
+        drawing.prepare()  # loads slow libraries before any trial
         climbs = self._climbs and not context.history.trials
         self.search(context, open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs))
         if self.config.goal.search.brokers_offline is not None:
@@ -137,7 +142,7 @@ class LimitRun(Body):
                 self._keep_boundary(context, boundary)
 
     def search(self, context: RunContext, gates: Gates) -> None:
-        """Search from the points until now, and keep each further one."""
+        """Continue the search from the present boundary points, and keep each further point."""
         progress = SearchProgress()
 
         def end_point(goal: str, point: FinishedPoint) -> None:
@@ -176,7 +181,9 @@ class LimitRun(Body):
         return context.history.trials[self._before :]
 
     def _prove_steady(self, rig: Rig, progress: SearchProgress) -> None:
-        """Hold the largest limit until it is proven on disk, and complete all limits by that."""
+        """Offer the load of the largest limit until its data is written to disk, and add the result
+        to all limits.
+        """
         context, found = rig.context, largest(self.boundaries)
         if found is None:
             return
@@ -202,12 +209,12 @@ class LimitRun(Body):
             if why := why or context.guards.refusal(pattern) or "":
                 refused.append(why)
                 return None
-            progress.reason = f"holding {self.config.axis.amount(load)} until disks write it"
+            progress.reason = f"offering {self.config.axis.amount(load)} until disks write it"
             progress.trials_left = 1
             try:
                 return measurer.trial(load)
             except TopicError as error:  # busy disks may delay the brokers' metadata
-                refused.append(f"the hold could not begin: {error}")
+                refused.append(f"the load could not begin: {error}")
                 return None
 
         done = [each for each in trials if each.steady]
@@ -215,7 +222,7 @@ class LimitRun(Body):
         self._complete(context, SteadyAnswer(found, holds, plan.why or "".join(refused)))
 
     def _spent(self, context: RunContext) -> Spent:
-        """The cost of the run so far, its holds included."""
+        """The cost of the run until now, including trials that prove a limit on disk."""
         name, line = next(iter(self._lines.items()))
         spent = line.spent(self._points[name])
         for each in self._trials(context):
@@ -225,7 +232,7 @@ class LimitRun(Body):
         return spent
 
     def _complete(self, context: RunContext, answer: SteadyAnswer) -> None:
-        """Replace the limits of all points by those with their steady limits."""
+        """Add the steady limits to the boundaries of all points."""
         found = []
         for goal, points in self._points.items():
             for point in points:
@@ -237,7 +244,7 @@ class LimitRun(Body):
             self._append(context, boundary)
 
     def _keep_stopped(self, context: RunContext, why: str) -> None:
-        """Keep the best brackets of a stopped search, which can be resumed."""
+        """Keep the present brackets of a search that a guard stopped; the search can be resumed."""
         message_bytes = next_size(self._lines, self._points)
         trials = self._trials(context)
         own = [trial for trial in trials if trial.point_message_bytes == message_bytes]
@@ -261,7 +268,7 @@ class LimitRun(Body):
         return self._calibration.complete(boundary, context, goal)
 
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
-        """Keep a boundary, in the place of an earlier one of the same point."""
+        """Keep a boundary; it replaces an earlier boundary of the same point."""
         key = _key(boundary)
         earlier = [each for each in self.boundaries if _key(each) == key]
         self.boundaries = [each for each in self.boundaries if _key(each) != key]
@@ -283,7 +290,7 @@ class LimitRun(Body):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome by the error, or by the points without an answer."""
+        """The outcome of the run from its error, or from the points without an answer."""
         if error is not None:
             return outcome_of(error)
         missing = [(b, why) for b in self.boundaries if (why := self._missing(b))]
@@ -299,7 +306,9 @@ class LimitRun(Body):
         return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
 
     def _missing(self, boundary: Boundary) -> str:
-        """Why a point is no answer; empty for one. A lower bound is one if the goal accepts it."""
+        """The reason why a point is not an answer; empty for an answer. A lower bound is an answer
+        if the goal accepts it.
+        """
         goal = self.config.goal_named(boundary.goal)
         is_bound = boundary.answer_kind == AnswerKind.LOWER_BOUND.value
         if is_bound and goal.search.accept_lower_bound:
@@ -323,15 +332,18 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 
 
 def _answer(boundary: Boundary) -> tuple[object, ...]:
-    """What a reader has to know again when it differs."""
+    """The part of a boundary that is reported again if it changes."""
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes
 
 
 def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dict[str, Line]:
-    """Load the brokers at the size that is measured first; the lines that begin at its reading.
+    """Warm up the brokers at the first message size, and return the lines that begin near the
+    reading.
 
     Args:
-        lines: the searched lines, by the goal's name.
+        lines: goal → its searched line.
+        rig: the resources for trials.
+        message_bytes: the first message size [B].
     """
     context = rig.context
     load_max_s = context.config.cluster.warm_up_max_s
@@ -344,7 +356,7 @@ def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dic
 def hinted_lines(
     lines: Mapping[str, Line], warm_up: WarmUp, goals: Iterable[Goal]
 ) -> dict[str, Line]:
-    """The lines whose first load follows from the reading of a warm-up."""
+    """The lines with a first load that is computed from the reading of a warm-up."""
     idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
     return {
         name: replace(

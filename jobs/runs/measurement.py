@@ -1,6 +1,6 @@
-"""The protocol of a measurement: a question that is asked of a case, its needs, body and figure.
+"""The protocol of a measurement: the question that a sweep asks of a case, its run and its figure.
 
-docs/extending.md states what stays the same for measurements of packages.
+docs/extending.md lists the parts that stay stable for measurements of packages.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from search.model import Verdict
 
 @dataclass(frozen=True)
 class Case:
-    """A case, with the keys of its experiment that a measurement may take.
+    """A case of an experiment, with the keys of the experiment that a measurement may use.
 
     Attributes:
         config: the complete configuration.
-        load: the fixed load on the goal's axis; None where none is given.
+        load: the fixed load on the goal's axis; None if no load is given.
         trials: number of trials at the fixed load.
         cold: whether the page cache of a testbed is dropped before a volume is read.
-        nearby: a limit near which a search may begin; None if none is known.
+        nearby: a limit near which a search may begin; None if no limit is known.
     """
 
     config: Configuration
@@ -52,17 +52,20 @@ class Case:
 
 
 class Measurement(ABC):
-    """A question that is asked of a case.
+    """The question that a sweep asks of a case.
 
     Attributes:
-        api: the version of the protocol for which a package wrote it; not for the project's own.
+        api: the version of the protocol that a package implements; the project's own measurements
+            do not set it.
         name: the name in experiments (`asks`) and in the table `runs`.
-        figure: how its figure is named and compared.
-        unit: the unit of its figure.
-        takes: the keys of an experiment that it takes, of `load`, `trials` and `cold`; a load that
-            it takes is required.
-        moves_volume: whether it requires `workload.trial.volume_bytes`; others refuse it.
-        package: the package of others that adds it, with its version; empty for the project's own.
+        figure: the name of the figure, and how figures are compared.
+        unit: the unit of the figure.
+        takes: the keys of an experiment that the measurement uses: `load`, `trials` and `cold`. If
+            it contains `load`, a load is required.
+        moves_volume: whether the measurement requires `workload.trial.volume_bytes`; if not, a
+            volume is refused.
+        package: the installed package that adds the measurement, with its version; empty for the
+            project's own measurements.
     """
 
     api: ClassVar[int] = 0
@@ -74,32 +77,36 @@ class Measurement(ABC):
     package: str = ""
 
     def unit_on(self, axis: str) -> str:
-        """The unit of its figure where the goal has this axis."""
+        """The unit of the figure, given the goal's axis."""
         return self.unit
 
     def require(self, case: Case) -> None:
-        """Refuse a case that cannot be measured, beyond what the attributes say.
+        """Refuse a case that cannot be measured; called after the checks that follow from the
+        attributes.
 
         Raises:
-            ConfigError: the message states what was given, what was expected and the remedy.
+            ConfigError: the case cannot be measured; the message has the given value, the expected
+                value and the remedy.
         """
         return
 
     @abstractmethod
     def body(self, case: Case) -> Body:
-        """The body of a case's run."""
+        """The body of the run that measures a case."""
 
     @abstractmethod
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The figure of a finished run at each message size, without the case's settings."""
+        """The figure of a finished run at each message size; the settings of the case are added by
+        the caller.
+        """
 
 
 @contextmanager
 def explaining(of: Measurement) -> Iterator[None]:
-    """Turn an unexpected error in the code of a package into a sentence.
+    """Turn an unexpected error in the code of a package into a message.
 
     Raises:
-        ConfigError: the measurement of a package failed.
+        ConfigError: the code of a package's measurement failed.
     """
     try:
         yield
@@ -112,12 +119,14 @@ def explaining(of: Measurement) -> Iterator[None]:
 
 
 class Loads:
-    """The loads that a measurement may hold, one trial after another, on one topic.
+    """Offers the loads of a measurement, one trial after another, on one topic.
 
     Attributes:
-        case: the case, as the experiment states it.
-        config: the configuration of the trials, see `HeldMeasurement.configured`.
+        case: the case as the experiment states it.
+        config: the configuration of the trials; see `HeldMeasurement.configured`.
         run: the run; not a part of the protocol.
+        failure: the error of a trial, which is not an error of the measurement; None without an
+            error.
     """
 
     def __init__(self, run: RunState, body: HeldRun, rig: Rig, case: Case) -> None:
@@ -137,12 +146,12 @@ class Loads:
         config: Configuration | None = None,
         stop: UncleanStop | None = None,
     ) -> Trial:
-        """Make one trial; the tables and the summary keep it.
+        """Make one trial, which is stored in the tables and the summary.
 
         Args:
             why: the purpose of the trial, shown as progress.
-            load: the load on the goal's axis; that of the case by default.
-            left: number of trials that remain, this one included.
+            load: the load on the goal's axis; the load of the case by default.
+            left: number of remaining trials, this one included.
             config: the configuration of this trial; `config` of the run by default.
             stop: kills a broker in the window; not a part of the protocol.
 
@@ -160,12 +169,12 @@ class Loads:
         return trial
 
     def note(self, text: str) -> None:
-        """Show a sentence."""
+        """Show a sentence to the user."""
         note(self.run.order.reporter, text)
 
 
 class HeldMeasurement(Measurement):
-    """A measurement that holds loads, and takes its figure from their trials."""
+    """A measurement that offers fixed loads, and computes its figure from their trials."""
 
     def configured(self, case: Case) -> Configuration:
         """The configuration of the run's trials."""
@@ -176,33 +185,35 @@ class HeldMeasurement(Measurement):
         return 1
 
     def writes(self, case: Case) -> int:
-        """The number of trials that write the payload, for the plan; each by default."""
+        """The number of trials that write the payload, for the plan; all trials by default."""
         return self.trials(case)
 
     @abstractmethod
     def hold(self, loads: Loads) -> None:
-        """Hold the loads.
+        """Offer the loads.
 
         Raises:
-            NoConclusionError: the trials do not give the figure.
+            NoConclusionError: the figure cannot be computed from the trials.
         """
 
     @abstractmethod
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
-        """The figure of trials, at least one, as summary.json has them; see `result_at`."""
+        """The figure of one or more trials, which have the form of summary.json; see
+        `result_at`.
+        """
 
     def body(self, case: Case) -> Body:
-        """A run that holds the loads."""
+        """The body of a run that offers the loads."""
         return HeldRun(self, case)
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The figure, if a trial was made."""
+        """The figure of a run; empty if no trial was made."""
         if summary.trials:
             yield self.result(summary.trials)
 
 
 class HeldRun(FixedLoadRun):
-    """The run of a measurement that holds loads."""
+    """The run of a measurement that offers fixed loads."""
 
     def __init__(self, of: HeldMeasurement, case: Case) -> None:
         super().__init__(of.configured(case), replace(case.held, trials=1))
@@ -211,7 +222,7 @@ class HeldRun(FixedLoadRun):
         self._case = case
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the trials, from that of one of them."""
+        """The plan of all trials, computed from the plan of one trial."""
         with explaining(self._of):
             count, writes = self._of.trials(self._case), self._of.writes(self._case)
         one = super().plan(out)
@@ -225,7 +236,7 @@ class HeldRun(FixedLoadRun):
         )
 
     def measure(self, run: RunState) -> None:
-        """Hold the loads of the measurement.
+        """Offer the loads of the measurement.
 
         Raises:
             ConfigError: the measurement itself failed.
@@ -246,8 +257,8 @@ def require_measurable(of: Measurement, case: Case) -> None:
     """Refuse a case that a measurement cannot measure.
 
     Raises:
-        ConfigError: the case has several sizes at a fixed load, a volume that is not asked for, or
-            what the measurement itself refuses.
+        ConfigError: the case has several message sizes at a fixed load, lacks a volume or has an
+            unwanted one, or the measurement itself refuses the case.
     """
     sizes = case.config.workload.message_bytes
     if "load" in of.takes and len(sizes) > 1:
@@ -267,7 +278,7 @@ def require_measurable(of: Measurement, case: Case) -> None:
 
 
 def why_invalid(trial: Mapping[str, Any]) -> str:
-    """The reason why a trial of summary.json is INVALID; empty if it is valid."""
+    """The reason why a trial of summary.json is INVALID; empty if the trial is valid."""
     if trial["verdict"] != Verdict.INVALID.value:
         return ""
     return next(iter(trial["reasons"]), "the trial was INVALID")
@@ -281,9 +292,10 @@ def result_at(
     An INVALID trial gives no figure.
 
     Args:
-        value: the figure; None if it is not known.
-        why: why it is not known.
-        readings: further readings by the names that `FigureKind.columns` has.
+        trial: the trial, in the form of summary.json.
+        value: the figure; None if it is unknown.
+        why: the reason why the figure is unknown.
+        readings: further readings; their names are in `FigureKind.columns`.
     """
     invalid = why_invalid(trial)
     found = None if invalid else value

@@ -13,14 +13,14 @@ class RunOptions:
     Attributes:
         out: the folder that contains the run's own folder.
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
-        slots: tasks that share the load; None for as many as Spark can run at once.
+        slots: number of tasks that share the load; None for as many tasks as Spark can run at once.
         dry_run: whether the job only shows its plan.
-        yes: whether a cluster with other users may be loaded without asking.
+        yes: whether a cluster with other users may be loaded without a question.
         locks: whether the run takes the clusters' locks.
-        metrics_at: host and port of the live values for Prometheus; None without them.
-        notify_from: where the addresses for messages are, each `env:NAME` or `file:PATH`.
-        json_file: a further file for the answer; None without one.
-        until_s: the time by which each load ends; None for no such time [s since the epoch].
+        metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
+        notify_from: the places of the addresses for messages, each `env:NAME` or `file:PATH`.
+        json_file: a second file for the answer; None without a second file.
+        until_s: the time by which each load ends [s since the epoch]; None for no such time.
     """
 
     out: Path
@@ -36,5 +36,5 @@ class RunOptions:
 
     @property
     def tables_or_default(self) -> str:
-        """The place of the Delta tables, with its default resolved."""
+        """The path or catalog name of the Delta tables; by default a folder in `out`."""
         return self.tables or str(self.out.absolute() / "tables")

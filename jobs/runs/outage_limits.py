@@ -1,8 +1,5 @@
-"""The limits during a broker outage, and while the brokers catch up after it.
-
-The progress of a search: what it does next, and how many trials are left.
-
-Trials during a broker outage, and while the brokers catch up after it.
+"""The search for limits during a broker outage and while brokers catch up after it, and the
+progress of a search.
 """
 
 from __future__ import annotations
@@ -34,12 +31,13 @@ def progress_updater(
     lines: Mapping[str, Line],
     finished: Mapping[str, Sequence[FinishedPoint]],
 ) -> Callable[[Decision, Histories], None]:
-    """A callback that keeps `progress` up to date, for `on_step` of `run_lines` and `run_goals`.
+    """A callback that updates `progress`, for the parameter `on_step` of `run_lines` and
+    `run_goals`.
 
     Args:
-        progress: the object that the measurer of the trials reads.
-        lines: the searched lines, by the goal's name.
-        finished: the finished points of each goal; the caller may append to them.
+        progress: the progress that the next trial reports.
+        lines: goal → its searched line.
+        finished: goal → its finished points; the caller may append points.
     """
 
     def update(decision: Decision, histories: Histories) -> None:
@@ -54,18 +52,25 @@ def progress_updater(
 
 
 WINDOWS_MAX = 60
-"""Largest number of windows in which brokers may catch up."""
+"""Largest number of windows for which a load waits until brokers have caught up."""
 
 
 @contextmanager
 def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
-    """Take so many brokers out of service while the block lasts.
+    """Take a number of brokers out of service while the block lasts.
 
-    The context that it yields is that of the remaining brokers. The replicas stay assigned to all
-    brokers, so that those that return have records to catch up with.
+    Replicas stay assigned to all brokers, so that the returning brokers have records to catch up
+    with.
+
+    Args:
+        context: the context of the run, with all brokers.
+        count: number of brokers to take out of service.
+
+    Yields:
+        A context for the remaining brokers.
 
     Raises:
-        NoConclusionError: the brokers did not stop, or did not return, in time.
+        NoConclusionError: the brokers did not stop or did not return in time.
     """
     assert context.broker_outage and context.open_metrics_without, "see ContextFactory"
     try:
@@ -83,24 +88,22 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
 
 
 def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool]:
-    """Hold a load while the offline brokers return and catch up.
+    """Offer a load in consecutive windows while the offline brokers return and catch up.
 
-    The first window runs before they return, so that they return under load.
+    The first window runs before the brokers return, so that they return under load.
 
     Args:
-        rig: that of the context that `broker_outage` yields.
+        rig: the resources for trials with the context that `broker_outage` yields.
         message_bytes: message size [B].
         load: load on the goal's axis.
 
     Returns:
-        The windows in which brokers were returning or out of sync, and whether all replicas were
-        in sync after the last of them.
+        The windows in which brokers were returning or out of sync, and whether all replicas were in
+        sync after the last window.
     """
     rest = rig.context
     assert rest.broker_outage is not None
-    progress = SearchProgress(
-        f"holding {rest.config.axis.amount(load)} before brokers come back", 1
-    )
+    progress = SearchProgress(f"offering {rest.config.axis.amount(load)} before brokers return", 1)
     TrialMeasurer(rig, message_bytes, progress).trial(load, is_held=True)
     returning = replace(rig, context=replace(rest, state=CATCHING_UP))
     measurer = TrialMeasurer(returning, message_bytes, progress, held=load)
@@ -109,7 +112,7 @@ def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(rest.broker_outage.end)
         while len(windows) < WINDOWS_MAX:
-            progress.reason = f"holding {rest.config.axis.amount(load)} while brokers catch up"
+            progress.reason = f"offering {rest.config.axis.amount(load)} while brokers catch up"
             windows.append(measurer.trial(load, is_held=True))
             if ended.done() and (ended.result() is None) and rest.topics.is_in_sync(opened):
                 return windows, True
@@ -119,9 +122,10 @@ def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool
 def find_outage_limits(
     context: RunContext, lines: Mapping[str, Line], found: Finished, whole: Sequence[Boundary]
 ) -> Iterator[Boundary]:
-    """Find the limits of the remaining brokers, size by size, each during and after an outage.
+    """Find the limits of the remaining brokers, for each message size during an outage and after
+    it.
 
-    Each size has an outage of its own, so that the brokers have data to catch up with.
+    Each message size has its own outage, so that the brokers have records to catch up with.
 
     Args:
         context: the context of the run, with all brokers.
@@ -135,12 +139,12 @@ def find_outage_limits(
     rest_line = replace(
         line_of(config.workload, config.goal, context.brokers - count, context.guards),
         before=line.spent(found[goal]),
-        check_for_change=False,  # each size has an outage of its own
+        check_for_change=False,  # each size has its own outage
     )
     points: list[FinishedPoint] = []
     while (message_bytes := rest_line.next_message_bytes(points)) is not None:
         with broker_outage(context, count) as rest, PointTopics(rest) as topics:
-            # Created before the look at the brokers at rest, which then includes its replicas.
+            # Created before the brokers are measured at rest, which then includes its replicas.
             topics.open(rest.pattern(message_bytes, 1))
             rig = Rig(rest, topics, open_gates(rest, config.cluster.warm_up_max_s))
             progress = SearchProgress()
@@ -164,7 +168,9 @@ def find_outage_limits(
 def _comparison_note(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
-    """A comparison of the limit with the calculation of `redline plan` from all brokers' limit."""
+    """A comparison of the limit with the limit that `redline plan` calculates from all brokers'
+    limit.
+    """
     all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:
         return ()
@@ -174,8 +180,8 @@ def _comparison_note(
     sentence = (
         f"{format_mb_per_s(boundary.mb_per_s)} MB/s with {boundary.state}; redline plan calculates "
         f"{format_mb_per_s(calculated)} MB/s for {brokers - offline} of {brokers} brokers, from "
-        f"{format_mb_per_s(all_up.mb_per_s)} MB/s for all; the measured limit is "
-        f"{format_ratio(boundary.mb_per_s / calculated)} of that"
+        f"{format_mb_per_s(all_up.mb_per_s)} MB/s for all brokers; the measured limit is "
+        f"{format_ratio(boundary.mb_per_s / calculated)} of the calculated limit"
     )
     return (sentence,)
 
@@ -183,9 +189,10 @@ def _comparison_note(
 def caught_up(
     rest: RunContext, goal: str, load: int, windows: Sequence[Trial], is_in_sync: bool
 ) -> Boundary:
-    """The boundary while the brokers catch up, at the limit of the outage.
+    """The boundary while the brokers catch up, measured at the limit of the outage.
 
-    It is a lower bound or no answer: the brokers catch up only once, so no lighter load follows.
+    The boundary is a lower bound or no answer, because the brokers catch up only once and no
+    lighter load is tried.
     """
     config, message_bytes = rest.config, windows[0].point_message_bytes
     observations = tuple(trial.observation(goal) for trial in windows)
@@ -201,7 +208,8 @@ def caught_up(
         gave_up = f"no window in which brokers caught up was valid: {reason}"
     elif hold.broke_at is not None:
         gave_up = (
-            f"{amount} were too much: {note}; no lighter load was tried, as brokers catch up once"
+            f"{amount} were too much: {note}; no lighter load was tried, because brokers catch up "
+            "once"
         )
     elif not is_in_sync:
         gave_up = f"replicas were not in sync after {len(windows)} windows of {window_s:g} s"

@@ -35,7 +35,7 @@ class RunOutcome:
     error: str | None = None
 
     def checked_exit_code(self) -> int:
-        """The exit code, if no message has to be shown with it.
+        """The exit code of an outcome whose message need not be raised.
 
         Raises:
             NoConclusionError, RegressionError: the outcome is of this kind and has a message.
@@ -50,11 +50,11 @@ class RunOutcome:
 def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], object]) -> int:
     """Write the files of a run, and return the exit code of its outcome.
 
-    A file that cannot be written makes a successful outcome fail; beside any other outcome it is a
+    If a file cannot be written, a successful run fails; for any other outcome there is only a
     warning.
 
     Raises:
-        ConfigError: the outcome is successful, and a file could not be written.
+        ConfigError: the outcome is successful, but a file could not be written.
         NoConclusionError, RegressionError: the outcome is of this kind and has a message.
     """
     try:
@@ -67,7 +67,7 @@ def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], ob
 
 
 def outcome_of(error: BaseException | None) -> RunOutcome:
-    """The outcome of a run that raised this error; None for a run without an error."""
+    """The outcome of a run, given its error; None for a run without an error."""
     if error is None:
         return RunOutcome()
     interrupt = _interrupt_in(error)
@@ -83,7 +83,9 @@ def outcome_of(error: BaseException | None) -> RunOutcome:
 
 
 def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
-    """The interrupt that is this error or led to it; None without one."""
+    """The interrupt that caused an error, or the error itself if it is an interrupt; otherwise
+    None.
+    """
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, KeyboardInterrupt):

@@ -1,7 +1,4 @@
-"""The recorded part of earlier runs: their rows in the tables, and their configuration.
-
-The regeneration of a run's report from the Delta tables.
-"""
+"""The records of earlier runs in the tables, for the resumption of a run and for its report."""
 
 from __future__ import annotations
 
@@ -36,15 +33,15 @@ _LAST_RUNS = 5
 def open_recorded_run(
     options: RunOptions, run_id: str, stack: ExitStack
 ) -> tuple[Session, Settings]:
-    """A session for a resumed run, and the recorded configuration of the run.
+    """Open a session for a resumed run, and read the recorded configuration of the run.
 
     Raises:
-        ConfigError: the run does not exist; a missing folder is reported before Spark starts.
+        ConfigError: the run does not exist. If its folder is missing, Spark is not started.
     """
     folder = options.out.absolute() / run_id
     if options.tables is None and not folder.is_dir():
         raise ConfigError(
-            f"--resume names the run {run_id}, and {folder} does not exist; expected a run of this "
+            f"--resume names the run {run_id}, but {folder} does not exist; expected a run in "
             "--out; correct the id, or name the run's --out or --tables"
         )
     log = folder / "spark.log" if folder.is_dir() else None
@@ -60,7 +57,7 @@ def open_recorded_run(
 
 @contextmanager
 def explaining_missing_tables(store: TableStore) -> Iterator[None]:
-    """Turn the failure to read the tables into a message with its cause.
+    """Turn an error of Spark about missing tables into a message with its cause.
 
     Raises:
         ConfigError: the tables do not exist, or are not Delta tables.
@@ -72,12 +69,12 @@ def explaining_missing_tables(store: TableStore) -> Iterator[None]:
     except AnalysisException as error:
         raise ConfigError(
             f"{store.address('runs')} {_why(error)}; expected the tables of a redline run; "
-            "name their place with --tables"
+            "name their path or catalog name with --tables"
         ) from error
 
 
 def unknown_run_error(store: TableStore, run_id: str) -> ConfigError:
-    """The error for a run that the tables do not contain; it names the newest ones."""
+    """The error for a run that the tables do not contain; it names the newest runs."""
     newest = store.runs().orderBy("at", ascending=False).limit(_LAST_RUNS).collect()
     names = ", ".join(row.run_id for row in newest)
     known = f"a run of these tables (newest: {names})" if names else "tables with runs"
@@ -88,7 +85,9 @@ def unknown_run_error(store: TableStore, run_id: str) -> ConfigError:
 
 
 def _why(error: AnalysisException) -> str:
-    """The fault of a table; a missing one is described without Spark's message."""
+    """What is wrong with a table, as the end of a sentence; Spark's message is left out for a
+    missing table.
+    """
     text = str(error).partition("\n")[0].rstrip(".")
     is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text
     return "does not exist" if is_absent else f"cannot be read as a Delta table ({text})"
@@ -104,12 +103,13 @@ Rows = list[dict[str, Any]]
 
 
 def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
-    """Write the report of a run again, and its summary if that is missing.
+    """Write the report of a run again, and its summary if the summary is missing.
 
     Args:
-        out: the folder of all runs.
+        run_id: the id of the run.
+        out: the folder that contains the folders of all runs.
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
-        target: the file of the report; None for the one in the run's folder.
+        target: the file of the report; None for the report in the run's folder.
 
     Raises:
         ConfigError: the tables do not exist or do not contain the run, or the report cannot be
@@ -135,7 +135,7 @@ def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path |
         kept = folder / "summary.json"
         if kept.exists():
             summary = load_summary(kept)
-        elif target is None:  # it could not be written at the run's end
+        elif target is None:  # the summary could not be written at the end of the run
             write_summary(summary, kept)
             reporter.report(Notice(Level.NOTE, f"summary: {kept}"))
         if summary.status == RUNNING and folder.is_dir() and not is_locked(folder):

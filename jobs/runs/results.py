@@ -1,10 +1,5 @@
-"""The results of a run: boundaries, summary.json, charts and the report.
-
-The files that a run writes; each is written even where another one fails.
-
-Changes of a limit while it was measured, in words, and the trials that count since then.
-
-The command that repeats a run, from its recorded configuration.
+"""The results of a run: boundaries, summary.json, charts and the report, with the command that
+repeats the run.
 """
 
 from __future__ import annotations
@@ -60,7 +55,8 @@ from search.model import LEVEL, Bracket, Change, Done, GaveUp, Interval, Verdict
 
 
 class ArtifactWriter:
-    """Writes the files of a run, and collects the failures.
+    """Writes the files of a run, and collects failures, so that a failure does not stop the other
+    files.
 
     Attributes:
         written: the written files in order, as (kind, path).
@@ -71,7 +67,9 @@ class ArtifactWriter:
         self._failures: list[str] = []
 
     def write(self, what: str, path: Path, write: Callable[[], object]) -> bool:
-        """Write a file; False where the disk is full or denies it."""
+        """Write a file; return False if it cannot be written, for example because the disk
+        is full.
+        """
         try:
             write()
         except OSError as error:
@@ -86,15 +84,15 @@ class ArtifactWriter:
     def write_answer_file(
         self, what: str, path: Path, copy: Path | None, write: Callable[[Path], object]
     ) -> None:
-        """Write the answer for programs to its path, and to the file of --json."""
+        """Write the answer for programs to its path and, if it is given, to the file of --json."""
         for each in (path, *([copy] if copy is not None else [])):
             self.write(what, each, partial(write, each))
 
     def require_all(self, remedy: str) -> None:
-        """Require that all files were written; to be called after everything else.
+        """Raise an error if a file could not be written; must be called after all other steps.
 
         Args:
-            remedy: how the user gets the missing files.
+            remedy: what the user can do to get the missing files.
 
         Raises:
             ConfigError: a file could not be written.
@@ -107,11 +105,14 @@ class ArtifactWriter:
 
 
 def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials of a point that count for its present limit.
+    """The trials of a boundary point that count for its present limit.
+
+    Trials before a change of the limit do not count. Trials that prove a limit on disk always
+    count.
 
     Args:
-        trials: all trials of the point, oldest first; those that hold a limit to prove it on disk
-            count in any case.
+        point: the boundary point.
+        trials: all trials of the point, oldest first.
     """
     searched = [each for each in trials if not each.steady]
     changed = point.result.changed
@@ -122,10 +123,13 @@ def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]
 def change_words(
     point: FinishedPoint, trials: Sequence[Trial], config: Configuration
 ) -> tuple[str, ...]:
-    """The changes of a point, a sentence each: size, time and the trials that count no more.
+    """A sentence about each change of a point's limit: its size, its time, and the trials that no
+    longer count.
 
     Args:
+        point: the boundary point.
         trials: all trials of the point, oldest first.
+        config: the configuration of the run.
     """
     searched = [each for each in trials if not each.steady]
     changes = point.result.changed
@@ -147,11 +151,11 @@ def _sentence(
         f"({iso_utc(first.started_at_s)})"
     )
     share = "" if change.verb == "changed" else f" ({format_ratio(change.probability)})"
-    return f"the limit {change.verb} {size}{share}, {when}; earlier trials count no more"
+    return f"the limit {change.verb} {size}{share}, {when}; earlier trials no longer count"
 
 
 def _amount(interval: Interval | None) -> str:
-    """`387 (376 to 398 at 90 %)`."""
+    """The median and the interval as text, such as `387 (376 to 398 at 90 %)`."""
     if interval is None:
         return "an unknown number"
     middle = interval.high if interval.median is None else interval.median
@@ -166,18 +170,18 @@ _LOADERS: Mapping[str, Callable[[str], BaseModel]] = {
     "workload": load_workload,
     "goal": load_goal,
 }
-_NAMING = ("name", "description")  # they describe the file, and change no measurement
+_NAMING = ("name", "description")  # keys that describe the file and change no measurement
 
 
 def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Command | None:
-    """The command that repeats a run; None without a recorded configuration or a single command.
+    """The command that repeats a run; None if no configuration is recorded, or if one command is
+    not enough.
 
-    Differences from the files of conf/ become `--set`. A file outside the project becomes
-    NAME.yaml with a note, as its keys are in the report. Secrets are references in the settings
-    and stay references.
+    Differences from the files of conf/ become options `--set`. A file outside the project becomes
+    NAME.yaml with a note; its keys are in the report. Secrets stay references.
 
     Args:
-        settings: kind → key → value as `jobs.runs.resumption.config_text` records them.
+        settings: kind → key → value, as `jobs.runs.resumption.config_text` records them.
         held: message size and load of each trial of a run with a fixed load.
     """
     if not settings or len(set(held)) > 1:
@@ -191,7 +195,7 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
         lines.append(f"--{kind} {shlex.quote(value if own is not None else f'{value}.yaml')}")
         if own is None:
             notes.append(
-                f"The file of the {kind} {name} is not part of kafka-redline: name your own file, "
+                f"The file of the {kind} {name} is not part of kafka-redline: name your own file "
                 "with the keys below."
             )
             continue
@@ -203,12 +207,14 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
 
 
 def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The file of conf/ with this name, in recorded form; None where the run had another file."""
+    """The content of the file of conf/ with a name, in recorded form; None if the run used another
+    file.
+    """
     if name not in available(kind):
         return None
     try:
         read = describe(_LOADERS[kind](name))
-    except ConfigError:  # the file changed and no longer loads; its keys are in the report
+    except ConfigError:  # the file has changed and is no longer valid; its keys are in the report
         return None
     plain: dict[str, Any] = json.loads(json.dumps(read, default=str))
     return plain if plain.get("description") == recorded.get("description") else None
@@ -242,13 +248,16 @@ def boundary_of(
     brokers: int,
     state: str = ALL_BROKERS,
 ) -> Boundary:
-    """The boundary of one search, with the reasons of the trial at its overloaded side.
+    """The boundary of one search, with the reasons of the last trial at its overloaded side.
 
-    All overloads near the limit vote for the resource that bound the brokers.
+    All overloads near the limit vote for the limiting resource.
 
     Args:
+        point: the finished point of the search.
         trials: all trials of the run, oldest first.
+        config: the configuration of the run.
         goal: the goal of the search.
+        brokers: number of brokers.
         state: the state of the cluster during the search.
     """
     result, bracket = point.result, point.result.bracket
@@ -280,7 +289,7 @@ def boundary_of(
     lasted = True if done.confirmed_s else None
     if any(each.load == bracket.sustained for each in holds.failed):
         lasted = False
-    unchecked = "not checked for a change of the limit, as search.check_for_change is false"
+    unchecked = "not checked for a change of the limit, because search.check_for_change is false"
     notes = (
         *done.notes,
         _nothing_sustained(result, config),
@@ -312,14 +321,14 @@ def boundary_of(
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
-    """The reason why a point is no answer to its goal; empty for an answer."""
+    """The reason why a boundary does not answer its goal; empty if it does."""
     if boundary.gave_up is not None:
         return open_words(boundary)
     return doubt_words(boundary) if goal.search.interval_required else ""
 
 
 def _last(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
-    """The last trial at a load with this verdict for the goal."""
+    """The last trial at a load with a verdict by the goal; None without such a trial."""
     found = [
         each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
     ]
@@ -333,7 +342,9 @@ def _known(time_ms: float) -> float | None:
 def _votes_near_limit(
     trials: Iterable[Trial], bracket: Bracket, config: Configuration, goal: str
 ) -> tuple[AttributionVote, ...]:
-    """The votes of the overloads at and above the bracket; a nearer one has more weight."""
+    """The votes of the overloads at and above the bracket; overloads near the bracket have more
+    weight.
+    """
     lowest = bracket.overloaded
     if lowest is None:
         return ()
@@ -346,12 +357,12 @@ def _votes_near_limit(
 
 
 def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> str:
-    """A note on a limit of 0, whose cause is the cluster or the goal rather than the load."""
+    """A note about a limit of 0, whose cause is the cluster or the goal and not the load."""
     over = result.bracket.overloaded
     if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
         return ""
     return (
-        f"even {config.axis.amount(over)} were too much, so the cluster has other load, or cannot "
+        f"even {config.axis.amount(over)} were too much, so the cluster has another load or cannot "
         "meet this goal; check the reasons of the trials"
     )
 
@@ -363,7 +374,9 @@ def _held(
     config: Configuration,
     goal: str,
 ) -> Iterator[str]:
-    """Notes on how long limits of this point were held, and why others did not last."""
+    """Notes about the limits of a point that were confirmed by a held load, and about limits that
+    were not.
+    """
     for hold in holds.failed:
         over = [
             each.judgements[goal]
@@ -384,7 +397,9 @@ def _held(
 
 
 def _other_traffic(trials: Sequence[Trial]) -> str | None:
-    """A note on the traffic of other clients beside the valid trials, where they had any."""
+    """A note about the traffic of other clients during the valid trials; None if they had no
+    traffic.
+    """
     valid = [
         (trial.evidence.others, 1e6 * (trial.evidence.client.achieved_mb_per_s or 0.0))
         for trial in trials
@@ -403,9 +418,9 @@ def summary_of_run(
     *,
     measurement: str | None,
 ) -> RunSummary:
-    """The summary of a run: the boundary points of a search, or the trials of a fixed load."""
+    """The summary of a run, with the boundaries of a search or the trials of a fixed load."""
     started_at, finished_at = run.times
-    used = run.context.config if run.contexts else config  # with the shape of given topics
+    used = run.context.config if run.contexts else config  # has the replicas of given topics
     return RunSummary(
         run_id=run.order.run_id,
         started_at=started_at,
@@ -464,12 +479,15 @@ def write_results(
     series: Panels | None = None,
     json_file: Path | None = None,
 ) -> ArtifactWriter:
-    """Write summary.json, the charts and the report; a failed file does not stop the others.
+    """Write summary.json, the charts and the report; a failed file does not stop the other files.
 
     Args:
-        trials, settings, series: as in `write_report`; `trials` is None for a run that ended
-            before its tables were open, which has no report.
-        json_file: a further file for the summary; None without one.
+        summary: the summary of the run.
+        folder: the folder of the run.
+        tables: path or catalog name of the Delta tables.
+        trials, settings, series: see `write_report`. If the run ended before its tables were open,
+            `trials` is None and no report is written.
+        json_file: a second file for the summary; None without a second file.
     """
     files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT
     files.write_answer_file("summary", path, json_file, partial(write_summary, summary))
@@ -491,7 +509,7 @@ def write_results(
 
 
 def _write_chart(summary: RunSummary, page: Path, picture: Path) -> None:
-    # Altair is a tenth of the imports of a command that ends without a result.
+    # Imported here because Altair takes a tenth of the import time of a command without a result.
     from metrics.reporting.boundary_chart import write_chart
 
     write_chart(summary, page, picture)
@@ -508,8 +526,8 @@ def write_report(
 
     Args:
         trials: all trials of the run.
-        series: their readings over time, see `metrics.reporting.report_page.panels_of_run`.
-        settings: its configuration, as `jobs.runs.resumption.config_text` records it.
+        settings: the configuration of the run, as `jobs.runs.resumption.config_text` records it.
+        series: the readings over time; see `metrics.reporting.report_page.panels_of_run`.
     """
     from metrics.reporting.report_page import report_page  # as in `_write_chart`
 
@@ -519,7 +537,7 @@ def write_report(
 
 
 def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> RunSeries:
-    """The readings of these trials over time, from the tables."""
+    """The readings of trials over time, read from the tables."""
     series = RunSeries()
     samples, hosts = tables.samples_of(run_id), tables.host_samples_of(run_id)
     for trial in trials:

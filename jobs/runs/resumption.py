@@ -1,4 +1,4 @@
-"""The resumption of a run: its recorded trials, and the replay of its search."""
+"""The resumption of a run from its recorded trials, by a replay of its search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_CLUSTER = re.compile(r"cluster\.(id|brokers)|broker(\.\d+)?\.version")
 
 
 def config_text(config: Configuration) -> str:
-    """The whole configuration as JSON; secrets are references in it."""
+    """The whole configuration as JSON; secrets stay references."""
     settings = {kind: describe(getattr(config, kind)) for kind in ("cluster", "workload", "goal")}
     settings |= {f"goal {goal.name}": describe(goal) for goal in config.goals[1:]}
     return json.dumps(settings, default=str, sort_keys=True)
@@ -42,13 +42,15 @@ def resumed_trials(
     """The finished trials of a run, oldest first.
 
     Args:
-        config_text: the present configuration, which must equal the recorded one.
-        environment: the present environment. Its cluster must be the recorded one; brokers that
-            each run starts must have the same versions.
+        tables: the tables that contain the run.
+        run_id: the id of the run.
+        config_text: the present configuration, which must equal the recorded configuration.
+        environment: the present environment. Its cluster must be the recorded cluster; if each run
+            starts its own brokers, they must have the same versions.
 
     Raises:
-        ConfigError: the run does not exist or is done, or its configuration, its cluster or the
-            series of its exporters differ.
+        ConfigError: the run does not exist or is done, or its configuration, its cluster or its
+            exporters' series differ.
     """
     runs = tables.run_rows(run_id)
     if not runs:
@@ -66,15 +68,15 @@ def resumed_trials(
     if differing:
         raise ConfigError(
             f"the run {run_id} has another configuration: {'; '.join(differing)}; expected the "
-            "same one; give the same files and --set options, or start a new run"
+            "same configuration; give the same files and --set options, or start a new run"
         )
     is_new = are_started_by_run(settings.get("cluster", {}))
     others = other_cluster(runs[0].environment, environment, is_new)
     if others:
         raise ConfigError(
             f"the run {run_id} was made on another cluster: {'; '.join(others)}; expected the "
-            "same cluster, as trials of two clusters do not combine; name the run's own cluster, "
-            "or start a new run"
+            "same cluster, because trials of two clusters cannot be combined; name the cluster of "
+            "the run, or start a new run"
         )
     require_same_series(f"the run {run_id}", runs[0].environment, environment)
     return tables.trials_of(run_id)
@@ -83,12 +85,14 @@ def resumed_trials(
 def other_cluster(
     then: Mapping[str, str], now: Mapping[str, str], is_new: bool = False
 ) -> list[str]:
-    """The facts that show two different clusters: `cluster.id was A and is B`.
+    """The facts that differ between two clusters, such as `cluster.id was A and is B`.
 
-    A fact that one environment lacks is ignored.
+    A fact that is missing in one environment is ignored.
 
     Args:
-        is_new: whether each run starts new brokers, whose cluster id differs.
+        then: the environment at the start of the run.
+        now: the present environment.
+        is_new: whether each run starts new brokers, which have a new cluster id.
     """
     names = sorted(name for name in then.keys() & now.keys() if _OF_CLUSTER.fullmatch(name))
     return [
@@ -99,28 +103,30 @@ def other_cluster(
 
 
 def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that the exporters are read by the series by which a run began.
+    """Check that the metrics are read from the same exporter series as at the start of a run.
 
     Args:
-        run: the run, as messages name it.
+        run: name of the run for the message.
+        then: the environment at the start of the run.
+        now: the present environment.
 
     Raises:
-        ConfigError: a reading has another series, or none.
+        ConfigError: a reading has another series, or no series any more.
     """
     moved = other_series(then, now)
     if moved:
         raise ConfigError(
             f"{run} read other series of the exporters: {'; '.join(moved)}; expected the same "
-            "ones, as its trials were judged by them; restore the exporters' rules, or start a "
-            "new run"
+            "series, because the run's trials were judged with them; restore the exporters' rules, "
+            "or start a new run"
         )
 
 
 def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The readings whose series of exporters changed, or are not shown any more.
+    """The readings whose exporter series changed or disappeared.
 
-    A reading that only the present environment has is ignored, as some appear at their first use,
-    and so are all where one environment has no series, as with JMX.
+    A reading that only the present environment has is ignored, because some series appear with
+    their first use. If one environment has no series, as with JMX, the result is empty.
     """
     before, after = _series_of(then), _series_of(now)
     if not after:
@@ -134,7 +140,7 @@ def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _series_of(environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """Reading → its series of all brokers; a series that all have is named once."""
+    """Reading → its series on all brokers, without duplicates."""
     found: dict[str, list[str]] = {}
     for name, series in sorted(environment.items()):
         named = _OF_SERIES.fullmatch(name)
@@ -144,10 +150,11 @@ def _series_of(environment: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The differences between two configurations, by file and key: `key was A and is B`.
+    """The differences between two configurations, such as `goal.search.resolution was 0.1 and is
+    0.2`.
 
-    Budgets and guards may differ, so that a run that one of them stopped can be resumed. A key that
-    an older version did not have differs only from its default.
+    Budgets and guards may differ, so that a run that a budget or a guard stopped can be resumed. A
+    key that an older version did not have differs only if it does not have its default.
     """
     return [
         f"{kind}.{key} was {then.get(kind, {}).get(key)} and is {now.get(kind, {}).get(key)}"
@@ -160,7 +167,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _default(kind: str, key: str) -> Any:
-    """The default of a key, as `config_text` has it."""
+    """The default of a key, in the form of `config_text`."""
     models: Mapping[str, Model] = {"cluster": Cluster, "workload": Workload, "goal": Goal}
     found = default_at(models[kind.partition(" ")[0]], key.split("."))
     return json.loads(json.dumps(dict(found) if isinstance(found, Mapping) else found, default=str))
@@ -169,12 +176,17 @@ def _default(kind: str, key: str) -> Any:
 def replay(
     lines: Mapping[str, Line], trials: Sequence[Trial]
 ) -> tuple[dict[str, list[FinishedPoint]], dict[str, tuple[Observation, ...]]]:
-    """Replay a search: its finished points, and the trials of the point in progress, by goal.
+    """Replay a search; return each goal's finished points, and the observations of its unfinished
+    point.
 
-    The search decides from the history alone, so the replay repeats its decisions.
+    The search decides only from the history, so the replay repeats its decisions.
+
+    Args:
+        lines: goal → its searched line.
+        trials: the recorded trials, oldest first.
 
     Raises:
-        ConfigError: these lines would have measured other trials.
+        ConfigError: a search of these lines would have measured other trials.
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
     begun: dict[str, tuple[Observation, ...]] = dict.fromkeys(lines, ())
@@ -205,7 +217,7 @@ def replay(
 
 
 def _before_checks(lines: Mapping[str, Line], trials: Sequence[Trial]) -> Sequence[Trial]:
-    """The trials before the first one that looks for a change at a size that was finished."""
+    """The trials before the first trial that checks a finished size for a change of its limit."""
     if any(line.checks_at_once for line in lines.values()):
         return trials
     first = next((number for number, each in enumerate(trials) if each.checks), len(trials))

@@ -1,4 +1,6 @@
-"""The lock of a run: it admits one driver, as two would mix their files and rows."""
+"""The lock of a run, which admits one driver, because two drivers would mix their files and
+rows.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +15,35 @@ from metrics.common.errors import TryLaterError
 from metrics.reporting.files import NOT_OFFERED, require_place, write_atomic
 
 FILE = ".driver"
-"""The lock file in the run's folder; it names the driver. The system unlocks it at every end."""
+"""Name of the lock file in the run's folder. The file names the driver; the system unlocks it when
+the process ends.
+"""
 
 
 @contextmanager
 def run_lock(folder: Path, holder: str) -> Iterator[bool]:
-    """Hold the lock of the run in a folder.
+    """Lock the run in a folder while the block lasts.
 
-    The cluster's lock excludes a second driver on every machine. This lock needs no cluster: it
-    excludes one before the cluster is opened, and also with --no-lock, on all machines that share
-    the folder.
+    The cluster's lock excludes a second driver on every machine. This lock does not need the
+    cluster: it excludes a second driver before the cluster is opened, and also with --no-lock, on
+    all machines that share the folder.
 
     Args:
-        holder: the name of this driver, which a second driver reports.
+        folder: the folder of the run.
+        holder: the name of this driver, for the message of a second driver.
 
     Yields:
-        False where the file system of the folder has no locks, else True.
+        True if the run is locked; False if the file system of the folder has no locks.
 
     Raises:
-        TryLaterError: another process holds the lock.
+        TryLaterError: another process has the lock.
         ConfigError: the folder is not writable.
     """
     path = folder / FILE
     require_place("--out", path)
     folder.mkdir(parents=True, exist_ok=True)
     file, text = _locked(path), f"{holder}, process {os.getpid()}\n"
-    if file is None:  # the file still shows that a run is active
+    if file is None:  # without locks, the file at least shows that a run is active
         write_atomic(path, text)
     else:
         file.write(text)
@@ -51,9 +56,10 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds the lock of a run.
+    """Whether a process has the lock of a run.
 
-    The answer is True for a lock file on a file system without locks, as the run may be running.
+    The result is True for a lock file on a file system without locks, because the run may be
+    active.
     """
     path = folder / FILE
     if not path.exists():
@@ -74,7 +80,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _locked(path: Path) -> TextIO | None:
-    """The locked file of a run, empty; None where the file system has no locks."""
+    """Lock and empty the lock file of a run; return None if the file system has no locks."""
     while True:
         try:
             file = _opened(path)

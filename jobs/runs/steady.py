@@ -1,11 +1,10 @@
-"""The steady limit of a run: the largest burst limit is held once, and the search goes on below it.
+"""The steady limit of a run: a long trial (a hold) tests the largest burst limit, and loads below
+it if necessary.
 
-A burst limit is what short trials sustained. The steady limit is proven on disk (see
-`metrics.judging.disk_proof`): by a trial that was long enough, or by the hold that is made once a
-run, at the limit with the largest byte rate. Sizes with lower byte rates rest on the same hold.
-
-What the limit of a run is proven for, from the trials that sustained it; and the hold itself: one
-long trial that shows whether disks write a load, or memory carries it.
+Short trials sustain a burst limit. The steady limit is proven on disk (see
+`metrics.judging.disk_proof`), either by a trial that was long enough, or by a hold. A hold is made
+once in a run, at the limit with the largest byte rate; it also proves the limits of sizes with
+lower byte rates. It shows whether disks write the data of a load, or only memory takes the data.
 """
 
 from __future__ import annotations
@@ -43,14 +42,20 @@ from search.confirming import SteadyHold, next_hold
 from search.model import Verdict
 
 FULL_SHARE = 0.8
-"""Share of the memory for dirty pages at which a hold ends, before writers wait for disks [ratio].
-Disks that keep up stay near the background limit, which is 0.67 with Linux's defaults."""
+"""Share of the memory for dirty pages at which a hold ends, before writers have to wait for disks
+[ratio]. If disks keep up, the share stays near the background limit, which is 0.67 with Linux's
+defaults.
+"""
 LOOK_S = 2.0
-"""Time between two looks at a hold [s]."""
+"""Time between two checks of a hold [s]."""
 FAILED_SHARE = 0.9
-"""Share of the offered records below which a load to failure has failed [ratio]."""
+"""With `search.to_failure`, a load has failed if a smaller share of its offered records is
+acknowledged [ratio].
+"""
 FAILED_S = 10.0
-"""Time over which that share is looked at [s]. A busy machine delays answers for some seconds."""
+"""Time over which the share of acknowledged records is measured [s]. It is longer than the delays
+of a busy machine.
+"""
 
 
 def steady_measurer(
@@ -60,15 +65,18 @@ def steady_measurer(
     hold_s: float,
     failing_load: int | None = None,
 ) -> TrialMeasurer:
-    """Measures a load in one window of `hold_s` at most.
+    """A measurer whose trials have one window of at most `hold_s`.
 
-    The window ends once disks are proven to write the load, or before the memory of a host is full,
-    so that no load is driven to failure. That of `failing_load` ends once the brokers are
-    overloaded.
+    The window ends once it is proven that disks write the load, or before the memory of a host is
+    full, so that the load does not fail. A window with `failing_load` ends once too few records are
+    acknowledged.
 
     Args:
+        rig: the resources for trials.
+        message_bytes: message size [B].
+        progress: the purpose of the next trial.
         hold_s: longest window [s].
-        failing_load: the load that is held until it fails, on a testbed; None for none.
+        failing_load: the load that is offered until it fails, on a testbed; None for no such load.
     """
     context = rig.context
     phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
@@ -96,8 +104,9 @@ def is_over(
 
     Args:
         windows: write-back of the brokers' hosts until now.
+        brokers: ids of the brokers.
         lasted_s: length of the window until now [s].
-        deleted_s: least age at which retention deletes a record [s].
+        deleted_s: minimum age at which retention deletes a record [s].
     """
     if any((each.unwritten_share or 0.0) >= FULL_SHARE for each in windows):
         return True
@@ -108,7 +117,8 @@ def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
     """Whether too little of a load was acknowledged in the last `FAILED_S`.
 
     Args:
-        acked: (time into the window [s], records acknowledged until then), oldest first.
+        acked: (time since the window's start [s], records acknowledged until then), oldest first.
+        offered_per_s: offered records [1/s].
     """
     if not acked or acked[-1][0] < 2 * FAILED_S:
         return False
@@ -121,9 +131,9 @@ def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
 
 
 def failed_after_s(trial: Trial) -> float | None:
-    """Time under load after which a trial's acknowledged rate fell and stayed low [s].
+    """Time from the start of a trial's load until its acknowledged rate fell and stayed low [s].
 
-    None where it did not: the end of its window decides. The warm-up is load, too.
+    None if the rate was not low at the end of the window. The time includes the warm-up.
     """
     client, offered = trial.evidence.client, trial.pattern.records_per_s
     if not client.latency_over_time:
@@ -139,10 +149,12 @@ def failed_after_s(trial: Trial) -> float | None:
 
 
 def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Boundary:
-    """The boundary with what its sustained load is proven for.
+    """The boundary with the duration and the bytes for which its sustained load is proven.
 
     Args:
-        trials: all trials at this point, those that hold a load included.
+        boundary: the boundary.
+        trials: all trials at the boundary point, holds included.
+        goal: the goal of the boundary.
     """
     sustained = [
         (each, proof_of(each))
@@ -168,7 +180,7 @@ def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Bounda
 
 
 def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = "") -> Boundary:
-    """The boundary with the steady limit that a trial at its size proves."""
+    """The boundary with the steady limit that a trial of the same message size proves."""
     return replace(
         boundary,
         steady_load=float(trial.load),
@@ -184,19 +196,22 @@ def _highest(proven: Iterable[tuple[Trial, DiskProof]]) -> tuple[Trial, DiskProo
 
 
 EXPIRIES = 3.5
-"""Length of a hold as a multiple of the age at which pages are written: one until the first pages
-are, two to prove it, and one half for the surges."""
+"""Longest window of a hold, as a multiple of the age at which the kernel writes pages: one until
+the first pages are written, two for the proof, and a half for uneven writes.
+"""
 EXPECTED_EXPIRIES = 2.25
-"""Length of a hold that a forecast expects, in the same unit; measured 68 s."""
+"""Expected window of a hold in a forecast, as a multiple of the age at which the kernel writes
+pages. Measured: 68 s.
+"""
 
 
 @dataclass(frozen=True)
 class SteadyPlan:
-    """The decision whether and for how long the largest burst limit is held.
+    """The decision whether a hold tests the largest burst limit, and for how long.
 
     Attributes:
         hold_s: longest window of a hold [s]; 0 for no hold.
-        why: why there is none; empty where it needs no words.
+        why: the reason why there is no hold; empty if it needs no explanation.
     """
 
     hold_s: float
@@ -204,24 +219,25 @@ class SteadyPlan:
 
 
 def require_failure_allowed(config: Configuration) -> None:
-    """Refuse a load to failure on brokers that the run does not start.
+    """Refuse `search.to_failure` on brokers that the run does not start.
 
     Raises:
-        ConfigError: the goal asks for one.
+        ConfigError: the goal has `search.to_failure`, and the run does not start the brokers.
     """
     if config.goal.search.to_failure and not config.cluster.starts_brokers:
         raise ConfigError(
             f"--to-failure drives the brokers of cluster {config.cluster.name} into failure; "
-            "expected a testbed that the run starts (--cluster testbed); leave it out, and the "
-            "time to failure is computed"
+            "expected a testbed that the run starts (--cluster testbed); omit --to-failure, then "
+            "the time to failure is computed"
         )
 
 
 def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
-    """The plan of a search with the hold that may follow it.
+    """The plan of a search, including the hold that may follow the search.
 
-    The usual hold is made where memory could carry the load that is found, and ends once it is
-    proven; the duration has its expected length.
+    Unless `search.steady_s` is set, a hold is only made if memory could take the data of the found
+    load, and ends once the load is proven. The plan's duration contains the expected length of the
+    hold.
     """
     search = config.goal.search
     if search.steady_s == 0.0:
@@ -232,28 +248,29 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     when = ", within the budget"
     if search.steady_s is None:
         when = (
-            " if memory could carry it and the budget allows it (search.steady_s); the forecast "
-            f"has {format_duration(added_s)} for it"
+            ", if memory could take its data and the budget allows it (search.steady_s); the "
+            f"forecast includes {format_duration(added_s)} for this trial"
         )
-    note = f"the largest limit is held once for at most {format_duration(most_s)}{when}"
+    note = f"one long trial at the largest limit takes at most {format_duration(most_s)}{when}"
     return replace(plan, duration_s=plan.duration_s + added_s, notes=(*plan.notes, note))
 
 
 def steady_plan(
     config: Configuration, boundary: Boundary, trials: Iterable[Trial], spent: Spent
 ) -> SteadyPlan:
-    """Decide whether the limit with the largest byte rate is held.
+    """Decide whether a hold tests the limit with the largest byte rate.
 
     Args:
-        boundary: that limit.
+        config: the configuration of the run.
+        boundary: the limit with the largest byte rate.
         trials: all trials of the run.
-        spent: cost of the run so far.
+        spent: cost of the run until now.
     """
     search = config.goal.search
     if boundary.steady_load is not None and boundary.steady_load >= boundary.loads[0]:
-        return SteadyPlan(0.0)  # its own trials prove it
+        return SteadyPlan(0.0)  # its own trials prove the limit
     if search.steady_s == 0.0:
-        return SteadyPlan(0.0, "no hold was made, as search.steady_s is 0")
+        return SteadyPlan(0.0, "no hold was made, because search.steady_s is 0")
     last = _last_at(boundary, trials)
     if last is None:
         return SteadyPlan(0.0)
@@ -268,20 +285,22 @@ def steady_plan(
     if fills is None:
         return SteadyPlan(0.0, "the brokers' hosts do not show the bytes that their disks write")
     if not fills and search.steady_s is None and not search.to_failure:
-        return SteadyPlan(
-            0.0, f"in {format_duration(hold_s)} it fills less than a tenth of the memory's room"
-        )
+        length = format_duration(hold_s)
+        why = f"in {length} the load fills less than a tenth of the room for dirty pages"
+        return SteadyPlan(0.0, why)
     plan = SteadyPlan(hold_s)
     why = budget_problem(search.budget, spent, last.pattern, plan)
     return replace(plan, hold_s=0.0, why=why) if why else plan
 
 
 def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: SteadyPlan) -> str:
-    """Why the budget does not allow a hold; empty if it does.
+    """The reason why the budget does not allow a hold; empty if it does.
 
     Args:
-        spent: cost of the run so far.
-        pattern: the traffic to hold.
+        budget: the budget of the search.
+        spent: cost of the run until now.
+        pattern: the traffic of the hold.
+        plan: the plan of the hold.
     """
     load_s = plan.hold_s + pattern.phases.warmup_s
     costs = (
@@ -301,7 +320,7 @@ def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: 
 
 
 def _last_at(boundary: Boundary, trials: Iterable[Trial]) -> Trial | None:
-    """The last trial that sustained the limit, without those that hold it."""
+    """The last trial that sustained the limit, holds excluded; None without such a trial."""
     found = [
         each
         for each in trials
@@ -314,7 +333,9 @@ def _last_at(boundary: Boundary, trials: Iterable[Trial]) -> Trial | None:
 
 
 def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
-    """The limit with the largest byte rate of all sizes and goals, with all brokers."""
+    """The limit with the largest byte rate of all message sizes and goals, measured with all
+    brokers.
+    """
     found = [each for each in boundaries if each.loads[0] and each.state == ALL_BROKERS]
     return max(found, key=lambda each: (each.mb_per_s, each.loads[0]), default=None)
 
@@ -322,12 +343,13 @@ def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
 def hold_steadily(
     boundary: Boundary, done: Sequence[Trial], hold: Callable[[int], Trial | None]
 ) -> tuple[Trial, ...]:
-    """Hold the burst limit and, below it, what disks wrote, until a load is proven.
+    """Make holds until a load is proven: first at the burst limit, then at the loads that disks can
+    write.
 
     Args:
-        boundary: the limit to begin with.
+        boundary: the limit of the first hold.
         done: holds of an earlier part of a resumed run.
-        hold: holds a load, and returns its trial; None where the budget does not allow it.
+        hold: makes a hold at a load, and returns its trial; None if the budget does not allow it.
     """
     trials = list(done)
     while True:
@@ -340,7 +362,7 @@ def hold_steadily(
 
 
 def as_hold(trial: Trial, goal: str) -> SteadyHold:
-    """What a held trial shows of the disks."""
+    """The result of a hold: whether disks wrote the load, and which share they wrote."""
     verdict, proof = trial.judgements[goal].verdict, proof_of(trial)
     if verdict is Verdict.INVALID:
         return SteadyHold(trial.load, is_valid=False)
@@ -350,7 +372,7 @@ def as_hold(trial: Trial, goal: str) -> SteadyHold:
 
 
 def did_not_last(trial: Trial, goal: str) -> bool:
-    """Whether a held load was overloaded, or disks did not write it."""
+    """Whether a hold shows an overload, or disks that did not write the load."""
     if trial.judgements[goal].verdict is Verdict.INVALID:
         return False
     is_overloaded = trial.judgements[goal].verdict is Verdict.OVERLOADED
@@ -358,10 +380,11 @@ def did_not_last(trial: Trial, goal: str) -> bool:
 
 
 def _written_share(proof: DiskProof) -> float | None:
-    """The share that disks can write, where it explains why the load is not steady.
+    """The share of a load that disks can write, if it explains why the load is not steady;
+    otherwise None.
 
-    A hold that ends as memory fills may be too short to show what disks write in the long run. Then
-    their highest rate counts, which a full disk does not exceed.
+    A hold that ends because memory is full may be too short to measure the disks' long-term rate.
+    Then the disks' highest rate is used, which a disk at its limit does not exceed.
     """
     share = proof.fastest_share if proof.written_share is None else proof.written_share
     return share if share is not None and share < WRITTEN_MIN else None
@@ -372,12 +395,12 @@ def _written_share(proof: DiskProof) -> float | None:
 
 @dataclass(frozen=True)
 class SteadyAnswer:
-    """What the holds of a run say of its limits.
+    """The result of the holds of a run for its limits.
 
     Attributes:
-        largest: the limit that was held first, or None.
-        holds: the holds, oldest first.
-        why: why there was none.
+        largest: the limit of the first hold; None without a limit.
+        holds: the trials of the holds, oldest first.
+        why: the reason why no hold was made.
     """
 
     largest: Boundary | None = None
@@ -385,9 +408,10 @@ class SteadyAnswer:
     why: str = ""
 
     def complete(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary:
-        """The boundary with its steady limit, or with the reason why there is none.
+        """The boundary with its steady limit, or with the reason why it has no steady limit.
 
         Args:
+            boundary: the boundary.
             pattern: the traffic at the boundary's sustained load.
         """
         if self.largest is None or boundary.state != ALL_BROKERS or not boundary.loads[0]:
@@ -430,7 +454,7 @@ class SteadyAnswer:
 
     @property
     def _why_burst(self) -> str:
-        """Why the burst limit is none, from the first hold that failed."""
+        """The reason why the burst limit is not steady, from the first valid hold."""
         first = next((each for each in self.holds if each.is_valid), None)
         if first is None:
             return ""
@@ -443,9 +467,10 @@ class SteadyAnswer:
     def _implied(
         self, boundary: Boundary, pattern: TrafficPattern, proven: Trial
     ) -> Boundary | None:
-        """The steady limit of a point by a hold at another one, by the bytes of its batches.
+        """The steady limit of a point that follows from a hold at another point, by the bytes of
+        their batches.
 
-        None where the load does not change these bytes, or no load is light enough.
+        None if the load does not change these bytes, or if no load is light enough.
         """
         rate, held = _written_per_s(pattern), _written_per_s(proven.pattern)
         share = min(1.0, held / rate) if rate else 1.0
@@ -463,17 +488,17 @@ class SteadyAnswer:
 
 
 def _written_per_s(pattern: TrafficPattern) -> float:
-    """Bytes that the brokers of a pattern take in, with headers and replicas [B/s]."""
+    """Bytes that the brokers of a pattern receive, with headers and replicas [B/s]."""
     return pattern.records_per_s * replicated_bytes(pattern)
 
 
 def announce(context: RunContext, plan: SteadyPlan, boundary: Boundary) -> None:
-    """Report why the largest limit is held, or why it is not."""
+    """Report the planned hold, or the reason why there is none."""
     size, payload = format_size(boundary.message_bytes), format_mb_per_s(boundary.mb_per_s)
     if plan.hold_s:
         text = (
-            f"holding {payload} MB/s at {size} for at most {format_duration(plan.hold_s)}, until "
-            f"disks are proven to write it or memory is {FULL_SHARE:.0%} full"
+            f"offering {payload} MB/s at {size} for at most {format_duration(plan.hold_s)}, until "
+            f"disks are proven to write this load or memory is {FULL_SHARE:.0%} full"
         )
         context.reporter.report(PhaseStarted(text))
     elif plan.why:

@@ -1,1 +1,3 @@
-"""One trial after the other: load, metrics, verdict, what is kept, and rest in between."""
+"""The trials of a run: the gates before a trial, its load, its metrics, its verdict and its
+storage.
+"""

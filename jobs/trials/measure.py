@@ -1,6 +1,6 @@
-"""Trials on real brokers: prepare, load, sample, account, judge, keep.
+"""Trials on real brokers: each trial is prepared, loaded, sampled, judged and stored.
 
-A trial is a load of one window, or one window of a load that is held through several without a gap.
+A trial is a load with one window, or one window of a load with several windows without a gap.
 """
 
 from __future__ import annotations
@@ -46,28 +46,37 @@ from metrics.windows.write_back import write_back_windows
 from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0
-"""Time from the request for a stage until its tasks agree on a start, measured on a warm
-session [s]."""
+"""Time from the start of a stage until its tasks agree on a start [s]; measured on a warm
+session.
+"""
 
 _log = logging.getLogger(__name__)
 
 REPLICATED_DEADLINE_S = 15.0
-"""Longest time for followers to fetch acknowledged records before the end offsets are read [s]."""
+"""Longest wait until followers have fetched the acknowledged records [s]; then end offsets are
+read.
+"""
 
 LOOK_S = 0.25
-"""Interval between two looks for followers, and for the end of a window [s]."""
+"""Interval between two checks of the followers, and of the end of a window [s]."""
 
 SAMPLES_AFTER = 2.0
-"""Sampling intervals for which a window waits for samples after its end, and for which it keeps
-samples for the next window, so that samples lie on both sides of each edge."""
+"""Number of sampling intervals for which samples are awaited after the end of a window, and for
+which samples before this end are kept for the next window. So each window has samples on both sides
+of its edges.
+"""
 
 
 @dataclass
 class SearchProgress:
-    """The purpose of the next trial, and how many trials the search still expects.
+    """The purpose of the next trial and the expected number of remaining trials, shown as progress.
 
-    The search sets it before each trial; it is shown as progress. `checks` marks trials that look
-    for a change of the limit.
+    The search sets it before each trial.
+
+    Attributes:
+        reason: purpose of the next trial.
+        trials_left: expected number of remaining trials, the next one included.
+        checks: whether the next trial checks for a change of the limit.
     """
 
     reason: str = ""
@@ -77,11 +86,12 @@ class SearchProgress:
 
 @dataclass(frozen=True)
 class Rig:
-    """What the trials of an open run are made with; a context manager that deletes the topics.
+    """The resources for the trials of an open run; a context manager that deletes the topics.
 
     Attributes:
+        context: the open resources of the run.
         topics: the topics of the current traffic.
-        gates: pass a trial once the cluster is as it was before the run.
+        gates: delay a trial until the cluster is in the same state as before the run.
     """
 
     context: RunContext
@@ -90,10 +100,11 @@ class Rig:
 
     @classmethod
     def open(cls, context: RunContext, warm_up_max_s: float) -> Rig:
-        """A new rig, after a measurement of the brokers at rest.
+        """Create a rig, and measure the brokers at rest.
 
         Args:
-            warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
+            context: the open resources of the run.
+            warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no warm-up.
         """
         return cls(context, PointTopics(context), open_gates(context, warm_up_max_s))
 
@@ -106,17 +117,19 @@ class Rig:
         config: Configuration | None = None,
         stop: UncleanStop | None = None,
     ) -> Trial:
-        """Make one trial at `load` on the goal's axis, and append it to the tables.
+        """Make one trial, and append it to the tables.
 
         Args:
             message_bytes: message size [B].
-            reason: purpose of this trial, shown as progress.
-            trials_left: number of trials that remain, this one included.
-            config: configuration of this trial, on the same topic; that of the run by default.
-            stop: kills a broker in the window.
+            load: load of the trial on the goal's axis.
+            reason: purpose of the trial, shown as progress.
+            trials_left: number of remaining trials, this one included.
+            config: configuration of the trial, on the same topic; the run's configuration by
+                default.
+            stop: kills a broker in the window; None to kill no broker.
 
         Raises:
-            GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
+            GuardStopError: a guard tripped; a trial that the guard ended is stored as INVALID.
         """
         progress = SearchProgress(reason, trials_left)
         context = self.context if config is None else replace(self.context, config=config)
@@ -132,12 +145,13 @@ class Rig:
 
 @dataclass
 class _Loading:
-    """A load that is offered, as far as its windows are judged.
+    """A load in progress, with the results of its windows so far.
 
     Attributes:
+        load: the load.
         number: trial number of the current window.
-        refusals: why it cannot begin.
-        judged: number of windows that are judged.
+        refusals: reasons why the load cannot begin; empty if it can.
+        judged: number of windows that are judged already.
         counts: the counts of each judged window.
         host_samples: samples of the hosts of tasks, around the current window.
     """
@@ -154,10 +168,12 @@ class TrialMeasurer:
     """Measures loads for one message size; implements `search.lines.GoalsMeasurer`.
 
     Args:
-        message_bytes: message size of the point [B].
-        held: the load that is held already; None when there is none.
-        stop: kills a broker in the window; None to kill none.
-        until: ends the window of a load that is held to prove it on disk; None for other trials.
+        rig: the resources for trials.
+        message_bytes: message size of the boundary point [B].
+        progress: the purpose of the next trial.
+        held: the load of the previous window if it was a held load; None otherwise.
+        stop: kills a broker in the window; None to kill no broker.
+        until: ends the window of a trial that proves a limit on disk; None for other trials.
     """
 
     def __init__(
@@ -180,11 +196,11 @@ class TrialMeasurer:
         self._kept_overloaded_s = 0.0
 
     def pattern(self, load: int) -> TrafficPattern:
-        """The traffic of a trial at `load` on the goals' axis."""
+        """The traffic pattern of a trial at a load on the goals' axis."""
         return self._context.pattern(self._message_bytes, load)
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """Make a trial at `load`, and return its observation for each goal; see `trial`."""
+        """Make a trial at a load, and return its observation for each goal; see `trial`."""
         return _observed(self.trial(load))
 
     def hold(self, load: int) -> dict[str, Observation]:
@@ -192,14 +208,15 @@ class TrialMeasurer:
         return _observed(self.trial(load, is_held=True))
 
     def trial(self, load: int, is_held: bool = False) -> Trial:
-        """Offer `load` on the goals' axis, judge it by each, and append trial and samples.
+        """Make a trial, judge it by each goal, and append the trial and its samples to the tables.
 
         Args:
-            is_held: whether it is a window of a held load, which has its full length and follows
-                the window before it without rest.
+            load: load of the trial on the goals' axis.
+            is_held: whether the trial is a window of a held load, which has its full length and
+                follows the previous window without rest.
 
         Raises:
-            GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
+            GuardStopError: a guard tripped; a trial that the guard ended is stored as INVALID.
         """
         pattern, context = self.pattern(load), self._context
         if is_held:
@@ -230,16 +247,19 @@ class TrialMeasurer:
     def hold_windows(
         self, load: int, windows: int, into: list[Trial], profile: RateProfile | None = None
     ) -> None:
-        """Offer `load` on the goals' axis through so many windows, and append each as it ends.
+        """Offer a load with several windows without a gap, and append each window as a trial when
+        it ends.
 
         Args:
-            into: receives the trials of the windows as they are judged. A load that had to end
-                early has fewer, and the last one states why.
-            profile: share of the load over time.
+            load: the load on the goals' axis.
+            windows: number of windows.
+            into: receives the trial of each window once it is judged. A load that had to end early
+                has fewer trials, and the last trial contains the reason.
+            profile: share of the load that is offered over time; None for a constant load.
 
         Raises:
-            GuardStopError: a guard tripped; the earlier windows are kept.
-            NoConclusionError: the topics did not grow by the acknowledged records of all windows.
+            GuardStopError: a guard tripped; the trials of earlier windows are kept.
+            NoConclusionError: the growth of the topics differs from the acknowledged records.
         """
         pattern, context = self.pattern(load), self._context
         pattern = pattern.with_phases(pattern.phases.in_full).with_profile(profile)
@@ -265,14 +285,14 @@ class TrialMeasurer:
         summed = replace(into[-1].evidence.client, counts=total(loading.counts))
         context.guards.settle(held.whole, summed)
         context.guards.require_untripped()
-        if loading.judged < windows:  # a task and its account were lost; the last trial states it
+        if loading.judged < windows:  # a task and its counts were lost; the last trial says so
             return
         after, lacking = self._settled_offsets(held.topics, before, summed)
         grown = {partition: (begin, after[partition]) for partition, begin in before.items()}
         whole = Evidence(summed, end_offsets=grown, unreplicated_records=lacking)
         if wrong := accounting_mismatch(whole, next(iter(context.thresholds.values()))):
             raise NoConclusionError(
-                f"the account of the whole load is wrong: {wrong[0].text}; expected that the "
+                f"the records of the whole load do not add up: {wrong[0].text}; expected that the "
                 "topics grew by the acknowledged records; check for other producers"
             )
 
@@ -281,10 +301,12 @@ class TrialMeasurer:
     def _prepared(
         self, pattern: TrafficPattern, windows: int = 1, follows: bool = False
     ) -> _Loading:
-        """Open the topics of a load, pass the gates and build its backlog.
+        """Open the topics of a load, pass the gates, and build the backlog of its consumer groups.
 
         Args:
-            follows: whether it follows another window of the same load without rest.
+            pattern: the traffic of the load, up to the end of the first window.
+            windows: number of windows.
+            follows: whether the load continues a held load without rest.
         """
         context, phases = self._context, pattern.phases
         whole = pattern.with_phases(replace(phases, measure_s=windows * phases.measure_s))
@@ -324,7 +346,7 @@ class TrialMeasurer:
     def _judged(
         self, loading: _Loading, started_s: float, evidence: Evidence, *, is_held: bool
     ) -> Trial:
-        """The trial of this evidence, which has just ended."""
+        """Judge the evidence of a trial that has just ended."""
         context = self._context
         return Trial(
             run_id=context.run_id,
@@ -344,31 +366,31 @@ class TrialMeasurer:
         )
 
     def _keep(self, trial: Trial, samples: Samples, lasted_s: float, left: int) -> None:
-        """Append a trial and its samples, and report it."""
+        """Append a trial and its samples to the tables, and report the trial."""
         context = self._context
         context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.history.add(trial, samples.nodes, samples.hosts)
         context.reporter.report(TrialFinished(trial, lasted_s, left))
 
     def _with_recovery(self, trial: Trial) -> Trial:
-        """After an overload: the trial with the time that the brokers took to come to rest.
+        """After an overload, wait until the brokers are at rest, and add this time to the trial.
 
-        After a broker was killed the cluster cannot come to rest before that broker is restarted,
-        so there is no wait.
+        If a broker was killed there is no wait, because the cluster cannot be at rest before the
+        broker is restarted.
         """
         verdicts = {each.verdict for each in trial.judgements.values()}
         is_whole = self._stop is None or not self._stop.has_killed
         goes_on = trial.held and not trial.evidence.kept_overloaded_s
         if Verdict.OVERLOADED not in verdicts or goes_on or not is_whole:
             return trial
-        self._held = None  # the next window of a hold begins at rest
+        self._held = None  # the next window of a held load begins at rest
         rest_s, end_s = self._gates.await_recovery().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)
 
     # --- a load of one window -----------------------------------------------
 
     def _offered(self, loading: _Loading) -> tuple[Evidence, Samples]:
-        """Offer a load of one window; its evidence and its samples."""
+        """Offer a load with one window; return its evidence and its samples."""
         context, load, topics = self._context, loading.load, loading.load.topics
         try:
             before = context.topics.end_offsets(topics)
@@ -385,7 +407,7 @@ class TrialMeasurer:
             return self._refused(tripped), Samples()
         everything = self._gates.record_load_end()
         ends = after
-        if client.counts.failed_total:  # requests that were still queued reach the logs late
+        if client.counts.failed_total:  # queued requests may reach the logs late
             ends = context.topics.end_offsets(topics)
         grown = written_records(before, ends, client.counts.acked_total)
         commits_per_s = load.pattern.commits_per_s(len(topics.leaders))
@@ -402,7 +424,7 @@ class TrialMeasurer:
 
     @contextmanager
     def _watched(self, load: RunningLoad) -> Iterator[None]:
-        """Watch a load of one window, and end the window once it has its verdict."""
+        """Watch a load with one window, and end the window once its verdict is certain."""
         self._load_start_s, self._kept_overloaded_s = None, 0.0
         early_end = EarlyEnd(load, may_begin_early=self._stop is None)
         watchers: list[Watcher | None] = [self._observed, self._until]
@@ -417,13 +439,15 @@ class TrialMeasurer:
 
     @contextmanager
     def _observed(self, load: RunningLoad) -> Iterator[None]:
-        """Watch others, show the progress, and count at the brokers' ends of the connections."""
+        """Watch for harm to other clients, report the progress, and count at the brokers'
+        sockets.
+        """
         context, control = self._context, self._context.cluster.broker_control
         self._sockets = None
         with ExitStack() as stack:
             stack.enter_context(OthersHarm(load, self._gates.level).watch())
             stack.enter_context(progress_reported(load))
-            if control is not None:  # else the brokers' processes are unknown
+            if control is not None:  # otherwise the brokers' processes are unknown
                 self._sockets = BrokerSockets(control.pids, context.addresses)
                 stack.enter_context(self._sockets.watch(load))
             yield
@@ -434,14 +458,14 @@ class TrialMeasurer:
     def _watched_windows(
         self, loading: _Loading, into: list[Trial], load: RunningLoad
     ) -> Iterator[None]:
-        """Judge each window but the last as it ends; stop the run for a lasting overload."""
+        """Judge each window except the last one when it ends; stop the run if an overload lasts."""
         context, most_s = self._context, self._context.config.goal.search.overload_max_s
 
         def look(now_s: float) -> float:
             if overload_lasts(load, now_s):
                 context.guards.stop(
-                    f"the load kept the brokers beyond the goal for {most_s:g} s; offer less, or "
-                    "raise goal.search.overload_max_s to hold an overload for longer"
+                    f"the load was an overload for {most_s:g} s; offer a smaller load, or raise "
+                    "goal.search.overload_max_s to allow a longer overload"
                 )
                 load.channel.end_now()
             while (reports := load.channel.take_window(loading.judged + 1)) is not None:
@@ -452,10 +476,10 @@ class TrialMeasurer:
 
         with self._observed(load), load.looked_at("windows", look, LOOK_S):
             yield
-        look(time.time())  # the last window but one may have ended since the last look
+        look(time.time())  # the second to last window may have ended since the last check
 
     def _judge_window(self, loading: _Loading, sampler: LoadSampler, client: ClientWindow) -> Trial:
-        """Judge a window that is over, keep it, and drop its samples."""
+        """Judge a window that has ended, store it as a trial, and drop its samples."""
         load, pattern, config = loading.load, loading.load.pattern, self._context.config
         kept_s = SAMPLES_AFTER * pattern.phases.sample_interval_s
         sampler.wait_past(client.end_s, kept_s)
@@ -480,7 +504,7 @@ class TrialMeasurer:
     def _keep_window(
         self, loading: _Loading, evidence: Evidence, samples: Samples, started_s: float
     ) -> Trial:
-        """Keep the current window as a trial."""
+        """Store the current window as a trial."""
         trial = self._judged(loading, started_s, evidence, is_held=True)
         self._keep(
             trial, samples, evidence.client.duration_s, loading.load.windows - loading.judged
@@ -491,23 +515,23 @@ class TrialMeasurer:
 
     @property
     def _facts(self) -> ClusterFacts:
-        """The facts of the run, with what the gates know of the cluster at rest."""
+        """The facts of the cluster, with its under-replicated partitions at rest."""
         at_rest = self._gates.under_replicated_at_rest
         return replace(self._context.facts, under_replicated_at_rest=at_rest)
 
     def _refused(self, *refusals: Reason) -> Evidence:
-        """The evidence of a trial without an account."""
+        """The evidence of a trial that was not made or was ended."""
         now_s, source = time.time(), self._context.source.name
         client = ClientWindow(now_s, now_s)
         return Evidence(client, metrics_source=source, refusals=refusals, cluster=self._facts)
 
     def _failed(self, load: Load, error: Exception) -> Evidence:
-        """The evidence of a load that failed, or that a guard ended."""
+        """The evidence of a load that failed or that a guard ended."""
         self._context.guards.settle(load.whole, None)
         return self._refused(self._tripped() or Reason("task_failed", str(error), 1.0, 0.0))
 
     def _tripped(self) -> Reason | None:
-        """The guard's reason why the trial is INVALID, or None."""
+        """The guard's reason why the trial is INVALID; None if no guard ended it."""
         why = self._context.guards.ends_load
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
@@ -517,6 +541,9 @@ class TrialMeasurer:
         """The evidence of one window from clients, nodes and hosts, without the end offsets.
 
         Args:
+            load: the load of the window.
+            client: the counts of the clients in the window.
+            samples: the samples of nodes, hosts and replicas.
             window: number of the window within its load, from 0.
         """
         context, facts, edges_s = self._context, self._facts, (client.start_s, client.end_s)
@@ -525,7 +552,7 @@ class TrialMeasurer:
         lags = follower_lags(samples.replicas, *edges_s)
         try:
             moved = context.topics.moved_leaders(load.topics)
-        except AdminError as error:  # then only the errors of clients show a move
+        except AdminError as error:  # without the leaders, only client errors show a move
             _log.warning("the leaders of %s are not known: %s", load.topics, error)
             moved = None
 
@@ -562,10 +589,11 @@ class TrialMeasurer:
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow
     ) -> tuple[Mapping[int, int], int]:
-        """Partition → end offset after the trial, and the records that it lacked at first.
+        """The end offset of each partition after the trial, and the records that were missing at
+        first.
 
-        The end offset that clients see is the high watermark, which waits for followers
-        although acks=1 does not; so this waits until it covers the acknowledged records.
+        Clients see the high watermark as the end offset. It waits for followers even if acks is 1,
+        so this method waits until the end offsets include all acknowledged records.
         """
         deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
         wanted = client.counts.acked_total + sum(before.values())
@@ -585,8 +613,10 @@ def hold_until_valid(
     """Make trials until `count` of them are valid, or more than `spare` are INVALID.
 
     Args:
-        hold: makes a trial, given the number of valid trials that are still missing.
-        into: receives the trials as they are judged, so that an error keeps them.
+        hold: makes a trial; receives the number of valid trials that are still missing.
+        count: required number of valid trials.
+        spare: largest accepted number of INVALID trials.
+        into: receives each trial once it is judged, so that it is kept after an error.
     """
     while (missing := count - sum(each.is_valid for each in into)) > 0:
         if len(into) - (count - missing) > spare:
@@ -595,16 +625,16 @@ def hold_until_valid(
 
 
 def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: int) -> int:
-    """The records that a load added to its topics, at least those that were acknowledged.
+    """The number of records that a load added to its topics, at least the acknowledged records.
 
-    Acknowledged records above the high watermark, which waits for followers, are not in the end
-    offsets yet. Without them they would count as those of others.
+    The end offsets do not include acknowledged records above the high watermark, which waits for
+    followers. Without this lower bound, these records would be counted as records of other clients.
     """
     return max(sum(after.values()) - sum(before.values()), acked)
 
 
 def _traffic_of(brokers: Sequence[BrokerWindow], duration_s: float) -> ClientTraffic | None:
-    """The traffic of all clients in a window; None where a broker does not show it."""
+    """The traffic of all clients in a window; None if a broker's metrics do not show it."""
     messages = [each.messages_in_per_s for each in brokers]
     written = [each.bytes_in_per_s for each in brokers]
     read = [each.bytes_out_per_s for each in brokers]

@@ -1,4 +1,4 @@
-"""Harm to other clients that the brokers' metrics show while a load runs, which ends the load."""
+"""Detects harm to other clients in the brokers' metrics while a load runs, and ends the load."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from metrics.windows.broker import good_samples
 
 LOOK_S = 1.0
 OVER_S = 5.0
-"""Time over which the rates of others are measured [s]."""
+"""Time over which the rates of other clients are measured [s]."""
 SHOWN = ("others_fall_max", "others_errors_per_s_max", "controller_queue_ms_max")
 """Keys of the limits whose rules need the brokers' metrics."""
 KEPT = 60
-"""Number of looks whose own traffic is kept."""
+"""Number of checks for which the run's own traffic is kept."""
 
 
 def knows_own_errors(producers: Iterable[ProducerOptions]) -> bool:
-    """Whether the run's producers count each error of a broker, so that the others are known."""
+    """Whether the run's producers count all their errors, so that the errors of other clients are
+    known.
+    """
     return all(each.client == "wire" and each.acks != "0" for each in producers)
 
 
 @dataclass
 class OthersHarm:
-    """Watches a running load, and stops the run where it harms others by `harm_rules`.
+    """Watches a running load, and stops the run if the load harms other clients (see `harm_rules`).
 
     Args:
-        level: the load of others without ours; None where brokers do not show it.
+        load: the running load.
+        level: the usual load of other clients, without our load; None if it is unknown.
     """
 
     load: RunningLoad
@@ -41,16 +44,19 @@ class OthersHarm:
     _own: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def watch(self) -> AbstractContextManager[None]:
-        """Watch while the block lasts, on a cluster that others use."""
+        """Watch while the block lasts, on a cluster with other users."""
         if self.level is None or self.load.context.config.cluster.is_exclusive:
             return nullcontext()
         return self.load.looked_at("others", self.look, LOOK_S)
 
     def look(self, now_s: float) -> float | None:
-        """Look once, and return the time until the next look [s]; None once the run stops.
+        """Check once.
 
         Args:
             now_s: the driver's time [s since the epoch].
+
+        Returns:
+            The time until the next check [s]; None once the run stops.
         """
         guards, channel = self.load.context.guards, self.load.channel
         self._own.append((now_s, channel.written, channel.refused))
@@ -63,7 +69,7 @@ class OthersHarm:
         return None
 
     def _seen(self, samples: Sequence[BrokerSample]) -> OthersSeen | None:
-        """What others met in the last seconds; None while too little is known."""
+        """The readings of other clients in the last seconds; None while too few samples exist."""
         good = good_samples(samples)
         brokers = self.load.brokers
         if any(not good.get(each) for each in brokers):
@@ -95,7 +101,7 @@ class OthersHarm:
         )
 
     def _own_by(self, at_s: float, column: int) -> float:
-        """Our own count by a moment, between two looks in proportion to the time."""
+        """Our own count at a time, interpolated between two checks."""
         before = max((each for each in self._own if each[0] <= at_s), default=None)
         after = min((each for each in self._own if each[0] > at_s), default=None)
         if before is None or after is None:

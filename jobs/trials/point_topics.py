@@ -1,4 +1,6 @@
-"""The topics of the current traffic: created for it, and deleted after it."""
+"""The topics of the current traffic pattern, which are created for the pattern and deleted after
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 
 class PointTopics:
-    """Creates the topics of one traffic at a time; `close` deletes them and confirms it.
+    """Creates the topics of one traffic pattern at a time; `close` deletes them and waits for the
+    deletion.
 
-    As a context manager it closes at the end, and deletes the run's consumer groups. Topics that
-    cannot be deleted are a warning, as they change no answer: `close` tries again with the next
-    topics, and the last warning has the command that deletes them.
+    At the end of the context manager the topics and the run's consumer groups are deleted. If
+    topics cannot be deleted there is only a warning, because they do not change the results:
+    `close` tries again with the next topics, and the last warning contains the command that deletes
+    the topics.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -26,16 +30,17 @@ class PointTopics:
         self._made_for: tuple[tuple[str, int, TopicOptions], ...] | None = None
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
-        """Return topics for this pattern: the open ones if they fit, otherwise new ones.
+        """Return topics for a pattern: the present topics if they fit the pattern, otherwise new
+        topics.
 
-        Topics whose replicas others moved, such as a balancer, do not fit any more.
+        Topics do not fit any more if someone else, such as a balancer, moved their replicas.
         """
         wanted = tuple((each.part, each.message_bytes, each.topic) for each in pattern.loads)
         if self._topics is not None and self._made_for == wanted:
             if not self._context.topics.are_moved(self._topics):
                 self._topics = self._context.topics.refresh(self._topics)
                 return self._topics
-            moved = f"others moved replicas of topic {self._topics}: it is made anew"
+            moved = f"the replicas of topic {self._topics} were moved, so it is created again"
             note(self._context.reporter, moved)
         self.close()
         self._topics = self._context.topics.create(pattern)
@@ -60,7 +65,9 @@ class PointTopics:
 
     @property
     def _remedy(self) -> str:
-        """The command that deletes what remains of the run, or why none is needed."""
+        """The command that deletes the remaining topics of the run, or the reason why none is
+        needed.
+        """
         context = self._context
         cluster = context.config.cluster
         if cluster.starts_brokers:
@@ -69,7 +76,7 @@ class PointTopics:
         return f"redline cleanup {of_run} --yes deletes them"
 
     def _delete_groups(self) -> None:
-        """Delete the run's consumer groups, as brokers would keep their offsets for a week."""
+        """Delete the run's consumer groups, because brokers would keep their offsets for a week."""
         context = self._context
         if not context.generator.groups:
             return
@@ -81,14 +88,16 @@ class PointTopics:
             warn(context.reporter, f"consumer groups of the run may remain: {error}")
 
     def close(self) -> None:
-        """Delete all remaining topics of the run, including those of a failed creation."""
+        """Delete all remaining topics of the run, including topics of a failed creation."""
         trouble = self._delete()
         if trouble is not None:
             later = f"topics are not deleted yet: {trouble}; the run tries again later"
             warn(self._context.reporter, later)
 
     def _delete(self) -> RedlineError | None:
-        """Delete all remaining topics of the run, and return the error that prevented it."""
+        """Delete all remaining topics of the run; return the error that prevented the deletion, or
+        None.
+        """
         self._topics = self._made_for = None
         try:
             self._context.topics.delete(self._context.topics.made)

@@ -1,4 +1,4 @@
-"""A load that runs under the run's guards, as its watchers see it; its live progress."""
+"""A running load for its watchers, and the report of its progress."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
 
 NOTICE_S = 1.0
-"""Time between setting the end and the end itself, so that every task learns of it [s]."""
+"""Time between the message with the end of a window and the end itself [s], so that every task
+receives the message in time.
+"""
 
 
 @dataclass(frozen=True)
 class RunningLoad:
-    """A load that runs.
+    """A running load, with access to its tasks and its samples.
 
     Attributes:
-        channel: the channel to its tasks.
-        sampler: samples the brokers, and perhaps their hosts, while it runs.
-        facts: properties of the cluster by which it is judged.
+        context: the open resources of the run.
+        load: the load.
+        channel: the channel to the tasks of the load.
+        sampler: samples the brokers, and perhaps their hosts, while the load runs.
+        facts: properties of the cluster that the judgement of the load needs.
     """
 
     context: RunContext
@@ -42,7 +46,7 @@ class RunningLoad:
 
     @property
     def pattern(self) -> TrafficPattern:
-        """Its traffic, up to the end of the first window."""
+        """The traffic of the load, up to the end of the first window."""
         return self.load.pattern
 
     @property
@@ -52,7 +56,7 @@ class RunningLoad:
 
     @property
     def samples(self) -> Samples:
-        """The samples until now."""
+        """The samples that were taken until now."""
         return self.sampler.samples_taken()
 
     @property
@@ -67,7 +71,9 @@ class RunningLoad:
         return start_s and start_s + self.channel.phases_now(self.pattern.phases).warmup_s
 
     def end_soon(self, now_s: float) -> None:
-        """End the window as soon as every task can learn of it, where that is before its end."""
+        """End the window as soon as every task can receive the message, unless it ends earlier
+        anyway.
+        """
         end_s = now_s - (self.begun_s or now_s) + NOTICE_S
         if end_s < self.pattern.phases.measure_s:
             self.channel.end_after(end_s)
@@ -75,12 +81,13 @@ class RunningLoad:
     def looked_at(
         self, name: str, look: Callable[[float], float | None], first_after_s: float
     ) -> AbstractContextManager[None]:
-        """Look at the load on a thread while the block lasts.
+        """Call `look` repeatedly on a thread while the block lasts.
 
         Args:
-            look: receives the driver's time [s since the epoch], and returns the time until the
-                next look [s]; None for no further look.
-            first_after_s: time before the first look [s].
+            name: name of the thread.
+            look: receives the driver's time [s since the epoch], and returns the time until its
+                next call [s]; None for no further call.
+            first_after_s: time before the first call [s].
         """
         return watching(name, lambda: look(time.time()), first_after_s, self.channel.fail)
 
@@ -92,12 +99,13 @@ Watcher = Callable[[RunningLoad], AbstractContextManager[object]]
 def ends_once(
     name: str, is_over: Callable[[RunningLoad, float, float], bool], look_s: float
 ) -> Watcher:
-    """A watcher that ends the window of a load once it is over.
+    """A watcher that ends the window of a load once a condition is true.
 
     Args:
-        is_over: receives the load, the driver's time and the begin of the window [s since the
-            epoch].
-        look_s: time between two looks [s].
+        name: name of the watcher's thread.
+        is_over: the condition; receives the load, the driver's time and the start of the window [s
+            since the epoch].
+        look_s: time between two checks [s].
     """
 
     def watch(load: RunningLoad) -> AbstractContextManager[None]:
@@ -116,7 +124,10 @@ def ends_once(
 def offer(
     context: RunContext, load: Load, sampler: LoadSampler, facts: ClusterFacts, watch: Watcher
 ) -> list[TaskReport]:
-    """Offer a load under the run's guards; one row per task, of the last window.
+    """Offer a load under the run's guards.
+
+    Returns:
+        The reports on the last window, one for each task.
 
     Raises:
         StageFailedError, GeneratorError: the load failed.
@@ -135,8 +146,9 @@ def offer(
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0
 _RECENT_INTERVALS = 2.5
-"""The time span of the samples that are shown: `_RECENT_S`, and at least two samples of each
-broker."""
+"""The time range of the samples in the progress: `_RECENT_S`, and at least two samples of each
+broker.
+"""
 
 
 def progress_reported(load: RunningLoad) -> AbstractContextManager[None]:
@@ -165,7 +177,7 @@ def _busiest(load: RunningLoad, now_s: float) -> BrokerWindow | None:
 
 
 def stage_at(load_s: float, phases: Phases) -> str:
-    """The phase of a trial, so many seconds after its first record."""
+    """The phase of a trial at a time after its first record [s]."""
     if load_s < 0:
         return "preparing"
     if load_s < phases.warmup_s:

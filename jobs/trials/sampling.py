@@ -1,6 +1,5 @@
-"""The sampling of the brokers and their hosts during a load.
-
-The partitions that lack a replica, as the brokers' metrics show them while a load runs.
+"""The sampling of the brokers and their hosts during a load, and the number of under-replicated
+partitions in the samples.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from metrics.trial.evidence import ReplicaEnds
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of brokers, controllers and hosts, and the end offsets of replicas."""
+    """Samples of the metrics of brokers, controllers and hosts, and of the end offsets of
+    replicas.
+    """
 
     nodes: Sequence[BrokerSample] = ()
     hosts: Sequence[HostSample] = ()
@@ -37,25 +38,26 @@ class Samples:
 
 @dataclass(frozen=True)
 class Ends:
-    """The end offsets of a trial's replicas as a source of samples; unknown ones are no sample."""
+    """The end offsets of a trial's replicas as a source of samples; no sample is taken if they are
+    unknown.
+    """
 
     read: Callable[[], ReplicaEnds | None]
 
     def sample_all(self) -> Sequence[ReplicaEnds]:
-        """The end offsets now."""
+        """The present end offsets."""
         found = self.read()
         return [] if found is None else [found]
 
 
 class LoadSampler:
-    """Samples the nodes' metrics, the brokers' hosts and the replicas, each on a thread of its own.
+    """Samples the nodes' metrics, the brokers' hosts and the replicas, each on its own thread.
 
     Args:
-        nodes, hosts: open sources, which have no other user during the sampling; no hosts by
-            default.
-        interval_s: interval between two intended times [s].
-        read_replicas: reads the end offsets of the replicas; None where they are not read.
-        replicas_s: interval between two readings of these [s].
+        nodes, hosts: open sources that have no other user during the sampling; no hosts by default.
+        interval_s: intended interval between two samples [s].
+        read_replicas: reads the end offsets of the replicas; None if they are not read.
+        replicas_s: interval between two readings of the end offsets [s].
     """
 
     def __init__(
@@ -87,23 +89,25 @@ class LoadSampler:
         self._stack.__exit__(kind, error, trace)
 
     def samples_taken(self) -> Samples:
-        """The samples up to now; raises the error that ended the sampling early, if any."""
+        """The samples until now; raises the error that ended the sampling early, if there
+        is one.
+        """
         hosts = self._hosts.samples_taken() if self._hosts else ()
         replicas = self._replicas.samples_taken() if self._replicas else ()
         return Samples(self.nodes.samples_taken(), hosts, replicas)
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
-        """Wait for samples of each kind after this time; see `Sampler.wait_past`."""
+        """Wait until samples of each kind exist after a time; see `Sampler.wait_past`."""
         for each in self._all:
             each.wait_past(at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
-        """Drop the samples that were taken before this time [s since the epoch]."""
+        """Drop the samples that were taken before a time [s since the epoch]."""
         for each in self._all:
             each.forget_before(at_s)
 
     def stop(self) -> Samples:
-        """Stop after the samples in progress, and return all samples in the order taken."""
+        """Stop after the samples in progress, and return all samples, oldest first."""
         for each in self._all:
             each.stop()
         return self.samples_taken()
@@ -111,16 +115,16 @@ class LoadSampler:
 
 READING = "under_replicated_partitions"
 FRESH_S = 5.0
-"""Age up to which a sample counts [s]."""
+"""Age up to which a sample is used [s]."""
 
 
 def lacking_now(
     sampler: Sampler[BrokerSample], context: RunContext, clock: Callable[[], float] = time.time
 ) -> float | None:
-    """The number of partitions of all brokers that lack a replica now.
+    """The present number of under-replicated partitions of all brokers.
 
-    None where a broker has no metrics, or its last sample is too old or lacks the reading: each
-    broker shows only the partitions that it leads.
+    Each broker shows only the partitions that it leads. So the result is None if a broker has no
+    metrics, or if its last sample is too old or lacks the reading.
     """
     brokers = brokers_of(context.source)
     if not brokers or brokers != context.addresses.keys():
@@ -131,12 +135,12 @@ def lacking_now(
 def lacking_in(
     samples: Sequence[BrokerSample], brokers: Collection[int], since_s: float
 ) -> float | None:
-    """The number of partitions that lack a replica, by the last sample of each broker.
+    """The number of under-replicated partitions according to the last sample of each broker.
 
     Args:
-        samples: samples in the order taken.
+        samples: samples, oldest first.
         brokers: ids of all brokers.
-        since_s: time before which a sample is too old [s since the epoch].
+        since_s: earlier samples are too old [s since the epoch].
     """
     last: dict[int, BrokerSample] = {}
     for each in reversed(samples):

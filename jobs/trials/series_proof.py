@@ -1,6 +1,7 @@
-"""The proof of the exporters' series under the first load of a warm-up.
+"""The proof of the exporters' series: the first load of a warm-up has to change them as expected.
 
-Polls of the brokers around a load, where their counts follow from one-minute rates.
+It includes polls of the brokers before and after a load if their counts are computed from
+one-minute rates.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from metrics.trial.client import ClientWindow
 LOOK_S = 1.0
 """Time between two polls [s]."""
 DEADLINE_S = 2 * TICK_S + 2.0
-"""Longest wait for a tick of each rate [s]."""
+"""Longest wait for an update of each one-minute rate [s]."""
 _TRAFFIC = ("messages_in", "bytes_in")
 
 
@@ -47,10 +48,10 @@ def poll_after_ticks(
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[BrokerSample]:
-    """A poll of all nodes that counts all of a load that has just ended.
+    """Poll all nodes so that the poll includes the whole load that has just ended.
 
-    Counts that follow from one-minute rates are those of the last tick, so this waits for another
-    tick of each.
+    Counts that are computed from one-minute rates are as old as the last update of the rate, so
+    this function waits until each rate was updated again.
     """
     found = source.sample_all()
     if not reads_rates(source.nodes):
@@ -69,7 +70,9 @@ def poll_after_ticks(
 
 
 def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:
-    """(broker id, reading) → the time of its ticks [s]; a rate that was always 0 is left out."""
+    """(broker id, reading) → time of the last update of its rate [s]; a rate that was always 0 is
+    left out.
+    """
     return {
         (each.broker_id, name): each.values[f"{TICKED_S}:{name}"]
         for each in samples
@@ -79,19 +82,20 @@ def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:
 
 
 BROKER_PROPERTIES = "broker.config"
-"""A fact of the environment where the brokers' properties cannot be read."""
+"""Name of a fact of the environment that exists only if the brokers' properties cannot be read."""
 LOOKS_MAX = 3
 
 _REMEDY = (
-    "look for another broker, a proxy or a cache behind that exporter's address, name rules that "
-    "fit in metrics.prometheus.rules, or set metrics.client_only: true"
+    "check whether another broker, a proxy or a cache answers at the exporter's address, name "
+    "other rules in metrics.prometheus.rules, or set metrics.client_only: true"
 )
 
 
 def is_enough(pattern: TrafficPattern, brokers: int) -> bool:
-    """Whether a load proves the series of each broker, twice over.
+    """Whether a load is at least twice as large as the proof of each broker's series needs.
 
     Args:
+        pattern: the traffic of the load.
         brokers: number of brokers, which share the load evenly.
     """
     each = pattern.producer.rate_records_per_s * pattern.producers / max(1, brokers)
@@ -102,9 +106,10 @@ def is_enough(pattern: TrafficPattern, brokers: int) -> bool:
 
 @dataclass
 class SeriesProof:
-    """Proves the series that were found on exporters' pages, once for each run.
+    """Proves the series that the run found on the exporters' pages, once for each run.
 
     Args:
+        context: the open resources of the run.
         pause: waits between two polls [s], replaced in tests.
     """
 
@@ -113,16 +118,16 @@ class SeriesProof:
 
     @property
     def is_due(self) -> bool:
-        """Whether the run reads series that it found itself, and has not examined them yet."""
+        """Whether the run reads series that it found itself and that are not examined yet."""
         found = any(node.series for node in self.context.source.nodes.values())
         return found and self.context.history.series_doubt is None
 
     def poll(self) -> Sequence[BrokerSample]:
-        """A poll of the brokers just before a load; empty where no proof is due."""
+        """A poll of the brokers just before a load; empty if no proof is due."""
         return self.context.source.sample_all() if self.is_due else ()
 
     def skip(self, why: str) -> None:
-        """Note that no load proves the series, if that is due."""
+        """Record why no load proves the series, if a proof is due."""
         if self.is_due:
             self._note((why,))
 
@@ -136,8 +141,10 @@ class SeriesProof:
         """Compare the brokers' readings with a load that has just ended.
 
         Args:
-            polls: two polls of the brokers before any load, and the poll before this one.
-            client: the account of the load.
+            polls: two polls of the brokers before any load, and the poll before this load.
+            client: the counts of the load's clients.
+            topics: the topics of the load.
+            pattern: the traffic of the load.
 
         Raises:
             ConfigError: a reading disagrees with the load.
@@ -145,15 +152,15 @@ class SeriesProof:
         if not self.is_due:
             return
         if any(each.producer.options.acks == "0" for each in pattern.loads):
-            self._note(("with acks=0 no answer says what the brokers received",))
+            self._note(("with acks=0 brokers do not acknowledge the bytes that they received",))
             return
         found = self._proof(polls, client, topics, pattern)
         if found.disagreements and not self._has_leaders(topics):
             found = Proof(doubts=("leaders moved during the load",))
         if found.disagreements:
             raise ConfigError(
-                f"the series that the run found on the exporters' pages disagree with the load of "
-                f"the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
+                f"the series that the run found on the exporters' pages do not agree with the load "
+                f"of the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
             )
         self._note(found.doubts)
         self.context.history.idle_unproven = found.idle_unproven
@@ -182,7 +189,7 @@ class SeriesProof:
         return found
 
     def pools(self) -> dict[int, HandlerPool]:
-        """Broker id → its request handlers."""
+        """Broker id → the pool of its request handlers."""
         facts = self.context.environment
         is_readable = BROKER_PROPERTIES not in facts
         found = {}
@@ -195,14 +202,14 @@ class SeriesProof:
         return found
 
     def _has_leaders(self, topics: TopicSet) -> bool:
-        """Whether the partitions are led by plan; False where the cluster does not say."""
+        """Whether the planned leaders lead the partitions; False if the leaders are unknown."""
         try:
             return not self.context.topics.moved_leaders(topics)
         except AdminError:
             return False
 
     def _note(self, doubts: Sequence[str]) -> None:
-        """Keep why the series are not proven; the run's caveats state it."""
+        """Record the reasons why the series are not proven; the run's caveats contain them."""
         text = ""
         if doubts:
             text = (

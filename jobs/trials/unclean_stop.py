@@ -1,4 +1,4 @@
-"""A broker that is killed under load, and the time until all leaders serve again."""
+"""Kills a broker under load, and measures the time until all partitions have live leaders."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from jobs.testbed.facade import StartedBrokers
 from jobs.trials.running_load import RunningLoad
 
 AFTER_SHARE = 0.2
-"""Share of the window after which the broker is killed; the rest shows the effect."""
+"""Share of the window after which the broker is killed; the rest of the window shows the effect."""
 
 POLL_S = 0.05
 
 
 @dataclass
 class UncleanStop:
-    """Kills the broker with the highest id once, as a power failure would: no leader moves first.
+    """Kills the broker with the highest id once, like a power failure: its leaders do not move
+    before.
 
     Attributes:
+        cluster: the cluster under load.
+        control: starts and kills the brokers of the testbed.
         leaders_back_s: time from the kill until all other brokers knew a live leader for every
-            partition [s]; None if that did not happen under load.
+            partition [s]; None if some partition had no live leader until the end of the load.
     """
 
     cluster: OpenCluster
@@ -46,7 +49,7 @@ class UncleanStop:
 
     @contextmanager
     def watch(self, load: RunningLoad) -> Iterator[None]:
-        """Kill the broker in the window of the running load, and watch for new leaders."""
+        """Kill the broker in the window of a running load, and wait for new leaders."""
         after_s = AFTER_SHARE * load.pattern.phases.measure_s
         servers = [f"{each.host}:{each.port}" for each in self.cluster.info.brokers]
         with connect(servers, self.cluster.client_kwargs()) as admin:
@@ -79,6 +82,6 @@ class UncleanStop:
         return True
 
     def undo(self) -> None:
-        """Restart the broker if it was killed, and return when it serves."""
+        """Restart the broker if it was killed, and return when the broker is in service."""
         if self._killed_s is not None:
             self.control.restart_broker(self.victim)

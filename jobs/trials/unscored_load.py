@@ -1,6 +1,5 @@
-"""A load outside of trials, which is not judged and not stored.
-
-A backlog that consumer groups begin with: written before the trial whose groups read it.
+"""A load that is not a trial: it is neither judged nor stored. One use is the backlog of a consumer
+group, which is written before the trial that reads it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from metrics.windows.broker import BrokerWindow, broker_windows
 
 @dataclass(frozen=True)
 class UnscoredLoad:
-    """A load that has ended.
+    """The result of a load that is not a trial.
 
     Attributes:
         windows: the window of each broker.
-        client: the account of the producers.
+        client: the counts of the producers.
     """
 
     windows: tuple[BrokerWindow, ...]
@@ -49,13 +48,17 @@ def offer_unscored(
     since_s: Callable[[ClientWindow], float] = lambda window: window.start_s,
     climb: Climb | None = None,
 ) -> UnscoredLoad:
-    """Offer this traffic under the run's guards, and return what clients and brokers counted.
+    """Offer a load under the run's guards, and return the counts of clients and brokers.
 
     Args:
-        name: name of this load, unique within the run.
+        context: the open resources of the run.
+        topics: the topics of the load.
+        pattern: the traffic of the load.
+        name: name of the load, unique within the run.
         watch: watches the load, and may end it.
-        since_s: returns the start of the windows, which end with the load [s since the epoch].
-        climb: when producers begin; None where all begin at once.
+        since_s: returns the start of the brokers' windows, which end with the load [s since the
+            epoch].
+        climb: the steps of a growing load; None if all producers begin at once.
 
     Raises:
         StageFailedError, GeneratorError: the load failed.
@@ -72,13 +75,13 @@ def offer_unscored(
 
     guards.admit(pattern)
     guards.require_room(pattern, topics.names)
-    context.tables.settle()  # so that Spark does not append rows during the load
+    context.tables.settle()  # Spark must not append rows during the load
     with guards.required(), sampler:
         try:
             rows = offer(context, load, sampler, context.facts, watched)
         except (StageFailedError, GeneratorError) as error:
             guards.settle(pattern, None)
-            if guards.ends_load is not None:  # tasks only report that the driver ended the load
+            if guards.ends_load is not None:  # the tasks do not know why the driver ended the load
                 raise GeneratorError(guards.ends_load) from error
             raise
         samples = sampler.stop()
@@ -95,7 +98,9 @@ def offer_unscored(
 
 
 def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
-    """End a load that has kept brokers overloaded for too long, beside what they showed before."""
+    """End a load that has kept brokers overloaded for too long, compared with their state before
+    it.
+    """
 
     def is_over(load: RunningLoad, now_s: float, begun_s: float) -> bool:
         name, start_s = "under_replicated_partitions", load.channel.start_s or begun_s
@@ -108,9 +113,9 @@ def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
 
 
 LOADS_MAX = 10
-"""Largest number of loads by which a backlog is built."""
+"""Largest number of loads that build one backlog."""
 SPARE_S = 1.0
-"""Time by which a load is longer than the missing records take at its rate [s]."""
+"""Time that is added to the time in which the missing records are sent at the load's rate [s]."""
 CLOSED_LOOP_S = 30.0
 """Length of a load of producers without a rate [s]."""
 LOAD_MAX_S = 86_400.0
@@ -119,13 +124,17 @@ LOAD_MAX_S = 86_400.0
 def build_backlog(
     context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
 ) -> tuple[bool, Reason | None]:
-    """Write the records that the topics lack for the pattern's backlog, at the pattern's rate.
+    """Write the records that are missing in the topics for the pattern's backlog, at the pattern's
+    rate.
 
     Args:
+        context: the open resources of the run.
+        topics: the topics of the trial.
+        pattern: the traffic of the trial.
         number: number of the trial that reads the backlog.
 
     Returns:
-        Whether a load was offered, and the reason why the backlog could not be built, or None.
+        Whether a load was offered; and the reason why the backlog could not be built, or None.
 
     Raises:
         GuardStopError: a guard tripped.
@@ -156,7 +165,7 @@ def build_backlog(
 def _of_parts(
     context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
 ) -> tuple[bool, Reason | None]:
-    """Build the backlogs of the parts of a mix, one after the other, each at its own rate."""
+    """Build the backlog of each part of a mix, one after the other, each at the part's own rate."""
     is_loaded = False
     for own, part in zip(topics.parts, pattern.parts, strict=True):
         offered, problem = build_backlog(context, own, part, number)
@@ -167,7 +176,7 @@ def _of_parts(
 
 
 def _held(context: RunContext, topics: TopicSet) -> int:
-    """The records that were written to the topics of the run, which began empty."""
+    """The number of records in the topics of the run, which were empty at first."""
     return sum(context.topics.end_offsets(topics).values())
 
 

@@ -1,10 +1,10 @@
-"""The loads before the first trial: a load that grows, and the warm-up of brokers whose JVMs have
-just started, until more load makes them no faster.
+"""The loads before the first trial: a growing load (a climb), and the warm-up of cold brokers.
 
-A trial at a guess may be many times what the brokers of others can take. A climb begins with a
-small share of what they take anyway, at most doubles every few seconds, and ends within two seconds
-of a step that is too large. It bounds nothing; it tells the search where to begin. Cold brokers are
-warmed by the load at which it stays.
+A first trial at a guessed load may be many times more than the brokers of a shared cluster can
+take. A climb begins with a small share of the load that the brokers have anyway, at most doubles
+every few seconds, and ends within two seconds after a step that is too large. A climb is no
+evidence for a limit; it only shows where the search begins. On cold brokers, whose JVMs have just
+started, the climb stays at its last load until more load does not make the brokers faster.
 """
 
 from __future__ import annotations
@@ -45,22 +45,24 @@ from search.signals import SATURATED_IDLE
 
 STEP_S = 2.0
 STEP_SAMPLES = 3
-"""A step lasts `STEP_S`, and at least `STEP_SAMPLES` intervals of sampling [s]."""
+"""A step of a climb lasts `STEP_S`, and at least `STEP_SAMPLES` sampling intervals [s]."""
 READ_S = 4.0
-"""Length of the load at which a climb stays, on warm brokers [s]."""
+"""Length of the last step of a climb on warm brokers [s]."""
 FIRST_SHARE = 0.05
-"""The first step on brokers of others, as a share of what others write [ratio]."""
+"""Largest first step of a climb on a shared cluster, as a share of the bytes that other clients
+write [ratio].
+"""
 CLIMB_LOOK_S = 0.25
-"""Interval between two looks at a climb [s]."""
+"""Interval between two checks of a climb [s]."""
 
 
 def step_length_s(sample_interval_s: float, *, reads_rates: bool = False) -> float:
-    """Length of a step [s].
+    """Length of a step of a climb [s].
 
     Args:
         sample_interval_s: time between two samples [s].
-        reads_rates: whether the idle time follows from one-minute rates; a step then has a whole
-            tick.
+        reads_rates: whether the idle time is computed from one-minute rates; if so, a step contains
+            an update of these rates.
     """
     ticks_s = 2 * TICK_S + sample_interval_s if reads_rates else 0.0
     return max(STEP_S, STEP_SAMPLES * sample_interval_s, ticks_s)
@@ -69,14 +71,14 @@ def step_length_s(sample_interval_s: float, *, reads_rates: bool = False) -> flo
 def climb_within(
     most: int, load_max_s: float, stay_s: float, step_s: float, first_max: int | None
 ) -> tuple[Climb, int]:
-    """The climb to at most a load that fits into a time, and its last load.
+    """The climb that fits into a time, and the load of its last step.
 
     Args:
-        most: load of the last step, at most.
+        most: largest load of the last step.
         load_max_s: longest time under load [s].
-        stay_s: time after the last step [s].
+        stay_s: time for which the load stays after the last step [s].
         step_s: length of a step [s].
-        first_max: load of the first step, at most; None for no bound.
+        first_max: largest load of the first step; None for no bound.
     """
     steps = max(1, int((load_max_s - stay_s) / step_s))
     first = max(1, -(-most // (1 << steps - 1)))
@@ -87,12 +89,12 @@ def climb_within(
 
 @dataclass(frozen=True)
 class AtRest:
-    """The brokers without the run's load, beside others who may use them.
+    """The readings of the brokers without the run's load; other clients may use the brokers.
 
     Attributes:
-        written_per_s: bytes that others write [B/s].
-        handler_idle: lowest idle fraction of any broker's handlers [ratio].
-        polls: two polls of the brokers before the run, its first and its last.
+        written_per_s: bytes that other clients write [B/s].
+        handler_idle: lowest idle fraction of any broker's request handlers [ratio].
+        polls: the first and the last poll of the brokers before the run.
     """
 
     written_per_s: float = 0.0
@@ -102,21 +104,24 @@ class AtRest:
 
 @dataclass
 class ClimbWatch:
-    """Watches a growing load, ends its growth, and ends the load.
+    """Watches a growing load, stops its growth, and ends the load.
 
     Args:
-        pattern: the traffic of the last step.
-        is_over: whether the load at which the climb stays has its answer; see `ends_once`.
-        late_s: how long records may wait beside the producers' linger [s].
-        idle_at_rest: lowest idle fraction of any broker's handlers before the run [ratio].
+        context: the open resources of the run.
+        pattern: the traffic of the last possible step.
+        climb: the steps of the load.
+        is_over: whether the load may end after its growth stopped; see `ends_once`.
+        late_s: longest accepted wait of records, in addition to the producers' linger [s].
+        idle_at_rest: lowest idle fraction of any broker's request handlers before the run [ratio].
 
     Attributes:
-        load: the load of the step, on the searched axis.
-        same_since_s: since when the load is the same [s since the epoch]; None while it grows.
-        is_short: whether the brokers took less than they were offered.
-        was_too_large: whether the last step ended the load.
-        idle: lowest idle fraction of any broker's handlers at the end of the load [ratio]; None
-            where it is not known.
+        load: the load of the current step, on the searched axis.
+        same_since_s: the time at which the growth stopped [s since the epoch]; None while the load
+            grows.
+        is_short: whether the brokers acknowledged less than the offered load.
+        was_too_large: whether the last step was too large, so that the load ended.
+        idle: lowest idle fraction of any broker's request handlers at the end of the load [ratio];
+            None if it is unknown.
     """
 
     context: RunContext
@@ -144,19 +149,25 @@ class ClimbWatch:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the last step fell short although the handlers had room."""
+        """Whether the brokers acknowledged too little in the last step although their handlers had
+        idle time.
+        """
         last = StepReading(self.idle, 0.0, idle_at_rest=self.idle_at_rest)
         return self.is_short and last.has_room(self._idle_min)
 
     def watch(self, running: RunningLoad) -> AbstractContextManager[None]:
-        """Watch while the block lasts."""
+        """Watch a load while the block lasts."""
         return running.looked_at("climb", partial(self.look, running), CLIMB_LOOK_S)
 
     def look(self, running: RunningLoad, now_s: float) -> float | None:
-        """Look once, and return the time until the next look [s]; None once the end is set.
+        """Check once, and decide whether the load grows, stays or ends.
 
         Args:
+            running: the running load.
             now_s: the driver's time [s since the epoch].
+
+        Returns:
+            The time until the next check [s]; None once the end of the load is set.
         """
         start_s = running.channel.start_s
         if start_s is None or now_s <= start_s:
@@ -199,54 +210,62 @@ class ClimbWatch:
 
 
 def _linger_s(pattern: TrafficPattern) -> float:
-    """How long the producers' linger lets records wait; in a mix, the mean over all records [s]."""
+    """The time for which the producers' linger delays records [s]; in a mix, the mean over all
+    records.
+    """
     waiting = sum(each.records_per_s * each.producer.options.linger_ms for each in pattern.loads)
     return waiting / pattern.records_per_s / 1000.0
 
 
 def is_read(_load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether a load has been the same for `READ_S`, for the reading of warm brokers."""
+    """Whether a load on warm brokers has stayed the same for `READ_S`."""
     return now_s - since_s >= READ_S - NOTICE_S
 
 
 STEADY_S = 12.0
-"""Brokers are warm once the cost of a request has been steady for so long [s]."""
+"""Brokers are warm once the cost of a request has been steady for this time [s]."""
 FALL_MOST, FALL_OVER_S = 0.05, 10.0
-"""The cost is steady when it falls by less than the share `FALL_MOST` in `FALL_OVER_S` [s]."""
+"""The cost of a request is steady if it falls by less than the share `FALL_MOST` in `FALL_OVER_S`
+[s].
+"""
 COSTS_LEAST = 4
-"""Smallest number of costs that show a steady cost, for samples that are far apart."""
+"""Minimum number of measured costs for a steady cost, if samples are rare."""
 
 SHORT_S = 10.0
-"""Length of a load when the time is too short to wait for a steady cost, or brokers do not show
-their costs; and length of the end of a load from which readings are taken [s]."""
+"""Length of a load if the time is too short to wait for a steady cost, or if the cost is unknown
+[s]. The readings of a load are taken from its last seconds of this length.
+"""
 SHARE, SHARE_SHORT = 0.5, 0.25
-"""Share of the search's first guess above the limit, which mostly is too much, that the warm-up
-offers. The second one is for a short warm-up, whose only reading has to show how far the limit
-is."""
+"""Share of `search.load_start_max`, the first guess above the limit, that the warm-up offers.
+`SHARE_SHORT` is for a short warm-up, whose only reading has to show how far away the limit is.
+"""
 
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
 LOOKS_MAX = 3
-"""When the load left no idle time, up to `LOOKS_MAX` readings follow at a half, a quarter and an
-eighth of it. Each takes `LOOK_S`, after at most `LOOK_BEGUN_S` of the same load [s], and saves a
-trial."""
+"""If the load left no idle time, up to `LOOKS_MAX` readings follow, at a half, a quarter and an
+eighth of the load. Each reading takes `LOOK_S`, after at most `LOOK_BEGUN_S` of the same load [s],
+and saves a trial.
+"""
 
 BUSY_LEAST = 0.2
-"""Busy share of the generator's busiest task from which it shows what the generator can offer
-[ratio]."""
+"""Minimum busy share of the generator's busiest task for an estimate of the highest load that the
+generator can offer [ratio].
+"""
 
 FAILED_MAX = 2
-"""Number of loads that may fail, for example as an executor is lost, before the run ends."""
+"""Number of loads that may fail, for example because an executor is lost, before the run ends."""
 
 
 class FirstLoads:
-    """The loads of a run before its trials.
+    """Offers the loads of a run before its trials.
 
     Args:
+        context: the open resources of the run.
         load_max_s: longest time under load [s].
-        climbs: whether a search begins near what a climb shows on warm brokers, too.
+        climbs: whether warm brokers also get a climb, which shows where the search begins.
 
     Attributes:
-        proof: proves the exporters' series by the first load.
+        proof: proves the exporters' series with the first load.
     """
 
     def __init__(self, context: RunContext, load_max_s: float, climbs: bool = False) -> None:
@@ -259,10 +278,11 @@ class FirstLoads:
         self._context.reporter.report(PhaseStarted(text))
 
     def light(self, topics: TopicSet, at_rest: AtRest) -> bool:
-        """A light load on warm brokers, where one is due; returns whether there was one.
+        """Offer a light load on warm brokers if one is due; return whether a load was offered.
 
         Args:
-            at_rest: what others do without the run's load, which bounds the first step.
+            topics: the topics of the load.
+            at_rest: the readings without the run's load; they bound the first step of a climb.
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
@@ -272,14 +292,14 @@ class FirstLoads:
         if self._climbs:
             self._climbs = False
             if can_climb(context, topics.message_bytes):
-                self._report("a load that grows shows where the search begins")
+                self._report("a growing load shows where the search begins")
                 try:
                     self._climb(topics, "climb", at_rest)
                 except (StageFailedError, GeneratorError) as error:  # the first trial shows it
                     self._report(f"the growing load ended early: {error}")
                 return True
             axis = context.config.axis.name
-            self._report(f"no load that grows: along {axis} the first trial is the first load")
+            self._report(f"a load cannot grow along {axis}, so the first trial is the first load")
         if not self.proof.is_due:
             return False
         self._report("proving the exporters' series by a light load")
@@ -288,7 +308,7 @@ class FirstLoads:
         try:
             load = offer_unscored(context, topics, pattern, "proof")
         except (StageFailedError, GeneratorError) as error:
-            self.proof.skip(f"the load for it failed: {error}")
+            self.proof.skip(f"the load for the proof failed: {error}")
         else:
             self.proof.examine((*at_rest.polls, before), load.client, topics, pattern)
         return True
@@ -296,13 +316,12 @@ class FirstLoads:
     def warm(self, topics: TopicSet, at_rest: AtRest) -> None:
         """Load cold brokers until their cost per request is steady.
 
-        The history of the run keeps the reading at the end of the load. If that left the handlers
-        no idle time, short loads of half the size follow, so that the reading shows how far the
-        limit is.
+        The history of the run keeps the reading at the end of the load. If the load left the
+        handlers no idle time, short loads follow, each half as large as the one before, until the
+        reading shows how far the limit is.
 
-        A cold JVM reaches less than half of its speed, and its compilers take a minute or more on
-        few cores, so a fixed time would be a guess. A load whose executor is lost is repeated, as a
-        trial would be.
+        A cold JVM reaches less than half of its speed, and its compilers need a minute or more on
+        few cores, so the load has no fixed length. If an executor is lost, the load is repeated.
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
@@ -320,7 +339,7 @@ class FirstLoads:
                     loaded_s, has_stayed = self._climb(topics, next(names), at_rest, is_cold=True)
                     if has_stayed or load_max_s - loaded_s < SHORT_S:
                         break
-                    climbs = False  # it was too large, and the brokers are cold still
+                    climbs = False  # the load was too large, and the brokers are still cold
                 if loaded_s:
                     half = context.pattern(size, max(1, (context.history.warm_up.load or 1) // 2))
                     pattern = _unscored(context, half, load_max_s - loaded_s)
@@ -336,7 +355,7 @@ class FirstLoads:
                 self._report(f"warming up the brokers again: {error}")
         looks = min(LOOKS_MAX, int((load_max_s - loaded_s) / (LOOK_S + LOOK_BEGUN_S)))
         try:
-            for _ in range(looks):  # halve the load until it leaves the handlers some idle time
+            for _ in range(looks):  # halve the load until the handlers have some idle time
                 load, idle = context.history.warm_up.load or 0, context.history.warm_up.handler_idle
                 if load <= 1 or idle is None or idle > SATURATED_IDLE:
                     return
@@ -355,11 +374,16 @@ class FirstLoads:
         watch: Watcher = nullcontext,
         climbing: ClimbWatch | None = None,
     ) -> float:
-        """Offer a load, record the reading of its last seconds, and prove the series by it.
+        """Offer a load, keep the reading of its last seconds, and prove the exporters' series with
+        it.
 
         Args:
+            topics: the topics of the load.
+            pattern: the traffic of the load.
             name: name of the load, unique within the run.
-            climbing: watches a load that grows, in place of `watch`.
+            at_rest: the readings without the run's load.
+            watch: watches the load.
+            climbing: watches a growing load, instead of `watch`.
 
         Returns:
             The length of the load [s].
@@ -391,23 +415,27 @@ class FirstLoads:
     def _climb(
         self, topics: TopicSet, name: str, at_rest: AtRest, is_cold: bool = False
     ) -> tuple[float, bool]:
-        """Offer a load that grows, and record its reading.
+        """Offer a growing load, and keep its reading.
 
-        A step that falls short although the handlers have room may have met a moment in which
-        brokers or tasks stood still, as cold ones do. So the load grows once more, up to that step.
+        If brokers acknowledge too little in a step although their handlers have idle time, cold
+        brokers or tasks may have paused for a moment. So the load grows once more, up to this step.
 
         Args:
-            is_cold: whether the load then stays the same until the cost of a request is steady.
+            topics: the topics of the load.
+            name: name of the load, unique within the run.
+            at_rest: the readings without the run's load.
+            is_cold: whether brokers are cold, so that the last load stays until the cost of a
+                request is steady.
 
         Returns:
-            The length of the load [s], and whether it was not too large.
+            The length of the load [s], and whether its last step was not too large.
         """
         loaded_s, watch = self._climb_once(topics, name, at_rest, self._load_max_s, None, is_cold)
         left_s = self._load_max_s - loaded_s
         if watch.is_stalled and left_s >= SHORT_S:
             self._report(
-                f"{watch.load_words} fell short of the rate although the brokers' request handlers "
-                "have room: once more"
+                f"brokers acknowledged too little of {watch.load_words} although their request "
+                "handlers have idle time: the load grows once more"
             )
             name = f"{name}-again"
             again_s, watch = self._climb_once(topics, name, at_rest, left_s, watch.load, is_cold)
@@ -423,14 +451,18 @@ class FirstLoads:
         load_most: int | None,
         is_cold: bool,
     ) -> tuple[float, ClimbWatch]:
-        """Offer a load that grows once.
-
-        Returns:
-            The length of the load [s], and what its watch found.
+        """Offer a growing load once.
 
         Args:
+            topics: the topics of the load.
+            name: name of the load, unique within the run.
+            at_rest: the readings without the run's load.
             load_max_s: longest time under load [s].
-            load_most: the last step, at most; None for that of a warm-up.
+            load_most: largest load of the last step; None for the load of a warm-up.
+            is_cold: see `_climb`.
+
+        Returns:
+            The length of the load [s], and its watch.
         """
         context, size = self._context, topics.message_bytes
         heaviest = warm_up_pattern(context, size, load_max_s).on_axis
@@ -442,7 +474,7 @@ class FirstLoads:
         step_s = step_length_s(interval_s, reads_rates=rates)
         load_s = share_and_length(load_max_s)[1] if is_cold else load_max_s
         stay_s = min(STEADY_S if is_cold else READ_S, load_s / 3)
-        first_max = None  # no first step harms brokers without others
+        first_max = None  # without other clients, any first step is allowed
         if not context.config.cluster.is_exclusive:
             one_per_s = context.pattern(size, 1).mb_per_s * 1e6
             first_max = int(FIRST_SHARE * at_rest.written_per_s / one_per_s)
@@ -455,7 +487,7 @@ class FirstLoads:
 
 
 def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
-    """The lightest load that proves the exporters' series, at most that of a warm-up."""
+    """The lightest load that proves the exporters' series, at most the load of a warm-up."""
     heaviest = warm_up_pattern(context, message_bytes, 2 * SHORT_S).on_axis
     load = 1
     while True:
@@ -468,11 +500,11 @@ def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
 def is_steady(costs: Sequence[float], interval_s: float) -> bool:
     """Whether the cost of a request has been steady for `STEADY_S`.
 
-    The slope of a straight line through the costs decides, as one second differs from the next
-    by 10 % on brokers that have been warm for a long time.
+    The result depends on the slope of a straight line through the costs, because costs of
+    consecutive seconds differ by 10 % even on brokers that have been warm for a long time.
 
     Args:
-        costs: the cost in each interval, oldest first, in any unit.
+        costs: the cost of a request in each interval, oldest first, in any unit.
         interval_s: length of an interval [s].
     """
     number = max(COSTS_LEAST, math.ceil(STEADY_S / interval_s))
@@ -484,13 +516,14 @@ def is_steady(costs: Sequence[float], interval_s: float) -> bool:
 
 
 def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether brokers are warm: the cost of a request is steady; its progress is reported.
+    """Whether brokers are warm, that is the cost of a request is steady; also reports the progress.
 
-    Where brokers do not show their costs, `SHORT_S` of load are all.
+    If the cost is unknown, brokers are warm after `SHORT_S` of load.
 
     Args:
+        load: the running load.
         now_s: the driver's time [s since the epoch].
-        since_s: since when the load is the same [s since the epoch].
+        since_s: the time since which the load is the same [s since the epoch].
     """
     loaded_s = now_s - (load.channel.start_s or since_s)
     costs_ms = costs_between(load.samples.nodes, load.brokers, since_s)
@@ -504,12 +537,14 @@ def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
 def costs_between(
     samples: Sequence[BrokerSample], brokers: Iterable[int], start_s: float
 ) -> list[float]:
-    """The mean cost of a request over the brokers, between each sample and the next [ms].
+    """The mean cost of a request over all brokers, in each interval between two samples [ms].
 
-    Intervals without requests are left out. The last interval is the last one that every broker
-    shows.
+    Intervals without requests are left out. The last interval is the last one with samples of every
+    broker.
 
     Args:
+        samples: samples of the nodes, oldest first.
+        brokers: ids of the brokers.
         start_s: earlier samples are left out [s since the epoch].
     """
     good, by_broker = good_samples(samples), []
@@ -527,9 +562,10 @@ def _cost_ms(broker_id: int, first: BrokerSample, last: BrokerSample) -> float |
 
 
 def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Validity) -> int | None:
-    """The highest load that the generator can offer, by the busy share of its busiest task.
+    """The highest load that the generator can offer, computed from the busy share of its busiest
+    task.
 
-    None where the task was hardly busy, as most of its time is then not that of records.
+    None if the task was hardly busy, because then most of its time was not spent on records.
     """
     busy = client.counts.loop_busy
     if busy < BUSY_LEAST or client.duration_s <= 0:
@@ -539,15 +575,16 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
 
 
 def can_climb(context: RunContext, message_bytes: int) -> bool:
-    """Whether a load can grow by its producers: their number, or the scale of a mix, is the
-    searched axis, and they keep a rate.
+    """Whether a load can grow by its producers: the searched axis is their number or the scale of a
+    mix, and the producers have a fixed rate.
     """
     axis = context.config.axis
     return axis in {NP, SCALE} and not context.pattern(message_bytes, 1).producer.closed_loop
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:
-    """The share of the first guess above the limit to offer, and its longest time [s].
+    """The share of the first guess above the limit that a warm-up offers, and the longest time of
+    this load [s].
 
     Args:
         load_max_s: longest time under load, all readings included [s].
@@ -559,10 +596,12 @@ def share_and_length(load_max_s: float) -> tuple[float, float]:
 
 
 def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) -> TrafficPattern:
-    """The first load of a warm-up: a share of the search's first guess above the limit, or less
-    where the guards allow less.
+    """The first load of a warm-up: a share of the search's first guess above the limit, or less if
+    the guards allow less.
 
     Args:
+        context: the open resources of the run.
+        message_bytes: message size [B].
         load_max_s: longest time under load, all readings included [s].
     """
     share, load_s = share_and_length(load_max_s)
@@ -577,16 +616,17 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
 def _unscored(
     context: RunContext, pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0
 ) -> TrafficPattern:
-    """The same pattern, measured for `measure_s` after `begun_s` of the same load [s]."""
+    """A pattern with a window of `measure_s` after a warm-up of `begun_s` [s]."""
     trial = context.workload.trial
     phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None)
     return pattern.with_phases(phases)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:
-    """Busy time of one handler for a produce request, divided by the number of handlers [ms].
+    """Busy time of one request handler for a produce request, divided by the number of handlers
+    [ms].
 
-    It includes the fetches of followers.
+    The time includes the fetch requests of followers.
     """
     idle, rate = window.handler_idle, window.produce.per_s
     if idle is None or not rate:

@@ -1,4 +1,4 @@
-"""A polling thread that ends with a block, and raises its errors there."""
+"""A polling thread that ends with a `with` block; its errors are raised at the end of the block."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def watching(
 
     Args:
         name: name of the thread.
-        look: returns the time until its next call [s], or None for no further call.
+        look: the repeated call; returns the time until its next call [s], or None for no further
+            call.
         first_after_s: time before the first call [s].
-        fail: ends what the block waits for, as a call failed; `TaskChannel.fail` for a load.
+        fail: is called after a failed call, to end the block early; `TaskChannel.fail` for a load.
 
     Raises:
-        Exception: the error of a call, once the block has ended without an error.
+        Exception: the error of a failed call, if the block itself ended without an error.
     """
     left = threading.Event()
     failures: list[Exception] = []

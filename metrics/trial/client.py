@@ -96,7 +96,7 @@ class Counts:
         unsent_own_records: records due and unsent at the window's end although their connection had
             room, so that the generator delayed them, not the brokers.
         log_bytes: size of the record batches acknowledged over the whole trial, as brokers count
-            them; None where a client library does not report it.
+            them; None if a client library does not report it.
         acked_by_partition: partition, numbered through all topics → records acknowledged over the
             whole trial.
         sent_by_partition: partition → records handed to a socket over the whole trial, each record
@@ -573,7 +573,8 @@ class TaskReport:
     Attributes:
         task_id: index of the task in the barrier stage, from 0.
         host: name of the machine that ran the task.
-        start_s, end_s: the measured window, the same for all tasks [s since the epoch].
+        start_s, end_s: start and end of the measured window, which is the same for all tasks [s
+            since the epoch].
         produced, consumed: the reports of its producers and consumers.
         clock: offset of its host's clock; the larger one of the offsets before and after the load.
         kernel_buffers: its host's limits of socket buffers; None if they are unknown.

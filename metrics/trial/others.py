@@ -206,7 +206,7 @@ class Level:
             Rate.of([(each.duration_s, each.log_bytes) for each in looks]),
             Rate.of(read) if len(read) == len(looks) else None,
             handler_idle,
-            Rate.of(errors) if errors else None,  # brokers show none before the first request
+            Rate.of(errors) if errors else None,  # unknown before the first request
             controller_queue_ms,
         )
 

@@ -71,7 +71,7 @@ def test_leftovers_of_runs_are_listed_and_then_deleted(kafka_testbed: Testbed) -
         output = cleaned(kafka_testbed, "--run", RUN_ID)
         assert run_topic in output and group in output
         for kind, name in (("topic", other_topic), ("group", other_group)):
-            assert f"{kind} {name} is kept, as nothing proves that a run made it" in output
+            assert f"{kind} {name} is kept, because nothing proves that a run created it" in output
             assert f"--delete --{kind} {name}" in output
         assert "2020-01-01T00:00:00Z" in output
         assert "2 of" in output and "--yes deletes them" in output
@@ -79,7 +79,8 @@ def test_leftovers_of_runs_are_listed_and_then_deleted(kafka_testbed: Testbed) -
 
         output = cleaned(kafka_testbed, "--yes")
         assert "deleted 2 of 2" in output
-        assert "run 20200101-000000-ab13 are kept, as it may be active without the lock" in output
+        kept = "run 20200101-000000-ab13 are kept, because the run may be active without the lock"
+        assert kept in output
         # Brokers learn of a topic's deletion from the controller at different times.
         assert becomes(lambda: run_topic not in admin.topic_names())
         assert {other_topic, unlocked} <= admin.topic_names()

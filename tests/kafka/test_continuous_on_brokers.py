@@ -126,6 +126,6 @@ def test_a_surplus_record_in_the_topic_is_reported(
         return replace(client, counts=replace(client.counts, acked_by_partition={}))
 
     monkeypatch.setattr("jobs.trials.measure.merge", merge_with_loss)
-    with pytest.raises(NoConclusionError, match="the account of the whole load is wrong"):
+    with pytest.raises(NoConclusionError, match="the records of the whole load do not add up"):
         execute(run, order)
     assert len(run.trials) == 2, "measured windows are kept"

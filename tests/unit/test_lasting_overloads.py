@@ -216,8 +216,8 @@ def test_a_load_without_a_gap_stops_the_run(
     with measurer._watched_windows(measure._Loading(load.load, 1), [], load):
         pass  # the look at the end is the only one
     expected = (
-        "the load kept the brokers beyond the goal for 10 s; offer less, or raise "
-        "goal.search.overload_max_s to hold an overload for longer"
+        "the load was an overload for 10 s; offer a smaller load, or raise "
+        "goal.search.overload_max_s to allow a longer overload"
     )
     assert guards.stopped == ([expected] if over and not is_exclusive else [])
 

@@ -173,7 +173,7 @@ def test_windows_of_one_load_are_trials_whose_records_add_up() -> None:
     assert all(each.held for each in into)
     assert [each.counts.acked_total for each in cluster.settled] == [2 * ACKED]
     less = Cluster(GROWN)
-    with pytest.raises(NoConclusionError, match="the account of the whole load is wrong"):
+    with pytest.raises(NoConclusionError, match="the records of the whole load do not add up"):
         less.measurer.hold_windows(4, 2, [])
     failed, into = Cluster(error=StageFailedError("task 1 was lost")), []
     failed.measurer.hold_windows(4, 2, into)

@@ -79,7 +79,7 @@ def test_topics_whose_replicas_others_moved_are_made_anew(
     verbs = ("create", "delete", "create")
     assert admin.requests == [f"{verb} {name}" for verb in verbs for name in NAMES]
     (notice,) = [each for each in reporter.events if isinstance(each, Notice)]
-    assert notice.text.startswith("others moved replicas of topic redline-run1-100B-10p-0")
+    assert notice.text.startswith("the replicas of topic redline-run1-100B-10p-0")
 
 
 def test_topics_of_a_failed_creation_are_deleted(topics: PointTopics, admin: ScriptedAdmin) -> None:

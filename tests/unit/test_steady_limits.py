@@ -50,7 +50,8 @@ def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
     wide = replace(window, dirty_limit_bytes=70e9)
     small = plan(trials=(at(64, write_back=(wide,)),))
     assert small.hold_s == 0.0
-    assert small.why == "in 1 min 45 s it fills less than a tenth of the memory's room"
+    why = "in 1 min 45 s the load fills less than a tenth of the room for dirty pages"
+    assert small.why == why
     assert plan("goal.search.steady_s=70", trials=(at(64, write_back=(wide,)),)).hold_s == 70.0
     young = replace(window, dirty_expire_s=10.0)
     assert plan(trials=(at(64, write_back=(young,)),)).hold_s == pytest.approx(35.0)
@@ -65,7 +66,7 @@ def test_what_the_budget_does_not_allow_is_said() -> None:
     longer = "the budget of 180 s does not allow a hold of 1 min 45 s"
     trials, volume = "the budget of 5 trials does not allow", "the budget of 6000 MB does not allow"
     for change, spent, why in (
-        ("steady_s=0", Spent(), "no hold was made, as search.steady_s is 0"),
+        ("steady_s=0", Spent(), "no hold was made, because search.steady_s is 0"),
         ("budget.duration_s=180", Spent(5, 80.0), longer),
         ("budget.duration_s=190", Spent(5, 80.0), ""),
         ("budget.trials=5", Spent(5, 80.0), trials),

@@ -106,8 +106,8 @@ def test_the_search_goes_on_at_what_disks_wrote_and_all_limits_are_completed(
     appended = [each.boundary.steady_load for each in run.tables.rows]
     assert appended == [None, None, large.steady_load, small.steady_load]
     (phase,) = run.phases()
-    assert phase.startswith("holding 64.0 MB/s at 1 kB for at most 1 min 45 s, until disks are ")
-    assert phase.endswith("proven to write it or memory is 80% full")
+    assert phase.startswith("offering 64.0 MB/s at 1 kB for at most 1 min 45 s, until disks are ")
+    assert phase.endswith("proven to write this load or memory is 80% full")
     resumed = Run(monkeypatch, 10e6)
     resumed.history.add(at(64, 10e6, 90.0, number=9, steady=True), ())
     resumed.prove()
@@ -126,15 +126,15 @@ def test_a_hold_that_is_not_allowed_or_cannot_begin_is_said_and_ends_nothing(
         raise TopicError("the new topic is not ready after 60 s")
 
     cases: list[tuple[tuple[str, ...], str | None, str]] = [
-        (("goal.search.steady_s=0",), None, "no hold was made, as search.steady_s is 0"),
+        (("goal.search.steady_s=0",), None, "no hold was made, because search.steady_s is 0"),
         (("goal.search.budget.duration_s=100",), None, "the budget of 100 s does not allow"),
         ((), "the next load can add 9 GB", "the next load can add 9 GB"),
-        ((), None, "the hold could not begin: the new topic is not ready after 60 s"),
+        ((), None, "the load could not begin: the new topic is not ready after 60 s"),
     ]
     for changes, refusal, why in cases:
         run = Run(monkeypatch, 10e6, *changes)
         run.refusal = refusal
-        if why.startswith("the hold"):
+        if why.startswith("the load"):
             monkeypatch.setattr(TrialMeasurer, "trial", not_ready)
         run.prove()
         assert run.held == []
@@ -148,16 +148,16 @@ def planned(tmp_path: Path, *changes: str) -> Plan:
 
 def test_a_plan_has_the_time_of_a_hold_that_the_goal_asks_for(tmp_path: Path) -> None:
     without = planned(tmp_path, "goal.search.steady_s=0")
-    assert not any("held" in note for note in without.notes)
+    assert not any("long trial" in note for note in without.notes)
     asked = planned(tmp_path, "goal.search.steady_s=120", "workload.trial.warmup_s=3")
     bare = planned(tmp_path, "goal.search.steady_s=0", "workload.trial.warmup_s=3")
     assert asked.duration_s == bare.duration_s + 123.0
     assert asked.notes[-1] == (
-        "the largest limit is held once for at most 2 min, within the budget"
+        "one long trial at the largest limit takes at most 2 min, within the budget"
     )
     usual = planned(tmp_path, "workload.trial.warmup_s=3")
     assert usual.duration_s == bare.duration_s + 70.5, "expected, not the longest"
-    assert usual.notes[-1].endswith("(search.steady_s); the forecast has 1 min 10 s for it")
+    assert usual.notes[-1].endswith("the forecast includes 1 min 10 s for this trial")
 
 
 def ended_s(

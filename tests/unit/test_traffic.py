@@ -87,7 +87,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("--rate 5MB/s --np 4", (), "are both given"),
     (f"--rate 5MB/s --workload {MIX}", (), "counts % of the mix"),
     ("--rate 5MB/s --goal default", AXIS, "counts partitions per broker"),
-    ("--rate 5MB/s", UNLIMITED, "offers no rate"),
+    ("--rate 5MB/s", UNLIMITED, "expected producers with a fixed rate"),
 ]
 """Options, those with --set, and a part of their refusal."""
 
