@@ -42,7 +42,7 @@ public class RedlineTimedAuthorizer implements Authorizer {
         return AuthorizationResult.ALLOWED;
     }
 
-    /** Whether these are the topics of a produce request, and not its transactional id. */
+    /** Whether an action writes to a topic; false for the check of a transactional id. */
     private static boolean writesToTopic(List actions) {
         for (Iterator i = actions.iterator(); i.hasNext();) {
             Action action = (Action) i.next();

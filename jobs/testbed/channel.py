@@ -1,9 +1,8 @@
 """The channel between the owner of a testbed and its supervisor: one JSON message per line.
 
-The channel is a pair of connected sockets; the supervisor inherits one end. The kernel closes the
-owner's end whenever the owner ends, kill -9 included, and the supervisor notices it.
-
-The events that wake the supervisor: messages of its owner, signals, and ends of children.
+The channel is a pair of connected sockets; the supervisor inherits one socket. If the owner ends,
+even by kill -9, the kernel closes the owner's socket, which the supervisor detects. The module also
+waits for the events that wake the supervisor: messages of the owner, signals, and ends of children.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ _CHUNK_BYTES = 65_536
 
 
 class ChannelClosedError(Exception):
-    """The other end is closed: its process has ended, or has closed the channel."""
+    """The process at the other end has ended, or has closed the channel."""
 
 
 class MessageChannel:
-    """One end of the channel."""
+    """One end of a channel."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._received = b""
 
     def fileno(self) -> int:
-        """The descriptor, for selectors and for inheritance."""
+        """The file descriptor of the socket, for selectors and for inheritance."""
         return self._end.fileno()
 
     def send(self, message: Message) -> None:
@@ -51,10 +50,10 @@ class MessageChannel:
             raise ChannelClosedError from error
 
     def receive(self, timeout_s: float) -> Message | None:
-        """The next message; None when none arrived within the timeout [s].
+        """Receive the next message; None if no message arrives within the timeout [s].
 
         Raises:
-            ChannelClosedError: the other end is closed and all its messages have been received.
+            ChannelClosedError: the other end is closed, and no received message is left.
         """
         deadline_s = time.monotonic() + timeout_s
         while b"\n" not in self._received:
@@ -74,12 +73,12 @@ class MessageChannel:
         return message
 
     def close(self) -> None:
-        """Close this end; the other end notices it."""
+        """Close this end; the other end then raises `ChannelClosedError`."""
         self._end.close()
 
 
 def channel_pair() -> tuple[MessageChannel, socket.socket]:
-    """A new channel: this process's end, and the socket that the other process inherits."""
+    """Create a channel; return this process's end, and the socket for the other process."""
     ours, theirs = socket.socketpair()
     return MessageChannel(ours), theirs
 
@@ -88,13 +87,13 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Inbox:
-    """Waits for messages and signals together, without polling.
+    """Waits for messages and signals at the same time, without polling.
 
     Attributes:
-        terminations: number of signals that requested the end.
-        is_owner_gone: True once the other end of the channel is closed, or the parent process,
-            which is the owner, has changed.
-        is_detached: True once the testbed runs on without its owner.
+        terminations: number of received signals that request the end.
+        is_owner_gone: True once the owner has ended: the other end of the channel is closed, or
+            this process has another parent.
+        is_detached: True once the testbed continues without its owner.
     """
 
     def __init__(self, channel: MessageChannel) -> None:
@@ -116,7 +115,7 @@ class Inbox:
             for signum in _ENDING
             if signum == signal.SIGTERM or signal.getsignal(signum) is not signal.SIG_IGN
         }
-        # A handler is needed for the wake-up; polling the children shows which one has ended.
+        # Without a handler SIGCHLD does not wake; the supervisor polls which child has ended.
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
 
     @property
@@ -125,18 +124,18 @@ class Inbox:
         return self.is_owner_gone and not self.is_detached
 
     def wait(self, timeout_s: float) -> list[Message]:
-        """The messages that have arrived; returns after `timeout_s`, earlier on any event."""
+        """Wait for an event, at most `timeout_s` [s]; return the messages that have arrived."""
         messages: list[Message] = []
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wakeup:
-                # Empty: the handlers have counted all signals.
+                # Empty the socket; the handlers have counted all signals.
                 with suppress(BlockingIOError):
                     while self._wakeup.recv(4096):
                         continue
             else:
                 messages += self._read()
         if os.getppid() != self._parent:
-            # Another process may have inherited the owner's end and keep it open.
+            # Another process may have inherited the owner's socket, so that it stays open.
             self.is_owner_gone = True
         return messages
 

@@ -1,10 +1,8 @@
-"""Ends the processes and deletes the files that a crash left of a testbed, and nothing else.
+"""The cleanup after a crash: ends the remaining processes of a testbed, and deletes its files.
 
-A process belongs to a testbed if it runs as the same user and has the testbed's id on its command
-line or, if Spark started it, in its environment. If the state file names its process id, the
-creation time must match too.
-
-Processes of a testbed that are not children of its supervisor.
+A process belongs to a testbed if the same user runs it and the testbed's id is on its command line,
+or in its environment if Spark started the process. If the state file has the process id, the
+creation time must match, too.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ _END_DEADLINE_S = 10.0
 
 
 def _own_processes(is_wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
-    """The processes of this user that still run and meet a condition."""
+    """The running processes of this user that meet a condition."""
     mine = psutil.Process().uids().real
     found = []
     for process in psutil.process_iter():
-        # It may have ended meanwhile, or be another user's.
+        # The process may have ended, or may belong to another user.
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             is_running = process.status() != psutil.STATUS_ZOMBIE
             if is_running and process.uids().real == mine and is_wanted(process):
@@ -66,11 +64,11 @@ def end_processes(processes: list[psutil.Process]) -> None:
     for process in processes:
         try:
             process.kill()
-        except psutil.NoSuchProcess:  # it has ended
+        except psutil.NoSuchProcess:  # the process has ended
             continue
     _, alive = psutil.wait_procs(processes, timeout=_END_DEADLINE_S)
     for process in alive:
-        log.error("process %d does not end although it was killed", process.pid)
+        log.error("process %d was killed and still runs", process.pid)
 
 
 LOCK_FILE = ".lock"
@@ -84,9 +82,9 @@ class CleanupReport:
 
     Attributes:
         name: name of the testbed.
-        processes: number of processes that were ended.
+        processes: number of processes that were killed.
         data_bytes: size of the deleted files [B].
-        logs: folder of its logs now; None without logs.
+        logs: folder of the kept logs; None without logs.
     """
 
     name: str
@@ -96,13 +94,13 @@ class CleanupReport:
 
 
 def root_lock(root: Path) -> FileLock:
-    """The lock to hold while testbeds are created or cleaned up, so that no new one is deleted."""
+    """The lock for creating and cleaning up testbeds, so that no new testbed is deleted."""
     root.mkdir(parents=True, exist_ok=True)
     return FileLock(root / LOCK_FILE)
 
 
 def is_alive(record: ProcessRecord | None) -> bool:
-    """Whether the process of this record still runs; a zombie does not."""
+    """Whether the process of this record still runs; False for a zombie."""
     return record is not None and _same_process(record) is not None
 
 
@@ -112,24 +110,24 @@ def own_record() -> ProcessRecord:
 
 
 def created_s(pid: int) -> float:
-    """The creation time of a process, for its record [s].
+    """The creation time of a process, for a `ProcessRecord` [s].
 
-    On Linux it counts from the boot, as setting the clock moves the boot's time of day.
+    On Linux the time counts from the boot, so that a change of the system's clock has no effect.
 
     Raises:
         psutil.NoSuchProcess: the process has ended.
     """
-    # psutil 5.9 takes the time of the boot from its last look at it, so this comes first.
+    # First, because psutil 5.9 computes creation times from the last boot time that it read.
     booted_s = psutil.boot_time() if psutil.LINUX else 0.0
-    # A new instance each time, as an instance remembers an earlier setting of the clock.
+    # A new instance each time, because an instance caches its creation time.
     return psutil.Process(pid).create_time() - booted_s
 
 
 def node_processes(state: State) -> list[psutil.Process]:
-    """The processes of a testbed that still run.
+    """The running processes of a testbed.
 
-    The state may not name a process that was started just before a crash, so all processes of
-    the machine are examined for the testbed's id.
+    The state may lack a process that was started just before a crash. The function therefore
+    searches all processes of the machine for the testbed's id.
     """
     created = {record.pid: record.created_s for record in state.processes}
     starter = state.supervisor or state.owner
@@ -148,29 +146,29 @@ def node_processes(state: State) -> list[psutil.Process]:
 
 
 def sweep(root: Path) -> list[CleanupReport]:
-    """Clean up after all testbeds whose supervisor is dead; the caller holds `root_lock`."""
+    """Clean up after all testbeds whose supervisor has ended; the caller must hold `root_lock`."""
     cleaned = []
     for folder in testbed_dirs(root):
         state = read_state(folder)
         if state is None:
-            # Folders are made under the lock that this process holds, so this one is abandoned.
+            # This process holds the lock for creating folders, so the folder is abandoned.
             remove_disks(folder)
             cleaned.append(CleanupReport(folder.name, 0, disk_bytes([folder]), None))
             shutil.rmtree(folder, ignore_errors=True)
         elif not is_alive(state.supervisor or state.owner) and folder.exists():
-            # The folder still exists, so its supervisor did not delete it just now.
+            # The folder still exists, so its supervisor has not just deleted it.
             cleaned.append(clean_up(folder, state))
     return cleaned
 
 
 def locked_sweep(root: Path) -> list[CleanupReport]:
-    """Clean up after all testbeds whose supervisor is dead."""
+    """Clean up after all testbeds whose supervisor has ended."""
     with root_lock(root):
         return sweep(root)
 
 
 def clean_up(folder: Path, state: State) -> CleanupReport:
-    """End the remaining processes of a testbed without a supervisor, and keep only its logs."""
+    """Kill the remaining processes of a testbed without a supervisor, and keep only the logs."""
     lift_rates(folder)
     processes = node_processes(state)
     end_processes(processes)
@@ -178,13 +176,13 @@ def clean_up(folder: Path, state: State) -> CleanupReport:
     remove_device(state.spec.id)
     freed_bytes = disk_bytes(written_dirs(state.members))
     remove_disks(folder)
-    reason = state.reason or "its supervisor ended without stopping it (killed?)"
+    reason = state.reason or "its supervisor ended without stopping it; it may have been killed"
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))
     return CleanupReport(state.spec.name, len(processes), freed_bytes, kept)
 
 
 def keep_logs(folder: Path, state: State) -> Path:
-    """Move the folder of a failed testbed, without data and keys; return the new folder."""
+    """Delete data and keys of a failed testbed, move its folder, and return the new folder."""
     for node in state.members:
         shutil.rmtree(NodeFiles(node).data, ignore_errors=True)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -210,9 +208,9 @@ def _prune(failed: Path) -> None:
 
 
 def wait_gone(record: ProcessRecord, deadline_s: float) -> bool:
-    """Wait until the process of this record has ended; False at the deadline [s].
+    """Wait until the process of this record has ended; return False after the deadline [s].
 
-    It polls, as the kernel notifies only the parent of a process.
+    The function polls, because the kernel notifies only the parent of a process.
     """
     process = _same_process(record)
     if process is None:

@@ -32,7 +32,7 @@ _name_option = click.option(
 def testbed() -> None:
     """Real Kafka brokers on this machine, for trials.
 
-    They are a small cluster: their limits do not apply to other hardware.
+    The brokers are a small cluster: their limits do not apply to other hardware.
     """
 
 
@@ -42,7 +42,7 @@ def testbed() -> None:
     default="disk-bound",
     show_default=True,
     metavar="NAME|FILE",
-    help="The kind of brokers: a file of conf/testbed, or a path.",
+    help="Testbed profile: a file of conf/testbed by its name, or a path.",
 )
 @click.option(
     "--brokers",
@@ -53,16 +53,16 @@ def testbed() -> None:
 @click.option(
     "--kafka-version",
     metavar="VERSION",
-    help="Any release from 2.8.0 on.  [default: the profile's]",
+    help="Kafka's release, 2.8.0 or later.  [default: the profile's]",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, racks, "
-    "produce_handler_ms, or a key of the link or the disk such as link.delay or "
-    "disk.write_rate; may be repeated.",
+    help="Set a broker property (Kafka's name), or a key of the profile: heap_mb, jvm_options, "
+    "log_dirs, cpus, racks, produce_handler_ms, or a key of the link or the disk such as "
+    "link.delay or disk.write_rate. May be repeated.",
 )
 @click.option(
     "--spark-workers",
@@ -70,13 +70,14 @@ def testbed() -> None:
     default=0,
     show_default=True,
     metavar="WHOLE NUMBER",
-    help=f"Workers of a standalone Spark cluster, with {WORKER_SLOTS} slots each.",
+    help=f"Number of workers of a standalone Spark cluster; each has {WORKER_SLOTS} slots.",
 )
 @click.option(
     "--link",
     metavar="KEY=VALUE,…",
-    help="The link between brokers and clients: delay=25ms (one way), jitter, rate, loss, "
-    "queue_bytes, mtu, seed, and maximum sizes of TCP buffers. It requires root and iproute2.",
+    help="Emulated link between brokers and clients, with the keys delay (one way), jitter, rate, "
+    "loss, queue_bytes, mtu, seed and the maximum sizes of TCP buffers; for example delay=25ms. "
+    "Requires root and iproute2.",
 )
 @_name_option
 def up_command(
@@ -103,7 +104,7 @@ def up_command(
 
 @testbed.command("status")
 def status_command() -> None:
-    """Show the testbeds that run, and the remains of crashed ones."""
+    """Show the running testbeds, and the remaining files of crashed testbeds."""
     for line in status_lines(status(), failed_logs()):
         click.echo(line)
 
@@ -111,18 +112,18 @@ def status_command() -> None:
 @testbed.command("down")
 @_name_option
 def down_command(name: str) -> None:
-    """Stop a testbed and delete its data; clean up after crashed testbeds."""
+    """Stop a testbed and delete its data; delete the files of crashed testbeds."""
     done = down(name)
     if done.stopped is not None:
         click.echo(f"stopped {_title(done.stopped)}")
     for cleaned in done.cleaned:
         click.echo(cleanup_line(cleaned))
     if done.stopped is None and not done.cleaned:
-        click.echo(f'no testbed "{name}" was up, and there was nothing to clean up')
+        click.echo(f'no testbed "{name}" runs, and there is nothing to clean up')
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, object]:
-    """Overrides from `KEY=VALUE` options.
+    """The overrides in `KEY=VALUE` options.
 
     Raises:
         ConfigError: an option has another form.
@@ -132,7 +133,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, object]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                f"--set {text} has another form than KEY=VALUE; expected for example "
+                f"--set {text} is not of the form KEY=VALUE; expected for example "
                 "--set num.io.threads=4; correct it"
             )
         parsed[key.strip()] = value.strip()
@@ -140,7 +141,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, object]:
 
 
 def up_lines(started: Testbed) -> list[str]:
-    """The output of `up`: how to reach the brokers, and how to stop them."""
+    """The output of `up`: the brokers' addresses, and the command that stops them."""
     return [
         f"{_title(started.state)} is up",
         f"  bootstrap servers  {','.join(started.bootstrap_servers)}",
@@ -158,7 +159,7 @@ def up_lines(started: Testbed) -> list[str]:
 
 
 def disk_lines(spec: Spec) -> list[str]:
-    """The planted disks in words, and what plants them; empty without planted disks."""
+    """The output lines about planted disks and their limit; empty without planted disks."""
     if spec.disk is None:
         return []
     together = spec.disk.write_bytes_per_s * spec.brokers / 1e6
@@ -166,12 +167,12 @@ def disk_lines(spec: Spec) -> list[str]:
     limit = f"  planted limit      {together:g} MB/s for the {disks}, divided by the number of "
     return [
         f"  planted disks      {spec.disk.words()}; by loop devices and {RATE_FILE.name}",
-        f"{limit}replicas, headers of records and batches included",
+        f"{limit}replicas, including headers of records and batches",
     ]
 
 
 def link_lines(state: State) -> list[str]:
-    """The link between brokers and clients in words, with a measured round trip."""
+    """The output lines about the link, with a measured round trip; empty without a link."""
     link, line = state.spec.link, state.line
     if link is None or line is None or not state.brokers:
         return []
@@ -180,7 +181,7 @@ def link_lines(state: State) -> list[str]:
         took_s = round_trip_s(state.network_namespace, broker.host, broker.port)
         seen = f"a round trip takes {took_s * 1000:.1f} ms"
     except OSError as error:
-        seen = f"no round trip was measured ({error})"
+        seen = f"the round trip could not be measured ({error})"
     lines = [f"  link               {link.words()}; {seen}"]
     if link.rate is not None:
         lines.append(
@@ -188,14 +189,14 @@ def link_lines(state: State) -> list[str]:
             f"a queue of {link.rate_queue_bytes:,} B"
         )
         lines.append(
-            f"  planted limit      {link.rate} from the producers to all brokers together, headers "
-            "of records, batches, requests and packets included"
+            f"  planted limit      {link.rate} from the producers to all brokers together, "
+            "including headers of records, batches, requests and packets"
         )
     return lines
 
 
 def packet_lines(state: State) -> list[str]:
-    """The packets that have crossed the link so far, one line per direction."""
+    """The output lines with the numbers of packets on the link, one line for each direction."""
     counts = read_counts(line_counts(state.line)) if state.line else {}
     return [
         f"  {name.replace('_', ' '):17}  {each.packets:,} packets, {each.bytes / 1e6:,.1f} MB; "
@@ -205,7 +206,7 @@ def packet_lines(state: State) -> list[str]:
 
 
 def _spark_lines(started: Testbed) -> list[str]:
-    """The Spark master, and the command that runs a job there."""
+    """The output lines about the Spark master, with a command that runs a job there."""
     state = started.state
     if state.spark_master is None:
         return []
@@ -219,7 +220,7 @@ def _spark_lines(started: Testbed) -> list[str]:
 
 
 def _security_lines(started: Testbed) -> list[str]:
-    """The protocols of secured listeners, and the folder of their keys; empty without."""
+    """The output lines about secured listeners and the folder of their keys; empty without them."""
     spec = started.state.spec
     if not spec.security and not spec.jmx_secured:
         return []
@@ -229,8 +230,10 @@ def _security_lines(started: Testbed) -> list[str]:
 
 
 def resource_lines(spec: Spec) -> list[str]:
-    """The cores and the log dirs of each broker, where the profile limits them."""
-    dirs = [f"  log dirs           {spec.log_dirs} a broker, on one disk"] * (spec.log_dirs > 1)
+    """The output lines about each broker's cores and log directories, if the profile limits
+    them.
+    """
+    dirs = [f"  log directories    {spec.log_dirs} a broker, on one disk"] * (spec.log_dirs > 1)
     if spec.cpus is None:
         return dirs
     if cpu_groups() is not None:
@@ -256,9 +259,9 @@ def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> 
     lines = []
     for report in reports:
         state, spec = report.state, report.state.spec
-        kind = "ends with its command" if spec.owned else "until `redline testbed down`"
+        kind = "ends with its command" if spec.owned else "runs until `redline testbed down`"
         if not report.is_alive:
-            lines.append(f"{_title(state)}: left by a crash; `redline testbed down` cleans it up")
+            lines.append(f"{_title(state)}: crashed; `redline testbed down` cleans it up")
             continue
         used, limit = report.data_bytes / 1e6, spec.disk_limit_bytes / 1e6
         lines += [
@@ -274,14 +277,14 @@ def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> 
         if state.spark_master is not None:
             lines.append(f"  Spark master       {state.spark_master}")
     if not reports:
-        lines.append("no testbed is up; start one with `redline testbed up`")
+        lines.append("no testbed runs; start one with `redline testbed up`")
     if failed:
-        lines.append(f"logs of {len(failed)} failed testbeds; the last: {failed[-1]}")
+        lines.append(f"logs of {len(failed)} failed testbeds are kept; the latest: {failed[-1]}")
     return lines
 
 
 def cleanup_line(cleaned: CleanupReport) -> str:
-    """The line of `down` about one testbed that it cleaned up."""
+    """The output line of `down` about one testbed that was cleaned up."""
     line = (
         f"cleaned up after testbed {cleaned.name}: {cleaned.processes} processes ended, "
         f"{cleaned.data_bytes / 1e6:.0f} MB deleted"

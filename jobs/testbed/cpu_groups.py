@@ -1,4 +1,4 @@
-"""Control groups that limit a broker's CPU time, where this process may create them.
+"""Control groups that limit a broker's CPU time, if this process may create control groups.
 
 Kernel documentation: admin-guide/cgroup-v2 (`cpu.max`) and scheduler/sched-bwc (version 1,
 `cpu.cfs_quota_us`). A JVM derives its number of processors from the quota.
@@ -22,21 +22,21 @@ _TRIES, _PAUSE_S = 40, 0.05
 
 @dataclass(frozen=True)
 class CpuGroups:
-    """The folder in which groups can be created, and the format of their quota.
+    """The folder in which control groups can be created, and the version of their files.
 
     Attributes:
-        folder: folder of this process's own group.
-        version: version of the control groups, 1 or 2.
+        folder: folder of this process's control group.
+        version: version of control groups, 1 or 2.
     """
 
     folder: Path
     version: int
 
     def make(self, name: str, cpus: float) -> Path:
-        """Make a group that limits the CPU time of its processes; return its folder.
+        """Create a group that limits the CPU time of its processes; return the group's folder.
 
         Args:
-            cpus: CPU time of all its processes together [s per s].
+            cpus: largest CPU time of all processes in the group together [s per s].
         """
         group = self.folder / name
         group.mkdir(exist_ok=True)
@@ -50,11 +50,11 @@ class CpuGroups:
 
 
 def cpu_groups(root: Path = ROOT, own: Path = OWN) -> CpuGroups | None:
-    """The place for groups with a CPU quota; None where this process may not create them.
+    """The folder for groups with a CPU quota; None if this process may not create them.
 
     Args:
         root: mount point of the control groups.
-        own: file that lists the groups of this process.
+        own: file that lists the control groups of this process.
     """
     try:
         lines = [line.split(":", 2) for line in own.read_text().splitlines()]
@@ -73,10 +73,10 @@ def cpu_groups(root: Path = ROOT, own: Path = OWN) -> CpuGroups | None:
 
 
 def _usable(folder: Path, quota: Path, is_root: bool, version: int) -> CpuGroups | None:
-    """The groups in this folder, if it can hold groups with a quota; None otherwise."""
+    """`CpuGroups` of this folder if it can contain groups with a quota; None otherwise."""
     if not is_root and not quota.exists():
         return None
-    # Found by trying, as the folder's mode does not show it.
+    # Only a trial shows it; the folder's mode does not.
     probe = folder / f"{PREFIX}probe-{os.getpid()}"
     try:
         probe.mkdir()
@@ -89,7 +89,7 @@ def _usable(folder: Path, quota: Path, is_root: bool, version: int) -> CpuGroups
 def remove_groups(testbed_id: str, root: Path = ROOT) -> None:
     """Remove all groups of a testbed whose processes have ended.
 
-    It searches the whole tree, as the process that made them may have run in another group.
+    The function searches the whole tree, because their creator may have run in another group.
     """
     for folder, names, _files in os.walk(root):
         for name in [each for each in names if each.startswith(f"{PREFIX}{testbed_id}-")]:
@@ -107,5 +107,5 @@ def _remove(group: Path) -> None:
 
 
 def group_name(testbed_id: str, node_id: int) -> str:
-    """The name of a broker's group."""
+    """The name of a broker's control group."""
     return f"{PREFIX}{testbed_id}-{node_id}"

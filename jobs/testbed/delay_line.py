@@ -1,11 +1,8 @@
-"""The process of a link's delay line: its command, its packet counts and its round trip.
+"""The delay line of an emulated link: `python -m jobs.testbed.delay_line OPTIONS MARKER`.
 
-One direction of a link: which packets are lost, and when the others leave it.
-
-The delay line of a link: `python -m jobs.testbed.delay_line OPTIONS MARKER`.
-
-The process reads packets from one TUN device, delays them, and writes them to the other, in both
-directions. OPTIONS are `DelayLineOptions` as JSON, with the devices' inherited descriptors.
+The process reads packets from each of two TUN devices, drops some at random, delays the others, and
+writes them to the other device. OPTIONS are `DelayLineOptions` as JSON, with the inherited
+descriptors of the devices.
 """
 
 from __future__ import annotations
@@ -32,14 +29,14 @@ SLOT_S_MIN = 0.01
 
 
 class VaryingDelay:
-    """A delay that varies between random values, slowly enough to keep packets in order.
+    """A delay that varies at random, slowly enough to keep packets in order.
 
-    Random values at equal distances in time are connected by straight lines. The delay never
-    falls by more than half a second per second, so a later packet leaves later.
+    The delay is drawn at equal time intervals, and interpolated linearly in between. The delay
+    never falls by more than half a second per second, so that a later packet leaves later.
 
     Args:
         delay_s: mean delay [s].
-        jitter_s: largest deviation from it [s].
+        jitter_s: largest deviation from the mean [s].
     """
 
     def __init__(self, delay_s: float, jitter_s: float, rng: random.Random) -> None:
@@ -51,7 +48,7 @@ class VaryingDelay:
         self._from = self._to = 0.0
 
     def at(self, now_s: float) -> float:
-        """The delay of a packet that arrives now [s]; calls must be in order of time."""
+        """The delay of a packet that arrives at `now_s` [s]; `now_s` must not decrease."""
         if not self._jitter_s:
             return self._delay_s
         place = now_s / self._slot_s
@@ -72,9 +69,9 @@ class PacketCounts:
     """The packets of one direction since its start.
 
     Attributes:
-        packets, bytes: packets that were passed on, and their size.
-        lost: packets that were dropped on purpose, by the link's loss.
-        refused: packets that the device at the other end refused.
+        packets, bytes: number and total size of the forwarded packets.
+        lost: number of packets that the link's loss dropped.
+        refused: number of packets that the device at the other end refused.
     """
 
     packets: int = 0
@@ -84,17 +81,17 @@ class PacketCounts:
 
 
 class Direction:
-    """The packets on their way in one direction, first in, first out.
+    """The packets in flight in one direction, first in, first out.
 
     Args:
-        delay: delay of each packet.
+        delay: the delay of packets.
         loss: share of packets that are dropped [ratio].
         rng: random numbers that choose the dropped packets.
-        bytes_max: size of delayed packets at which it accepts no more [B].
+        bytes_max: largest total size of the packets in flight [B].
 
     Attributes:
-        passed: counts of its packets.
-        held_bytes: size of the delayed packets [B].
+        passed: counts of the packets.
+        held_bytes: total size of the packets in flight [B].
     """
 
     def __init__(
@@ -111,7 +108,7 @@ class Direction:
 
     @property
     def has_room(self) -> bool:
-        """Whether it accepts another packet."""
+        """Whether another packet can be accepted."""
         return self.held_bytes < self._bytes_max
 
     @property
@@ -120,7 +117,7 @@ class Direction:
         return self._packets[0][0] if self._packets else None
 
     def take(self, packet: bytes, now_s: float) -> None:
-        """Accept a packet, or lose it."""
+        """Accept a packet, or drop it with the probability of the loss."""
         if self._loss and self._rng.random() < self._loss:
             self.passed.lost += 1
             return
@@ -129,7 +126,7 @@ class Direction:
         self.held_bytes += len(packet)
 
     def due(self, now_s: float) -> bytes | None:
-        """Remove and return the next packet that leaves by now; None without one."""
+        """Remove and return the next packet that leaves at or before `now_s`; None without one."""
         if not self._packets or self._packets[0][0] > now_s:
             return None
         _, packet = self._packets.popleft()
@@ -138,10 +135,10 @@ class Direction:
 
 
 _BATCH = 64
-"""Packets of one direction that are read before the other direction continues."""
+"""Largest number of packets that are read from one direction before the other direction."""
 _WRITE_INTERVAL_S = 1.0
 _NICENESS = -10
-"""Priority at which packets wait for the link and not for a core of a busy machine."""
+"""Nice value of the process: high priority, so that packets do not wait for a core."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +146,9 @@ class DelayLineOptions:
     """The options of a delay line.
 
     Attributes:
-        brokers, generator: descriptors of the two devices.
-        link: the link.
-        counts: file for the packet counts.
+        brokers, generator: descriptors of the two TUN devices.
+        link: the options of the link.
+        counts: path of the file for the packet counts.
     """
 
     brokers: int
@@ -160,7 +157,7 @@ class DelayLineOptions:
     counts: str
 
     def direction(self, name: str) -> Direction:
-        """One direction, with random numbers of its own."""
+        """One direction of the link; each direction has different random numbers."""
         link = self.link
         delays, losses = (random.Random(f"{link.seed} {name} {for_}") for for_ in ("delay", "loss"))
         varying = VaryingDelay(link.delay_s, link.jitter_s, delays)
@@ -168,7 +165,7 @@ class DelayLineOptions:
 
 
 class DelayLine:
-    """Delays the packets of both directions, on one thread."""
+    """Forwards the packets of both directions with a delay, on one thread."""
 
     def __init__(
         self, options: DelayLineOptions, clock_s: Callable[[], float] = time.monotonic
@@ -183,7 +180,7 @@ class DelayLine:
         self._written: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Delay packets until the process is killed."""
+        """Forward packets until the process is killed."""
         next_write_s = 0.0
         while True:
             self.step(_WRITE_INTERVAL_S)
@@ -192,7 +189,7 @@ class DelayLine:
                 next_write_s = self._clock_s() + _WRITE_INTERVAL_S
 
     def step(self, patience_s: float) -> None:
-        """Pass on due packets, then wait up to `patience_s` for the next and read new ones."""
+        """Forward due packets; then read new packets, with a wait of up to `patience_s` [s]."""
         for _, target, way in self._ways:
             self._pass_on(target, way)
         due_s = [each for _, _, way in self._ways if (each := way.next_s) is not None]
@@ -208,7 +205,7 @@ class DelayLine:
         while (packet := way.due(now_s)) is not None:
             try:
                 os.write(target, packet)
-            except OSError:  # the device has no memory for it, or is going down
+            except OSError:  # the device has no buffer for the packet, or is being removed
                 passed.refused += 1
             else:
                 passed.packets += 1
@@ -240,23 +237,23 @@ class DelayLine:
 
 
 def main(options: str) -> None:
-    """Run the delay line of these options until the process is killed."""
+    """Run the delay line with these options until the process is killed."""
     os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     DelayLine(restored(DelayLineOptions, json.loads(options))).run()
 
 
 _TRIES = 3
 _TIMEOUT_S = 4.0
-"""Twice the longest round trip [s]."""
+"""Deadline of a handshake: twice the longest round trip of a link [s]."""
 
 
 def line_command(link: Link, tuns: Sequence[int], counts: Path, marker: str) -> list[str]:
     """The command line of the delay line.
 
     Args:
-        tuns: descriptors of the TUN devices, the brokers' first.
-        counts: file for its packet counts.
-        marker: argument that marks the process as the testbed's.
+        tuns: descriptors of the TUN devices, the brokers' device first.
+        counts: path of the file for the packet counts.
+        marker: argument by which the testbed's processes are found.
     """
     brokers, generator = tuns
     order = DelayLineOptions(brokers, generator, link, str(counts))
@@ -265,13 +262,13 @@ def line_command(link: Link, tuns: Sequence[int], counts: Path, marker: str) -> 
 
 
 def round_trip_s(namespace: str, host: str, port: int) -> float:
-    """The shortest time of a few TCP handshakes [s].
+    """The shortest duration of a few TCP handshakes [s].
 
     Args:
-        namespace: file of the network namespace from which the connections are opened.
+        namespace: file of the network namespace in which the connections are opened.
 
     Raises:
-        OSError: no connection is possible, or this process cannot enter the namespace.
+        OSError: a connection failed, or this process cannot enter the namespace.
     """
     took_s = []
     try:
@@ -286,10 +283,10 @@ def round_trip_s(namespace: str, host: str, port: int) -> float:
 
 
 def read_counts(counts: Path) -> dict[str, PacketCounts]:
-    """Direction, `to_brokers` or `to_generator` → its packet counts; empty without counts."""
+    """Direction (`to_brokers` or `to_generator`) → packet counts; empty without a file."""
     try:
         counted = json.loads(counts.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # no packet has passed yet, or the testbed is ending
+    except (OSError, ValueError):  # no counts were written yet, or the testbed is ending
         return {}
     return {name: PacketCounts(**each) for name, each in counted.items()}
 

@@ -1,4 +1,4 @@
-"""Detached testbeds, which run between commands: start, list and stop them."""
+"""Detached testbeds, which run between commands: how to start, list and stop them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _detached: list[Testbed] = []
 
 @dataclass(frozen=True)
 class DetachedTestbed:
-    """A testbed as `redline testbed status` shows it.
+    """The status of a testbed, for `redline testbed status`.
 
     Attributes:
-        state: the last state that its supervisor wrote.
-        is_alive: False when its supervisor died and left files or processes behind.
-        age_s: time since its creation [s].
-        data_bytes: size of its log dirs and of Spark's folders on the disk [B].
-        memory_bytes: resident memory of its JVMs, without Spark's executors [B].
-        folder: folder of its files.
+        state: the last state that the supervisor wrote.
+        is_alive: False if the supervisor has ended, and files or processes remain.
+        age_s: time since the testbed's creation [s].
+        data_bytes: size of the log directories and of Spark's folders on the disk [B].
+        memory_bytes: resident memory of the JVMs, without Spark's executors [B].
+        folder: folder of the testbed's files.
     """
 
     state: State
@@ -56,8 +56,8 @@ class StopReport:
     """The result of `down`.
 
     Attributes:
-        stopped: the testbed that was stopped; None when none of that name was up.
-        cleaned: one report for each testbed whose supervisor had died.
+        stopped: state of the stopped testbed; None if no testbed with this name ran.
+        cleaned: one report for each testbed whose supervisor had ended.
     """
 
     stopped: State | None
@@ -65,13 +65,13 @@ class StopReport:
 
 
 def up(profile: str = "disk-bound", **options: Any) -> Testbed:
-    """Start a testbed that runs on after this process ends.
+    """Start a testbed that continues after the end of this process.
 
     Args:
         profile, options: see `jobs.testbed.launcher.start`.
 
     Raises:
-        ConfigError: see `start`; or a testbed of this name is up already.
+        ConfigError: see `start`; or a testbed with this name runs already.
     """
     testbed = start(profile, owned=False, **options)
     _detached.append(testbed)
@@ -79,7 +79,7 @@ def up(profile: str = "disk-bound", **options: Any) -> Testbed:
 
 
 def status(root: Path | None = None) -> list[DetachedTestbed]:
-    """All testbeds that run, and those that a crash left."""
+    """The status of all running and all crashed testbeds."""
     reports = []
     for folder in testbed_dirs(root or default_root()):
         state = read_state(folder)
@@ -89,7 +89,7 @@ def status(root: Path | None = None) -> list[DetachedTestbed]:
 
 
 def failed_logs(root: Path | None = None) -> list[Path]:
-    """The folders with logs of failed testbeds, the newest last."""
+    """The folders with the logs of failed testbeds, the newest last."""
     failed = (root or default_root()) / FAILED
     if not failed.is_dir():
         return []
@@ -97,12 +97,12 @@ def failed_logs(root: Path | None = None) -> list[Path]:
 
 
 def down(name: str = "default", root: Path | None = None) -> StopReport:
-    """Stop the testbed of this name, and clean up after all testbeds whose supervisor died.
+    """Stop the detached testbed with this name, and clean up after all crashed testbeds.
 
-    A testbed of a running command stays, as it ends with that command.
+    A testbed of a running command is not stopped, because it ends with the command.
 
     Raises:
-        TestbedStateError: the supervisor does not end, even when killed.
+        TestbedStateError: the supervisor was killed and still runs.
     """
     root = root or default_root()
     stopped = None
@@ -117,7 +117,7 @@ def down(name: str = "default", root: Path | None = None) -> StopReport:
 
 
 def _stop(report: DetachedTestbed) -> None:
-    """Make the supervisor stop everything; kill it when it does not end in time."""
+    """Request the supervisor's end; kill the supervisor if it does not end in time."""
     record = report.state.supervisor or report.state.owner
     if record is None:
         return
@@ -132,8 +132,8 @@ def _stop(report: DetachedTestbed) -> None:
         if wait_gone(record, patience_s):
             return
     raise TestbedStateError(
-        f"process {record.pid}, the supervisor of testbed {report.state.spec.name}, does not "
-        f"end even when killed; examine the process and {report.folder}, then try again"
+        f"process {record.pid}, the supervisor of testbed {report.state.spec.name}, was killed "
+        f"and still runs; check the process and {report.folder}, then try again"
     )
 
 

@@ -1,4 +1,4 @@
-"""The entry to testbeds for the rest of the product; other modules of this package stay inside.
+"""The interface of this package for the rest of the product; its other modules are internal.
 
 `jobs.config.cluster.TestbedOptions` describes the brokers to start. The command group
 `redline testbed` is in `jobs.testbed.commands`.
@@ -22,8 +22,9 @@ from jobs.testbed.planted_devices import DEVICE, require_devices
 from jobs.testbed.profile import profile_of
 
 JVM_OVERHEAD_BYTES = 350_000_000
-"""Memory of a broker's JVM beside its heap, for code, threads and direct buffers [B]; measured 250
-to 330 MB."""
+"""Memory of a broker's JVM in addition to the heap, for code, threads and direct buffers [B].
+
+250 to 330 MB were measured."""
 
 StartedBrokers = Testbed
 """Brokers that a run started, with control over their processes."""
@@ -35,12 +36,13 @@ StartedBrokers = Testbed
 def require_startable(options: TestbedOptions) -> None:
     """Check the settings of a testbed, and start nothing.
 
-    The properties of its profile are checked at the start, as that check needs Kafka's jars.
+    The profile's properties are checked only at the start, because that check requires Kafka's
+    jars.
 
     Raises:
-        ConfigError: the profile or a value is wrong, this machine has too few cores or cannot make
-            the link or the disks, or Kafka does not know a property that the cluster's file or an
-            option gives.
+        ConfigError: the profile or a value is wrong, this machine has too few cores or cannot
+            create the link or the disks, or Kafka does not know a property in the cluster's file or
+            in an option.
     """
     profile, given = profile_of(options), options.properties
     require_possible(profile)
@@ -48,7 +50,7 @@ def require_startable(options: TestbedOptions) -> None:
 
 
 def check_kafka(options: TestbedOptions) -> str:
-    """Kafka's release and the number of its jars, for people.
+    """A phrase with Kafka's release and the number of its jars.
 
     Raises:
         ConfigError: a value is wrong, or Kafka does not know a property.
@@ -61,45 +63,45 @@ def check_kafka(options: TestbedOptions) -> str:
 
 
 def check_link(options: TestbedOptions) -> str | None:
-    """The testbed's link in words; None where it has no link.
+    """A phrase for the testbed's link, once it is known to be possible; None without a link.
 
     Raises:
-        ConfigError: this machine cannot make the link.
+        ConfigError: this machine cannot create the link.
     """
     link = profile_of(options).link
     if link is None:
         return None
     require_devices(link, None)
-    return f"{link.words()} can be made"
+    return f"{link.words()}; it can be created"
 
 
 def check_disk(options: TestbedOptions) -> str | None:
-    """The testbed's planted disks in words; None where it has none.
+    """A phrase for the testbed's planted disks, once known to be possible; None without disks.
 
     Raises:
-        ConfigError: this machine cannot make the disks.
+        ConfigError: this machine cannot create the disks.
     """
     disk = profile_of(options).disk
     if disk is None:
         return None
     require_devices(None, disk)
-    return f"{disk.words()}; they can be made"
+    return f"{disk.words()}; they can be created"
 
 
 def check_ports(options: TestbedOptions) -> str:
-    """The number of ports that are free for the testbed, for people.
+    """A phrase with the number of free ports that the testbed requires.
 
     Raises:
         TestbedStartError: too few ports are free.
     """
-    # A listener, one for the brokers among themselves and JMX for each; and the controller's.
+    # For each broker a client listener, an internal listener and JMX; two for the controller.
     count = 3 * options.brokers + 2
     free_ports(count)
     return f"{count} free on {HOST}"
 
 
 def memory_bytes(options: TestbedOptions) -> int:
-    """Memory that the testbed's brokers and its controller take on this machine [B]."""
+    """Memory that the testbed's brokers and controller use on this machine [B]."""
     profile = profile_of(options)
     nodes = profile.brokers + 1  # and the controller
     return nodes * (profile.heap_mb * 2**20 + JVM_OVERHEAD_BYTES)
@@ -124,10 +126,10 @@ def start_brokers(
 
 
 def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
-    """Network interface at the ends of a link → the speed that the link sets [B/s].
+    """Network interface at the ends of a link → speed according to the link's rate [B/s].
 
     Args:
-        link: the link's keys as texts.
+        link: key → value of the link, as texts.
     """
     rate = link.get("rate")
     return {} if rate is None else {DEVICE: RATE.of(rate)}
@@ -136,12 +138,11 @@ def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
 def pids_behind(
     network_namespace: str, root: Path | None = None
 ) -> Callable[[], Mapping[int, int]] | None:
-    """A reader of node id → process id of the testbed whose clients use this namespace.
-
-    None where no testbed of this machine has it.
+    """A function that returns node id → process id of a testbed; None if no testbed is found.
 
     Args:
-        root: folder of all testbeds; the cache's by default.
+        network_namespace: file of the network namespace of the testbed's clients.
+        root: folder of all testbeds; a folder of the cache by default.
     """
     folder = folder_behind(root or default_root(), network_namespace)
     return None if folder is None else partial(node_pids, folder)

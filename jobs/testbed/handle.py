@@ -1,6 +1,6 @@
-"""A running testbed, as a handle in the process that started it.
+"""The handle of a running testbed, for the process that started it.
 
-Dropping log segments from the page cache, so that reads come from the disk.
+The module also drops log segments from the page cache, so that reads come from the disk.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from metrics.sources.jmx import JmxAccess
 def forget(folders: Iterable[Path]) -> int:
     """Drop the pages of all log segments in these folders from the page cache.
 
-    Dirty pages are written first, as only clean pages can be dropped. Pages that a broker has
-    mapped stay; they belong to its indexes, which hold no records.
+    Dirty pages are written first, because only clean pages can be dropped. Memory-mapped pages stay
+    in the cache; they belong to the brokers' indexes, which have no records.
 
     Returns:
         Size of the segments [B].
 
     Raises:
-        ConfigError: the system has no posix_fadvise, so later reads may come from memory.
+        ConfigError: the operating system does not support posix_fadvise.
     """
     if not hasattr(os, "posix_fadvise"):
         raise ConfigError(
-            f"cold is true on {sys.platform}, which cannot drop files from the page cache; "
+            f"cold is true, and {sys.platform} cannot drop files from the page cache; "
             "expected Linux; remove cold, or run on Linux"
         )
     forgotten = 0
@@ -67,20 +67,20 @@ def forget(folders: Iterable[Path]) -> int:
     return forgotten
 
 
-# The supervisor has its own deadlines; these are for a supervisor that hangs.
+# The supervisor has shorter deadlines; these are for a supervisor that hangs.
 _ANSWER_DEADLINE_S = 180.0
 _STOP_DEADLINE_S = 90.0
 _KILL_DEADLINE_S = 10.0
 
 
 class Testbed:
-    """A handle of running brokers; a context manager.
+    """The handle of running brokers; a context manager.
 
-    Only the process that started the brokers may use it, from any thread. On exit it stops the
-    brokers and deletes their data.
+    Only the process that started the brokers may use the handle, from any thread. The exit of the
+    context stops the brokers and deletes their data.
     """
 
-    __test__ = False  # its name makes pytest collect it otherwise
+    __test__ = False  # otherwise pytest collects the class, because of its name
 
     def __init__(
         self, folder: Path, state: State, channel: MessageChannel, process: subprocess.Popen[bytes]
@@ -95,17 +95,17 @@ class Testbed:
 
     @property
     def state(self) -> State:
-        """The testbed's order and its nodes."""
+        """The testbed's specification, nodes and processes."""
         return self._state
 
     @property
     def name(self) -> str:
-        """The testbed's name for people."""
+        """The testbed's name."""
         return self._state.spec.name
 
     @property
     def folder(self) -> Path:
-        """The folder of its files while it runs."""
+        """The folder of the testbed's files while it runs."""
         return self._folder
 
     @property
@@ -115,7 +115,7 @@ class Testbed:
 
     @property
     def brokers(self) -> dict[int, Node]:
-        """Broker id → its node, with ports and folder."""
+        """Broker id → node with ports and folder."""
         return {node.node_id: node for node in self._state.brokers}
 
     @property
@@ -125,24 +125,26 @@ class Testbed:
 
     @property
     def jmx_endpoints(self) -> dict[int, str]:
-        """Broker id → JMX as host:port."""
+        """Broker id → address of JMX as host:port."""
         return {node.node_id: node.jmx_endpoint for node in self._state.brokers}
 
     @property
     def all_jmx_endpoints(self) -> dict[int, str]:
-        """Node id → JMX as host:port, of the brokers and the KRaft controller, if it is a node."""
+        """Node id → address of JMX as host:port, for the brokers and a KRaft controller."""
         kafka = (each for each in self._state.nodes if each.role is not NodeRole.ZOOKEEPER)
         return {node.node_id: node.jmx_endpoint for node in kafka}
 
     @property
     def link_facts(self) -> dict[str, str]:
-        """Keys of the link between the brokers and their clients; empty without a link."""
+        """Key → value of the link between brokers and clients; empty without a link."""
         link = self._state.spec.link
         return {} if link is None else link.facts
 
     @property
     def environment(self) -> dict[str, str]:
-        """Facts that a run records of these brokers: stated handler times, the link, the disks."""
+        """The stated handler times, link and disks of these brokers, as facts for a run's
+        record.
+        """
         spec = self._state.spec
         facts = {} if spec.disk is None else spec.disk.facts
         return stated_environment(spec.produce_handler_ms, self.link_facts, self.broker_ids, facts)
@@ -150,11 +152,11 @@ class Testbed:
     def client_security(
         self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"
     ) -> Security:
-        """The security settings of clients; PLAINTEXT when the listeners are plain.
+        """The security settings of clients; PLAINTEXT if the listeners are plain.
 
         Args:
-            protocol: protocol of the listener; by default that of `bootstrap_servers`.
-            mechanism: mechanism of the login, where the protocol has one: PLAIN, SCRAM-SHA-256,
+            protocol: protocol of the listener; by default the protocol of `bootstrap_servers`.
+            mechanism: mechanism of the login, if the protocol has a login: PLAIN, SCRAM-SHA-256,
                 SCRAM-SHA-512 or OAUTHBEARER.
         """
         usual = next(iter(self._state.spec.security), "PLAINTEXT")
@@ -163,7 +165,7 @@ class Testbed:
 
     @property
     def jmx_access(self) -> JmxAccess | None:
-        """The login and the trusted certificates of its JMX; None when JMX is open."""
+        """The login and the trusted certificates of JMX; None if JMX has no authentication."""
         if not self._state.spec.jmx_secured:
             return None
         files = SecurityFiles(self._folder)
@@ -172,7 +174,7 @@ class Testbed:
 
     @property
     def pids(self) -> dict[int, int]:
-        """Node id → process id of the nodes that run now, controller included."""
+        """Node id → process id of the running nodes, including the controller."""
         return node_pids(self._folder)
 
     @property
@@ -181,38 +183,36 @@ class Testbed:
         return self._state.network_namespace
 
     def check(self) -> None:
-        """Raise an error when the testbed has ended unexpectedly since the last check.
+        """Raise an error if the testbed has ended unexpectedly since the last check.
 
         Raises:
-            TestbedLostError: one of its processes ended, or its supervisor.
-            TestbedDiskError: it reached its disk limit.
+            TestbedLostError: a process of the testbed or its supervisor ended.
+            TestbedDiskError: the testbed reached its disk limit.
         """
         with self._lock:
             if not self._is_stopped:
                 self._receive(timeout_s=0)
 
     def kill_broker(self, broker_id: int, signum: int = signal.SIGKILL) -> None:
-        """Send a signal to a broker; the other brokers continue.
+        """Send a signal to a broker.
 
-        It returns after the broker's end where the signal ends it (SIGKILL, SIGTERM, SIGINT).
-        SIGSTOP makes the broker hang, SIGCONT resumes it.
+        If the signal ends the broker (SIGKILL, SIGTERM, SIGINT), the function returns after the
+        broker's end. SIGSTOP makes the broker hang; SIGCONT resumes it.
         """
         self._send_order(
             {"order": "signal", "node": self._require_node(broker_id), "signal": int(signum)}
         )
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a broker, or the controller, again with its data and ports.
+        """Restart a broker or the controller with its data and ports; stop it before if it runs.
 
-        It is stopped first if it runs.
-
-        It returns when every broker that should run is registered. After a kill -9 this takes
-        until the controller's session with it times out (broker.session.timeout.ms, 9 s).
+        The function returns once every broker that should run is registered. After a kill -9 this
+        takes until the broker's session times out (broker.session.timeout.ms, 9 s).
         """
         self._send_order({"order": "restart", "node": self._require_node(broker_id)})
 
     def forget_page_cache(self) -> int:
-        """Drop the brokers' log segments from the page cache; their size [B].
+        """Drop the brokers' log segments from the page cache; return the segments' size [B].
 
         Raises:
             ConfigError: the operating system does not support this.
@@ -220,7 +220,7 @@ class Testbed:
         return forget(NodeFiles(node).data for node in self.brokers.values())
 
     def detach(self) -> None:
-        """Let the testbed run on after this process; `redline testbed down` stops it."""
+        """Let the testbed continue after the end of this process, until `redline testbed down`."""
         with self._lock:
             self._send_order({"order": "detach"})
             self._close()
@@ -230,7 +230,7 @@ class Testbed:
 
         Args:
             is_hasty: whether the brokers are killed at once.
-            reason: the owner's failure, with which the logs are kept; empty to delete them.
+            reason: the owner's failure, so that the logs are kept; empty to delete the logs.
         """
         with self._lock:
             if self._is_stopped:
@@ -238,7 +238,7 @@ class Testbed:
             try:
                 self._channel.send({"order": "stop", "is_hasty": is_hasty, "reason": reason})
             except ChannelClosedError:
-                # The supervisor has ended; its remains are cleaned up below.
+                # The supervisor has ended; `locked_sweep` deletes the remaining files.
                 self._process.poll()
             self._await_supervisor(_STOP_DEADLINE_S)
             self._close()
@@ -248,16 +248,16 @@ class Testbed:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        # An interrupt ends it in haste; after an error the logs may show the cause.
+        # An interrupt kills the brokers at once; after an error the logs are kept.
         is_error = kind is not None and issubclass(kind, Exception)
         reason = f"its owner stopped with {kind.__name__}: {error}" if kind and is_error else ""
         self.stop(is_hasty=kind is not None, reason=reason)
 
     def await_ready(self, deadline_s: float) -> None:
-        """Wait until the supervisor says so; for `start`.
+        """Wait until the supervisor reports that all nodes are ready.
 
         Raises:
-            TestbedStartError: with the reason, and where the logs are.
+            TestbedStartError: the testbed failed; the message has the reason and the logs' folder.
         """
         self._await_event("ready", deadline_s)
         state = read_state(self._folder)
@@ -266,31 +266,31 @@ class Testbed:
         self._state = state
 
     def raise_end(self) -> NoReturn:
-        """Raise the supervisor's next failure, after the testbed's folder has gone.
+        """Raise the failure that the supervisor reports next; the testbed's folder is deleted.
 
         Raises:
-            TestbedLostError: one of its processes ended, or its supervisor.
-            TestbedDiskError: it reached its disk limit.
-            TestbedStartError: its supervisor does not answer.
+            TestbedLostError: a process of the testbed or its supervisor ended.
+            TestbedDiskError: the testbed reached its disk limit.
+            TestbedStartError: the supervisor does not answer.
         """
         self._await_event("failed", _ANSWER_DEADLINE_S)  # raises the failure
         raise self._lost()
 
     def abandon(self) -> None:
-        """End the testbed in haste, as after its owner's death; for an interrupted start."""
+        """End the testbed after an interrupted start, without an orderly stop of its processes."""
         with self._lock:
             self._close()
             self._await_supervisor(_KILL_DEADLINE_S)
             locked_sweep(self._folder.parent)
 
     def reap(self) -> None:
-        """Reap a detached supervisor, if it has ended."""
+        """Reap the supervisor's process, if it has ended."""
         self._process.poll()
 
     def _require_node(self, node_id: int) -> int:
         if node_id not in (node.node_id for node in self._state.nodes):
             raise TestbedStateError(
-                f"testbed {self.name} has no broker {node_id}; expected one of "
+                f"testbed {self.name} has no node {node_id}; expected one of "
                 f"{', '.join(map(str, self.broker_ids))}"
             )
         return node_id
@@ -313,8 +313,8 @@ class Testbed:
             if message is not None and message["event"] == event:
                 return
         raise TestbedStartError(
-            f"the supervisor of testbed {self.name} has not answered for {deadline_s:.0f} s; "
-            f"its log is {self._folder / SUPERVISOR_LOG}"
+            f"the supervisor of testbed {self.name} did not answer within {deadline_s:.0f} s; "
+            f"expected an answer; read its log, {self._folder / SUPERVISOR_LOG}"
         )
 
     def _receive(self, timeout_s: float) -> Message | None:
@@ -335,7 +335,7 @@ class Testbed:
         self._failure = error_of_kind(
             "lost",
             f"the supervisor of testbed {self.name} ended unexpectedly (exit code {code})"
-            + (f" and said:\n{said}" if said else "; was it killed?"),
+            + (f" and logged:\n{said}" if said else " and logged nothing; it may have been killed"),
         )
         return self._failure
 
@@ -349,7 +349,7 @@ class Testbed:
                 action()
             try:
                 self._process.wait(patience_s)
-            except subprocess.TimeoutExpired:  # take the next, harder action
+            except subprocess.TimeoutExpired:  # continue with the next action
                 continue
             return
 

@@ -1,14 +1,13 @@
-"""The stated time that request handlers of calibrated brokers wait, and the limit it plants.
+"""The Java authorizer that makes request handlers wait a stated time, and the resulting limit.
 
-The Java authorizer that makes a broker's request handlers wait in each produce request.
+A broker calls its authorizer once for each produce request, on the request handler's thread, to
+check the permission for the topics. This authorizer allows every operation; in a produce request it
+first waits for a stated time. It implements only Kafka's public interface, which exists since Kafka
+2.4.
 
-A broker asks its authorizer once for each produce request, on the handler's thread, whether the
-client may write to the topics. This authorizer allows every operation; in a produce request it
-waits for a stated time first. It implements only Kafka's public interface, which exists from
-Kafka 2.4 on.
-
-The wait parks the thread and costs no CPU. The kernel wakes the thread slightly late; this delay
-is part of a request's own time. Janino compiles the source, hence its plain style.
+The wait parks the thread and costs no CPU time. The kernel wakes the thread slightly late; this
+delay adds to the request's processing time. Janino compiles the source, which therefore uses only
+simple Java.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from metrics.sources.java_class import java_source
 NAME = "RedlineTimedAuthorizer"
 
 HANDLER_TIME_PROPERTY = "redline.produce.handler.ns"
-"""The broker property with the stated time [ns]; Kafka passes it to the authorizer."""
+"""Name of the broker property with the stated time [ns]; Kafka passes it to the authorizer."""
 
 SOURCE = java_source(__package__, NAME).replace("@PROPERTY@", HANDLER_TIME_PROPERTY)
 
@@ -30,7 +29,7 @@ AUTHORIZER_PROPERTY = "authorizer.class.name"
 
 
 def handler_time_properties(spec: Spec, node_id: int) -> dict[str, str]:
-    """The properties of a broker whose authorizer waits the stated time; empty without one."""
+    """The properties that install the authorizer on a broker; empty without a stated time."""
     stated_ms = spec.produce_handler_ms.get(node_id)
     if stated_ms is None:
         return {}
@@ -38,7 +37,7 @@ def handler_time_properties(spec: Spec, node_id: int) -> dict[str, str]:
 
 
 def limit_lines(spec: Spec) -> list[str]:
-    """The planted limit of each broker, for people; empty without stated times."""
+    """The output lines with each broker's planted limit; empty without stated times."""
     handlers = int(spec.broker_properties.get(HANDLERS_PROPERTY, HANDLERS_DEFAULT))
     idle_min = Indicators().request_handler_idle_min
     lines = []
@@ -50,6 +49,6 @@ def limit_lines(spec: Spec) -> list[str]:
         lines.append(
             f"  planted, broker {broker}  {per_s:,.1f} produce requests/s at most: "
             f"{handlers} {'handler' if handlers == 1 else 'handlers'} x {1 - idle_min:.2f} / "
-            f"{stated_ms:g} ms, before the own time of a request"
+            f"{stated_ms:g} ms, without a request's own processing time"
         )
     return lines

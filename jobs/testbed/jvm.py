@@ -13,14 +13,14 @@ from jobs.testbed.places import NodeFiles
 from metrics.reporting.files import write_private
 
 MARKER = "-Dredline.testbed="
-"""The argument that marks a process as the testbed's, with the testbed's id behind it."""
+"""The argument that marks a process of a testbed; the testbed's id follows."""
 
 SERVER_CLASS = "kafka.Kafka"
 ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 FORMAT_CLASS = "kafka.tools.StorageTool"
 
-# KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh, so that garbage collection and compilation
-# are those of production.
+# KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh, for the same garbage collection and compilation
+# as in production.
 PERFORMANCE_OPTIONS = (
     "-server",
     "-XX:+UseG1GC",
@@ -37,8 +37,8 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
     Args:
         spec: the testbed.
         node: the node.
-        write_archive_to: file for the classes that the JVM has loaded at its exit; only the
-            controller writes it, never a broker under measurement.
+        write_archive_to: file to which the JVM writes its loaded classes at its exit; only the
+            controller writes this file, never a measured broker.
     """
     paths = NodeFiles(node)
     return [
@@ -61,13 +61,13 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
 
 
 def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
-    """The command that prepares the log dir of a controller.
+    """The command that formats the log directory of a controller.
 
-    The JVM runs for half a second, so it uses the quick compiler and one collector thread.
+    The JVM runs for only half a second, so it uses the fast compiler and the serial collector.
     """
     paths = NodeFiles(node)
     arguments = ["-t", cluster_id, "-c", str(paths.properties)]
-    if len(spec.releases) > 1:  # as in a rolling upgrade, until all nodes have the new release
+    if len(spec.releases) > 1:  # as in a rolling upgrade before its last step
         arguments += ["--release-version", ".".join(spec.releases[0].split(".")[:2])]
     return [
         spec.java,
@@ -83,7 +83,7 @@ def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
 
 
 def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> list[str]:
-    """The class and its arguments; in an argument file when they contain a password."""
+    """The class and its arguments; in an argument file if they contain a password."""
     scram = scram_arguments(spec, SecurityFiles(paths.folder.parent)) if spec.security else []
     if not scram:
         return [FORMAT_CLASS, *arguments]
@@ -93,10 +93,11 @@ def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> lis
 
 
 def jmx_options(node: Node, security: SecurityFiles | None = None) -> list[str]:
-    """Options that bind JMX to the node's address, with a password and TLS where it has files.
+    """The JVM options that bind JMX to the node's address, with login and TLS if `security` is
+    given.
 
-    The JVM also opens the port of its attach API (`jconsole PID`) on all addresses, but it
-    refuses every peer of another machine.
+    The JVM also opens the port of its attach API (`jconsole PID`) on all addresses, and refuses
+    connections from other machines.
     """
     prefix = "-Dcom.sun.management.jmxremote"
     options = [
@@ -111,7 +112,7 @@ def jmx_options(node: Node, security: SecurityFiles | None = None) -> list[str]:
         *options,
         f"{prefix}.authenticate=true",
         f"{prefix}.password.file={security.jmx_password}",
-        # Several JVMs read the file; hashing would make each of them rewrite it.
+        # Without hashes, because each JVM would rewrite the file, and several JVMs read it.
         f"{prefix}.password.toHashes=false",
         f"{prefix}.access.file={security.jmx_access}",
         f"{prefix}.ssl=true",
@@ -121,7 +122,7 @@ def jmx_options(node: Node, security: SecurityFiles | None = None) -> list[str]:
 
 
 def writes_archive(spec: Spec, node: Node) -> bool:
-    """Whether this node writes the class archive for later testbeds."""
+    """Whether this node writes the shared class archive for later testbeds."""
     if node.role is not NodeRole.CONTROLLER or spec.class_archive is None:
         return False
     return not Path(spec.class_archive).exists()
@@ -139,7 +140,7 @@ def _common(log: Path) -> list[str]:
 def _class_archive_options(spec: Spec, node: Node, write_to: Path | None) -> list[str]:
     if write_to is not None:
         return write_options(write_to)
-    # The archive is that of Kafka's classes on one class path.
+    # The archive is valid only for Kafka's classes on one class path.
     is_usable = node.role is not NodeRole.ZOOKEEPER and node.node_id not in spec.broker_jars
     if spec.class_archive is None or not is_usable:
         return []

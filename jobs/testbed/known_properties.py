@@ -1,8 +1,8 @@
-"""The check of broker properties against the names that a Kafka version knows.
+"""The check of broker properties against the property names of a Kafka version.
 
-A broker ignores an unknown property, and even reports it as part of its configuration. So a JVM
-that starts no broker reads the version's own definition, `kafka.server.KafkaConfig`. It also
-contains internal properties, which Kafka's documentation leaves out.
+A broker ignores an unknown property, and even reports it as part of its configuration. Therefore a
+JVM, which starts no broker, reads the definition in the class `kafka.server.KafkaConfig` of this
+version. The definition also has internal properties, which Kafka's documentation does not have.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ TIMEOUT_S = 60.0
 PER_LISTENER = re.compile(
     r"listener\.name\.[^.]+\.((gssapi|plain|scram-sha-256|scram-sha-512|oauthbearer)\.)?(?P<rest>.+)"
 )
-"""Properties of one listener, or of one mechanism of a listener."""
+"""Names of properties of one listener, or of one SASL mechanism of a listener."""
 OF_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
-"""Properties that Kafka's StandardAuthorizer reads without defining them."""
+"""Properties that Kafka's StandardAuthorizer reads and KafkaConfig does not define."""
 PLUGINS = (
     "authorizer.class.name",
     "client.quota.callback.class",
@@ -43,29 +43,30 @@ PLUGINS = (
     "remote.log.storage.manager.class.name",
     "remote.log.metadata.manager.class.name",
 )
-"""Properties that name a class, which may read properties of its own."""
+"""Properties that name a class; the class may read further properties."""
 
 
 def require_known(names: Collection[str], version: str) -> None:
-    """Check names of broker properties; without names no JVM starts.
+    """Check the names of broker properties; start no JVM if there are none.
 
     Raises:
-        ConfigError: this Kafka version does not know one of them.
+        ConfigError: this Kafka version does not know a name.
     """
     if names and not any(name in names for name in PLUGINS):
         problems = unknown_names(names, property_names(version))
         if problems:
             raise ConfigError(
                 f"Kafka {version} does not know {', '.join(problems)}; expected "
-                "names of broker properties from its documentation, as brokers silently ignore "
-                "others; correct or remove them"
+                "names of broker properties from Kafka's documentation, because brokers silently "
+                "ignore other names; correct or remove them"
             )
 
 
 def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]:
-    """A profile's properties without those that only later releases than `version` know.
+    """A profile's properties without properties that only releases after `version` know.
 
-    A profile serves all releases: what an old one does not know, it cannot do either.
+    One profile serves all releases; an old release has no function for a property that it does not
+    know.
 
     Raises:
         ConfigError: no release knows one of the names.
@@ -79,7 +80,7 @@ def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]
 
 
 def unknown_names(given: Iterable[str], known: Sequence[str]) -> list[str]:
-    """The unknown names, each with the nearest known name."""
+    """The unknown names, each with the most similar known name."""
     problems = []
     for name in given:
         listener = PER_LISTENER.fullmatch(name)
@@ -92,7 +93,7 @@ def unknown_names(given: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def property_names(version: str) -> tuple[str, ...]:
-    """The broker properties that a Kafka version knows; read once, then kept in the cache.
+    """The names of all broker properties of a Kafka version; read once, then cached in a file.
 
     Raises:
         ConfigError: the version or Java is missing, or the definition cannot be read.
@@ -126,6 +127,6 @@ def _query_kafka(version: str) -> list[str]:
             return sorted(names)
         problem = done.stderr.strip()[-600:] or f"exit code {done.returncode}"
     raise ConfigError(
-        f"the broker properties of Kafka {version} could not be read: {problem}; choose another "
-        "version"
+        f"the broker properties of Kafka {version} could not be read: {problem}; expected the "
+        "names of all properties; choose another version"
     )

@@ -1,6 +1,6 @@
-"""The start of real brokers for the calling process, with which they end.
+"""Starting a testbed from the calling process.
 
-Access to a testbed for other commands: its cluster file and its spark-submit command.
+The module also writes the testbed's cluster file and spark-submit command for other commands.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def cluster_file(folder: Path) -> Path:
 
 
 def cluster_text(folder: Path, state: State) -> str:
-    """The text of the cluster file, for jobs that use this testbed instead of starting one."""
+    """The text of a cluster file for jobs that use this running testbed."""
     spec = state.spec
     files = SecurityFiles(folder)
     jmx: dict[str, object] = {
@@ -102,7 +102,7 @@ READY_DEADLINE_S = 120.0
 _GRACE_S = 10.0
 
 
-def start(  # noqa: PLR0913 - all but the first by name
+def start(  # noqa: PLR0913 - callers name all but the first
     profile: str | Profile = "disk-bound",
     *,
     brokers: int | None = None,
@@ -116,25 +116,25 @@ def start(  # noqa: PLR0913 - all but the first by name
     node_jvm_options: Mapping[int, Sequence[str]] | None = None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Testbed:
-    """Start a testbed and return when every broker is ready.
+    """Start a testbed, and return once every broker is ready.
 
     Args:
         profile: a profile, a file of conf/testbed by its name without .yaml, or a path.
-        brokers: number of brokers, 1 to 5; the profile's by default.
-        kafka_version: the release; the profile's by default.
-        overrides: broker properties by Kafka's names, or keys of the profile such as
-            `heap_mb` and `security`.
-        name: name for people; several owned testbeds may share a name.
-        spark_workers: workers of a standalone Spark cluster beside the brokers, 0 for none.
-        owned: whether the testbed ends with this process, however that ends.
-        jars: the class path; by default that of `kafka_version`, downloaded at its first use.
-        root: folder of the testbeds; a folder of the cache by default.
-        node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
-        meanwhile: called while the brokers start; an error that it raises stops them.
+        brokers: number of brokers, 1 to 5; by default the profile's number.
+        kafka_version: release of Kafka; by default the profile's release.
+        overrides: broker property by Kafka's name, or key of the profile such as `heap_mb` and
+            `security` → value.
+        name: name of the testbed; several owned testbeds may have the same name.
+        spark_workers: number of workers of a standalone Spark cluster; 0 for no Spark cluster.
+        owned: whether the testbed ends with this process, even if the process is killed.
+        jars: class path of Kafka; by default the jars of `kafka_version`, downloaded once.
+        root: folder of all testbeds; a folder of the cache by default.
+        node_jvm_options: node id → additional options of the node's JVM, such as a -javaagent.
+        meanwhile: called while the brokers start; if it raises an error, the brokers are stopped.
 
     Raises:
-        ConfigError: the profile, version or a value is wrong.
-        TestbedStartError: the brokers do not become ready; with the errors of their logs.
+        ConfigError: the profile, the version or a value is wrong.
+        TestbedStartError: the brokers do not become ready; the message has the errors in the logs.
     """
     if not isinstance(profile, Profile):
         profile = load_profile(profile)
@@ -186,24 +186,24 @@ def make_spec(
     node_jvm_options: Mapping[int, Sequence[str]] | None = None,
     spark_workers: int = 0,
 ) -> Spec:
-    """The complete order for a supervisor.
+    """The complete specification for a supervisor.
 
     Args:
         profile, name, jars, owned, spark_workers: see `start`.
         node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
 
     Raises:
-        ConfigError: the name is not valid for a folder; or this machine lacks Java, cores, the
-            compiler for stated handler times, or the requirements of a link or a disk.
+        ConfigError: the name is not a valid name of a folder; or this machine lacks Java, cores,
+            the compiler for stated handler times, or the requirements of a link or a disk.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(
             f'"{name}" is not a valid name of a testbed; expected at most 41 letters, digits, '
-            "dots, dashes and underscores, beginning with a letter or digit; choose another"
+            "dots, dashes and underscores, beginning with a letter or digit; choose another name"
         )
     if not 0 <= spark_workers <= SPARK_WORKERS_MAX:
         raise ConfigError(
-            f"the number of Spark workers is {spark_workers}; expected 0 to {SPARK_WORKERS_MAX}"
+            f"spark_workers is {spark_workers}; expected 0 to {SPARK_WORKERS_MAX}; correct it"
         )
     require_possible(profile)
     java = java_command()
@@ -232,23 +232,23 @@ def make_spec(
 
 
 def require_possible(profile: Profile) -> None:
-    """Refuse a profile that is not possible on this machine.
+    """Refuse a profile if this machine cannot start its brokers.
 
     Raises:
-        ConfigError: the machine has too few cores, or cannot make the link or the disks.
+        ConfigError: the machine has too few cores, or cannot create the link or the disks.
     """
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
     require_devices(profile.link, profile.disk)
 
 
 def _class_path(profile: Profile, jars: Sequence[Path]) -> tuple[str, ...]:
-    """Kafka's jars and the project's own."""
+    """The paths of Kafka's jars, and of the project's jar if handler times are stated."""
     own = [java_jar(NAME, SOURCE, jars)] if profile.handler_ms else []
     return tuple(str(jar) for jar in [*jars, *own])
 
 
 def _spawn(spec: Spec, root: Path) -> Testbed:
-    """Make the testbed's folder and start its supervisor."""
+    """Create the testbed's folder, and start the supervisor."""
     root = root.absolute()
     with root_lock(root):
         sweep(root)
@@ -279,12 +279,12 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
 
 
 def refuse_namesake(root: Path, name: str) -> None:
-    """Refuse a second detached testbed of this name; the caller holds the lock."""
+    """Refuse a second detached testbed with this name; the caller must hold `root_lock`."""
     for folder in testbed_dirs(root):
         state = read_state(folder)
         if state is not None and state.spec.name == name and not state.spec.owned:
             raise TestbedStateError(
-                f'a testbed "{name}" is already up at {",".join(state.bootstrap_servers)}; '
-                f"expected a new name; give another with --name, or stop it with "
+                f'testbed "{name}" runs already at {",".join(state.bootstrap_servers)}; expected a '
+                f"new name; choose another with --name, or stop the testbed with "
                 f"`redline testbed down --name {name}`"
             )

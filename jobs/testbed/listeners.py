@@ -1,13 +1,11 @@
-"""The listeners of a broker: a plain one for the testbed itself, and secured ones for clients.
+"""The listeners of a broker: a plain listener for the testbed, and secured listeners for clients.
 
-Brokers and the supervisor always use the plain listener, so a secured testbed starts, replicates
-and is watched like any other.
+Brokers and the supervisor always use the plain listener, so that a secured testbed starts,
+replicates and is monitored like any other testbed.
 
-Keys, certificates and users of a secured testbed; made at its start, deleted at its end.
-
-They protect nothing but a running testbed on the loopback interface. They are handled like real
-secrets, so that a trial here holds elsewhere: only their owner can read the files, and no command
-line contains them.
+The keys, certificates and users of a secured testbed are created at its start and deleted at its
+end. They protect only a testbed on the loopback interface. They are handled like real secrets: only
+the owner can read their files, and no command line contains them.
 """
 
 from __future__ import annotations
@@ -36,13 +34,14 @@ _ORGANIZATION = "kafka-redline testbed"
 
 
 class SecurityFiles:
-    """The files with a secured testbed's keys and users: `security/` in its folder.
+    """The files with a secured testbed's keys and users, in `security/` of the testbed's folder.
 
     Attributes:
-        ca: PEM of the authority that signed the certificates.
-        broker, client: PEM of a private key and its certificates.
-        username, password, token: credentials of the only user; the token is an unsecured JWT.
-        jmx_password, jmx_access, jmx_tls: files that the JVM's options name.
+        ca: PEM file of the authority that signed the certificates.
+        broker, client: PEM files, each with a private key and its certificates.
+        username, password, token: files with the credentials of the only user; the token is an
+            unsecured JWT.
+        jmx_password, jmx_access, jmx_tls: files for the JVM's options of JMX.
         jmx_store: keystore of the brokers' JMX.
     """
 
@@ -61,7 +60,7 @@ class SecurityFiles:
 
 
 def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
-    """Make all files that the testbed's listeners and JMX need at this address."""
+    """Create all files for the testbed's listeners and JMX at the address `host`."""
     files = SecurityFiles(testbed_folder)
     files.folder.mkdir(mode=0o700)
     password = secrets.token_urlsafe(18)
@@ -81,7 +80,7 @@ def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
 
 
 def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None:
-    """Write a keystore, and the file that jmxremote.ssl.config.file names for it."""
+    """Write a keystore, and the properties file for the JVM's jmxremote.ssl.config.file."""
     write_private(store, _keystore(leaf))
     given = {
         "javax.net.ssl.keyStore": str(store),
@@ -91,7 +90,7 @@ def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None
 
 
 def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
-    """A private key and its certificates in PEM, with the key in PKCS #8, as Kafka needs it."""
+    """A private key and its certificates as PEM; the key is in PKCS #8, which Kafka requires."""
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -100,7 +99,7 @@ def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
 
 
 def _keystore(leaf: trustme.LeafCert) -> bytes:
-    """The key and its certificates as a PKCS #12 keystore, as the JVM's options need it."""
+    """The key and its certificates as a PKCS #12 keystore, which the JVM's options require."""
     own, *chain = (load_pem_x509_certificate(each.bytes()) for each in leaf.cert_chain_pems)
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     assert isinstance(key, EllipticCurvePrivateKey), "trustme makes elliptic-curve keys"
@@ -109,7 +108,7 @@ def _keystore(leaf: trustme.LeafCert) -> bytes:
 
 
 def unsecured_token(user: str, now_s: float, valid_s: float) -> str:
-    """A JSON Web Token without a signature, which Kafka's validator for tests accepts."""
+    """A JSON Web Token without a signature; Kafka's validator for tests accepts such a token."""
     claims = {"sub": user, "iat": int(now_s) - 60, "exp": int(now_s + valid_s)}
     parts = ({"alg": "none"}, claims)
     encoded = (urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
@@ -119,11 +118,11 @@ def unsecured_token(user: str, now_s: float, valid_s: float) -> str:
 _JAAS = "org.apache.kafka.common.security"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
-"""The mechanisms of a listener with a login, all for the testbed's only user."""
+"""The SASL mechanisms of a listener with a login; the testbed's only user may use each of them."""
 
 
 def listener_properties(node: Node) -> dict[str, str]:
-    """The properties of all listeners of a broker, passwords included."""
+    """The properties of all listeners of a broker, including passwords."""
     places = {"PLAINTEXT": node.port, **node.secured_ports}
     listeners = [f"{name}://{node.host}:{port}" for name, port in places.items()]
     own = (
@@ -135,7 +134,7 @@ def listener_properties(node: Node) -> dict[str, str]:
     }
     files = SecurityFiles(Path(node.directory).parent)
     if node.secured_ports:
-        # With a secured listener, Kafka needs the protocol of each listener.
+        # With a secured listener, Kafka requires the protocol of each listener.
         kinds = {"CONTROLLER": "PLAINTEXT", **{name: name for name in places}}
         properties["listener.security.protocol.map"] = ",".join(
             f"{name}:{kind}" for name, kind in kinds.items()
@@ -171,7 +170,7 @@ def _login_properties(listener: str, password: str) -> dict[str, str]:
 
 
 def scram_arguments(spec: Spec, files: SecurityFiles) -> list[str]:
-    """Options of `kafka.tools.StorageTool format` that create the user for SCRAM."""
+    """The options of `kafka.tools.StorageTool format` that create the SCRAM user."""
     if not any(protocol.startswith("SASL_") for protocol in spec.security):
         return []
     password = files.password.read_text(encoding="utf-8")
@@ -183,12 +182,12 @@ def scram_arguments(spec: Spec, files: SecurityFiles) -> list[str]:
 
 
 def security_part(files: SecurityFiles, protocol: str, mechanism: str) -> dict[str, object]:
-    """The security settings of a client, as the section `security` of a cluster file.
+    """The security settings of a client: the section `security` of a cluster's file.
 
     Args:
         files: the testbed's files.
         protocol: protocol of the listener.
-        mechanism: one of `MECHANISMS`; used where the protocol has a login.
+        mechanism: one of `MECHANISMS`; ignored if the protocol has no login.
     """
     settings: dict[str, object] = {"protocol": protocol}
     if protocol.endswith("SSL"):

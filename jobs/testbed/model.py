@@ -1,14 +1,10 @@
-"""The specification and the state of a testbed, as plain data for JSON files.
+"""The specification and the state of a testbed, as plain data for JSON files; and its errors.
 
-The launcher, the supervisor and `redline testbed` are three processes that share these data.
+The processes of the launcher, of the supervisor and of `redline testbed` share these data.
 
-The errors of a testbed, each with the exit code of its base class.
-
-The share of the machine's CPU that a broker may use.
-
-A control group with a CPU quota limits it where this process may create one
-(`jobs.testbed.cpu_groups`); a quota can be a part of a core. Elsewhere CPU affinity limits it,
-which needs no privileges but whole cores.
+The module also decides on which cores a broker may run. If this process may create control groups,
+a CPU quota limits a broker, also to a part of a core (`jobs.testbed.cpu_groups`). Otherwise CPU
+affinity limits a broker to whole cores; affinity requires no privileges.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ HOST = "127.0.0.1"
 """Address on which all processes listen, except brokers behind a link."""
 
 CONTROLLER_ID = 100
-"""Node id of the controller; the brokers have 1 to 5."""
+"""Node id of the controller; the brokers have the ids 1 to 5."""
 
 SPARK_MASTER_ID = 200
 """Node id of the Spark master; its workers have the next ids."""
@@ -40,7 +36,7 @@ RACK_PROPERTY = "broker.rack"
 
 
 class NodeRole(str, Enum):
-    """The role of a process; a Kafka node has only one, as combined roles would mix the metrics."""
+    """The role of a process in a testbed."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -51,7 +47,7 @@ class NodeRole(str, Enum):
 
 
 class Status(str, Enum):
-    """The status of a testbed; a stopped one has no files and no status."""
+    """The status of a testbed; a stopped testbed has no files, and therefore no status."""
 
     STARTING = "starting"
     READY = "ready"
@@ -61,12 +57,12 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """The identity of a process, which distinguishes it from a later one with the same id.
+    """The identity of a process, which differs from a later process with the same process id.
 
     Attributes:
         pid: process id.
-        created_s: creation time, since the boot on Linux, since the epoch elsewhere [s].
-        node_id: id of its node; None for a process that is not a node.
+        created_s: creation time [s], on Linux since the boot, on other systems since the epoch.
+        node_id: id of the process's node; None for a process that is not a node.
     """
 
     pid: int
@@ -76,39 +72,41 @@ class ProcessRecord:
 
 @dataclass(frozen=True)
 class Spec:
-    """The complete specification of a testbed, of which the supervisor only decides the ports.
+    """The complete specification of a testbed, except for the ports, which the supervisor chooses.
 
     Attributes:
-        id: name and a random part; each process has it on its command line.
-        name: name for people.
+        id: name with a random suffix; each process has this id on its command line.
+        name: name of the testbed in commands and messages.
         profile: name of the profile.
-        description: the profile's description, for people.
+        description: description of the profile.
         kafka_version: release of Kafka.
         brokers: number of brokers.
         heap_mb: Java heap of each process [MiB].
-        jvm_options: options of every node's JVM, after Kafka's own.
-        disk_limit_bytes: maximum size of all log dirs together [B].
-        broker_properties, controller_properties: Kafka properties by name.
-        java: the Java launcher.
-        jars: the class path.
-        class_archive: file of the shared class archive, made if missing; None without one.
-        ready_deadline_s: time that the start may take [s].
+        jvm_options: options of every node's JVM, in addition to Kafka's default options.
+        disk_limit_bytes: maximum total size of all log directories [B].
+        broker_properties, controller_properties: name of a Kafka property → value.
+        java: path of the Java launcher.
+        jars: class path of the nodes.
+        class_archive: path of the shared class archive, which is written if it is missing; None for
+            none.
+        ready_deadline_s: deadline of the start [s].
         owned: whether the testbed ends with the process that started it.
-        node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
-        security: protocols of the listeners for clients, the default first; empty for plain.
-        jmx_secured: whether JMX needs a password and speaks TLS.
-        log_dirs: number of log dirs of each broker.
-        cpus: cores that each broker may use, or a part of a core; None for all.
-        produce_handler_ms: broker id → time that a handler waits in each produce request [ms];
-            empty without stated times.
+        node_jvm_options: node id → additional options of the node's JVM, such as a -javaagent.
+        security: protocols of the secured listeners for clients, the default first; empty for plain
+            listeners.
+        jmx_secured: whether JMX requires a password and TLS.
+        log_dirs: number of log directories of each broker.
+        cpus: number of cores that each broker may use, which may be a fraction; None for all cores.
+        produce_handler_ms: broker id → time that a request handler waits in each produce request
+            [ms]; empty without stated times.
         spark_workers: number of Spark workers; 0 without Spark.
-        spark_home: folder of the installed Spark; empty without Spark.
-        link: link between the brokers and their clients; None for the loopback interface.
-        metadata: where the brokers keep the cluster's metadata.
-        kafka_versions: broker id → its release, where it differs from kafka_version.
-        broker_jars: broker id → its class path, where its release differs.
-        racks: number of racks over which the brokers are spread in turns; 0 without racks.
-        disk: disk of each broker with a stated write rate; None for the machine's own.
+        spark_home: folder of the installed pyspark; empty without Spark.
+        link: emulated link between brokers and clients; None for the loopback interface.
+        metadata: the store of the cluster's metadata, see `TestbedOptions`.
+        kafka_versions: broker id → release of the broker, if it differs from kafka_version.
+        broker_jars: broker id → class path of the broker, if its release differs.
+        racks: number of racks; the brokers are assigned to them in turn; 0 for no racks.
+        disk: planted disk of each broker; None for the machine's disk.
     """
 
     id: str
@@ -148,18 +146,18 @@ class Spec:
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """All releases that run, oldest first."""
+        """All releases of the brokers, the oldest first."""
         found = {self.kafka_version, *self.kafka_versions.values()}
         return tuple(sorted(found, key=lambda each: tuple(map(int, each.split(".")))))
 
     @property
     def title(self) -> str:
-        """The title for people: `testbed default (3 brokers, Kafka 4.1.2)`."""
+        """The title in messages, such as `testbed default (3 brokers, Kafka 4.1.2)`."""
         parts = [format_counted(self.brokers, "broker"), f"Kafka {' and '.join(self.releases)}"]
         if self.metadata == "zookeeper":
             parts.append("ZooKeeper")
         elif self.metadata == "combined":
-            parts.append("brokers are controllers, too")
+            parts.append("each broker also a controller")
         if self.racks:
             parts.append(format_counted(self.racks, "rack"))
         if self.spark_workers:
@@ -178,12 +176,12 @@ class Node:
     Attributes:
         node_id: Kafka's node id.
         role: broker or controller.
-        port: port of its plain listener.
-        jmx_port: port of its JMX registry and of its JMX objects.
-        directory: folder of its properties, data and logs.
-        secured_ports: protocol → port of its secured listeners for clients.
-        host: address of all its listeners and of its JMX.
-        controller_port: port of its controller's listener, where it is broker and controller.
+        port: port of the plain listener.
+        jmx_port: port of the JMX registry and of the JMX objects.
+        directory: folder of the node's properties, data and logs.
+        secured_ports: protocol → port of the secured listener for clients.
+        host: address of all listeners and of JMX.
+        controller_port: port of the controller listener of a node that is broker and controller.
     """
 
     node_id: int
@@ -212,7 +210,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        """The title for people: `broker 2`, `the controller` or `ZooKeeper`."""
+        """The title in messages: `broker 2`, `the controller` or `ZooKeeper`."""
         titles = {NodeRole.CONTROLLER: "the controller", NodeRole.ZOOKEEPER: "ZooKeeper"}
         return titles.get(self.role, f"broker {self.node_id}")
 
@@ -222,11 +220,11 @@ class SparkNode:
     """The master or a worker of the testbed's Spark cluster, on `HOST`.
 
     Attributes:
-        node_id: `SPARK_MASTER_ID` for the master, the next ids for the workers.
+        node_id: `SPARK_MASTER_ID` for the master; the next ids for the workers.
         role: master or worker.
-        port: port of its RPC endpoint.
-        web_port: port of its web page.
-        directory: folder of its work folder, scratch files and logs.
+        port: port of the RPC endpoint.
+        web_port: port of the web page.
+        directory: folder with the work folder, scratch files and logs.
     """
 
     node_id: int
@@ -242,7 +240,7 @@ class SparkNode:
 
     @property
     def title(self) -> str:
-        """The title for people: `the Spark master` or `Spark worker 2`."""
+        """The title in messages: `the Spark master` or `Spark worker 2`."""
         if self.role is NodeRole.SPARK_MASTER:
             return "the Spark master"
         return f"Spark worker {self.node_id - SPARK_MASTER_ID}"
@@ -250,10 +248,10 @@ class SparkNode:
 
 @dataclass(frozen=True)
 class LineNode:
-    """The process that delays a link's packets; it runs in the generator's namespace.
+    """The process that delays a link's packets, in the generator's network namespace.
 
     Attributes:
-        directory: folder of its log and its packet counts.
+        directory: folder of the log and the packet counts.
         addresses: addresses of the link's ends.
     """
 
@@ -264,7 +262,7 @@ class LineNode:
 
     @property
     def title(self) -> str:
-        """The title for people."""
+        """The title in messages."""
         return "the delay line of the link"
 
 
@@ -274,17 +272,17 @@ Member = Node | SparkNode | LineNode
 
 @dataclass(frozen=True)
 class State:
-    """The present state of a testbed; the supervisor rewrites its file at every change.
+    """The current state of a testbed; the supervisor writes every change to the state file.
 
     Attributes:
         spec: the specification.
         status: the status.
-        created_s: time of its creation [s since the epoch].
-        reason: cause of its failure; empty without one.
-        owner: the process that started it; None once it is detached.
-        supervisor: its supervisor; None before the supervisor runs.
-        nodes: its Kafka nodes, once ports are known.
-        processes: processes that have been started and not yet reaped.
+        created_s: creation time [s since the epoch].
+        reason: cause of the testbed's failure; empty without a failure.
+        owner: the process that started the testbed; None once the testbed is detached.
+        supervisor: the supervisor's process; None before the supervisor runs.
+        nodes: the Kafka nodes, once ports are known.
+        processes: processes that were started and have not been reaped.
         spark: the Spark master and its workers, once ports are known.
         line: the delay line, once the link exists; None without a link.
     """
@@ -309,7 +307,7 @@ class State:
     def network_namespace(self) -> str:
         """The file of the namespace from which clients reach the brokers over the link.
 
-        Empty without a link, or while no delay line runs.
+        Empty without a link, or if the delay line does not run.
         """
         pids = (each.pid for each in self.processes if each.node_id == LINE_ID)
         return next((f"/proc/{pid}/ns/net" for pid in pids), "")
@@ -326,12 +324,12 @@ class State:
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """The addresses of all brokers, for clients."""
+        """The brokers' addresses for clients, as host:port."""
         return tuple(node.client_address for node in self.brokers)
 
 
 class TestbedStartError(ConfigError):
-    """The brokers did not become ready: a bad property, too slow a machine, no free port."""
+    """The brokers did not become ready, for example because of a wrong property or no free port."""
 
     __test__ = False
 
@@ -343,13 +341,13 @@ class TestbedLostError(RedlineError):
 
 
 class TestbedDiskError(GuardStopError):
-    """The testbed was stopped before it filled the disk."""
+    """The testbed was stopped, because it reached its disk limit or the disk is almost full."""
 
     __test__ = False
 
 
 class TestbedStateError(ConfigError):
-    """The testbed does not support this action in its present state."""
+    """The testbed's current state does not allow this action."""
 
     __test__ = False
 
@@ -362,18 +360,18 @@ _BY_KIND: dict[str, type[RedlineError]] = {
 
 
 def error_of_kind(kind: str, message: str) -> RedlineError:
-    """The error for the kind of failure that the supervisor reported."""
+    """The error of the type that the supervisor reported."""
     return _BY_KIND.get(kind, RedlineError)(message)
 
 
 def available_cores() -> tuple[int, ...]:
-    """The numbers of the cores that this process may use; empty where they are unknown."""
+    """The numbers of the cores that this process may use; empty if they are unknown."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return tuple(sorted(affinity(0))) if affinity else ()
 
 
 def require_cores(cpus: float | None, available: Sequence[int], has_quota: bool) -> None:
-    """Refuse a number of cores to which brokers cannot be limited on this machine.
+    """Refuse a number of cores if this machine cannot limit brokers to it.
 
     Args:
         has_quota: whether a control group can limit a broker to a part of a core.
@@ -384,27 +382,27 @@ def require_cores(cpus: float | None, available: Sequence[int], has_quota: bool)
     if cpus is not None and cpus % 1 and not has_quota:
         raise ConfigError(
             f"cpus is {cpus:g}, and CPU-quota cgroups cannot be created here; expected a whole "
-            "number of cores, to which CPU affinity limits a broker; round it, or run with the "
-            "privileges to create cgroups"
+            "number of cores, because CPU affinity limits brokers to whole cores; round cpus, or "
+            "run with the privileges to create cgroups"
         )
     if cpus is not None and not 0 < cpus <= len(available):
         if not available:
             raise ConfigError(
                 f"cpus is {cpus:g}, and this system does not support CPU affinity; expected no "
-                "cpus; leave the key out"
+                "cpus; remove cpus"
             )
         raise ConfigError(
             f"cpus is {cpus:g}, and this process may use {len(available)} cores; expected 1 to "
-            f"{len(available)} for each broker; lower it"
+            f"{len(available)} for each broker; lower cpus"
         )
 
 
 def cores_of(broker_id: int, cpus: float | None, available: Sequence[int]) -> tuple[int, ...]:
-    """The cores of a broker, spread so that few brokers share a core; empty for all cores.
+    """The numbers of a broker's cores; few brokers share a core; empty for all cores.
 
     Args:
-        broker_id: from 1.
-        cpus: number of cores for each broker, a whole number; None for all.
+        broker_id: id of the broker; the first id is 1.
+        cpus: number of cores for each broker, a whole number; None for all cores.
     """
     if cpus is None:
         return ()

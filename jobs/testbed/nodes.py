@@ -1,8 +1,7 @@
-"""All nodes of one testbed: their files, their start and their end.
+"""All nodes of one testbed: their files (server.properties, meta.properties), start and end.
 
-The readiness probe of a broker: its Metadata response names the registered brokers.
-
-The content of the files that a node reads: server.properties and meta.properties.
+The module also probes whether the nodes are ready: each broker's Metadata response must list all
+brokers.
 """
 
 from __future__ import annotations
@@ -68,15 +67,15 @@ from jobs.testbed.spark import (
 )
 from metrics.reporting.files import write_private
 
-# Every release from 3.9 on supports this version, which needs no flexible encoding.
+# A version that all supported releases have and that needs no flexible encoding.
 _VERSION = 7
 _CLIENT_ID = "redline-testbed"
 
 
 def registered_brokers(port: int, timeout_s: float, host: str = HOST) -> frozenset[int]:
-    """The ids of the brokers that the broker at this port reports as alive.
+    """The ids of the brokers in the Metadata response of the broker at this port.
 
-    In KRaft these are the registered brokers that the controller has unfenced.
+    In KRaft these are the brokers that are registered and not fenced.
 
     Raises:
         OSError: the broker accepts no connection, or does not answer in time.
@@ -104,19 +103,19 @@ _REPLICAS_MAX = 3
 
 ZOOKEEPER_TICK_MS = 500
 ZOOKEEPER_SESSION_MS = 6_000
-"""Time after which a killed broker's registration ends; Kafka's 18 s would delay its restart."""
+"""Time after which a killed broker's registration ends [ms]; Kafka's 18 s would delay a restart."""
 
 
 def node_properties(
     spec: Spec, node: Node, nodes: Sequence[Node], data_dirs: str
 ) -> dict[str, str]:
-    """All properties of one node; the launcher's own come last and override all others.
+    """All properties of one node; properties that the launcher sets override all others.
 
     Args:
         spec: the testbed.
         node: the node.
         nodes: all Kafka nodes of the testbed, and ZooKeeper.
-        data_dirs: its log dirs, separated by commas.
+        data_dirs: log directories of the node, separated by commas.
     """
     if node.role is NodeRole.ZOOKEEPER:
         return {
@@ -175,7 +174,7 @@ def _of_zookeeper_mode(spec: Spec, node: Node, nodes: Sequence[Node]) -> dict[st
         "zookeeper.connect": zookeeper.address,
         "zookeeper.session.timeout.ms": str(ZOOKEEPER_SESSION_MS),
     }
-    if len(spec.releases) > 1:  # as in a rolling upgrade, until all brokers have the new release
+    if len(spec.releases) > 1:  # as in a rolling upgrade before its last step
         oldest = ".".join(spec.releases[0].split(".")[:2])
         properties["inter.broker.protocol.version"] = oldest
     return properties
@@ -186,25 +185,25 @@ def render(properties: Mapping[str, str]) -> str:
     return javaproperties.dumps(properties, timestamp=None, sort_keys=True)
 
 
-# A JVM that was ended by SIGTERM and ran its shutdown hooks.
+# The exit code of a JVM that ended by SIGTERM and ran its shutdown hooks.
 _EXIT_BY_SIGTERM = 143
 _PROBE_TIMEOUT_S = 1.0
 _ARCHIVE_DRAFT = "classes.jsa"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-"""The file of a controller's log dir with the first records of a new cluster's metadata."""
+"""The file in a controller's log directory with the first metadata records of a new cluster."""
 
 Accepts = Callable[[int, float, str], bool]
-"""Whether a process accepts connections at a port within a time [s] at a host."""
+"""(Port, timeout [s], host) → whether a process accepts connections there."""
 
 
 class Nodes:
-    """Carries out the supervisor's decisions without waiting.
+    """Starts, probes and ends the nodes for the supervisor, without waiting.
 
     Attributes:
         nodes: the Kafka nodes, the controller first.
         spark: the Spark nodes, the master first.
         line: the delay line of the link; None without a link.
-        processes: node id → its process, once it is started.
+        processes: node id → process of the node, once it is started.
     """
 
     def __init__(self, spec: Spec, folder: Path) -> None:
@@ -223,9 +222,9 @@ class Nodes:
 
     @property
     def start_phases(self) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-        """The nodes that start first, and Spark's workers, which start once those are ready.
+        """The nodes that start first, and Spark's workers, which start once these nodes are ready.
 
-        A worker that finds no master retries only after 5 to 15 s.
+        A worker that finds no Spark master retries only after 5 to 15 s.
         """
         return (*self._link_nodes, *self.nodes, *self.spark[:1]), self.spark[1:]
 
@@ -235,7 +234,7 @@ class Nodes:
 
     @property
     def host(self) -> str:
-        """The address of Kafka's nodes."""
+        """The address on which Kafka's nodes listen."""
         return self.line.addresses.brokers if self.line else HOST
 
     @property
@@ -244,12 +243,12 @@ class Nodes:
         return [node for node in self.nodes if node.role is NodeRole.BROKER]
 
     def records(self) -> tuple[ProcessRecord, ...]:
-        """The records of the processes that run."""
+        """The records of all running processes."""
         running = (each for each in self.processes.values() if each.exit_code() is None)
         return tuple(each.record for each in running)
 
     def make_link(self) -> None:
-        """Make the namespaces and devices of the link, if the spec has one.
+        """Create the namespaces and devices of the link, if the spec has a link.
 
         Raises:
             DeviceError: this machine does not permit it.
@@ -261,15 +260,15 @@ class Nodes:
             self.line = LineNode(str(folder), self._devices.addresses)
 
     def close_link(self) -> None:
-        """Remove the link; all processes must have ended."""
+        """Remove the link; all processes must have ended before."""
         if self._devices is not None:
             self._devices.close()
 
     def plant_disks(self) -> None:
-        """Give the disks of all brokers their write rate, and probe it; none without planted disks.
+        """Set and probe the write rate of all planted disks, if the spec has any.
 
         Raises:
-            DeviceError: this machine does not permit it, or its own disk is slower.
+            DeviceError: this machine does not permit it, or the machine's disk is slower.
         """
         if self._spec.disk is not None:
             for node in self.brokers:
@@ -278,12 +277,12 @@ class Nodes:
                 require_rate(self._spec.disk, files.data)
 
     def make_security(self) -> None:
-        """Make the keys and users of secured listeners and JMX, if the spec has any."""
+        """Create the keys and users of secured listeners and JMX, if the spec has any."""
         if self._spec.security or self._spec.jmx_secured:
             make_security(self._folder, self.host)
 
     def lay_out(self, allocate: PortAllocator) -> None:
-        """Choose ports and write all files of all nodes; earlier files are replaced."""
+        """Choose ports, and write the files of all nodes; earlier files are replaced."""
         is_combined = self._spec.metadata == "combined"
         brokers = range(1, self._spec.brokers + 1)
         ids = [*brokers] if is_combined else [CONTROLLER_ID, *brokers]
@@ -305,8 +304,8 @@ class Nodes:
             for folder in folders:
                 folder.mkdir(exist_ok=True)
                 if is_broker and self._spec.metadata != "zookeeper" and node is not self.formatted:
-                    # As `kafka.tools.StorageTool format` writes it. Only the controller's log dir
-                    # also needs the tool's bootstrap.checkpoint, so this saves a JVM for each.
+                    # The file that `kafka.tools.StorageTool format` would write. Writing it here
+                    # saves one JVM for each broker; only a controller needs bootstrap.checkpoint.
                     meta = {
                         "version": "1",
                         "cluster.id": self.cluster_id,
@@ -324,13 +323,13 @@ class Nodes:
 
     @property
     def formatted(self) -> Node | None:
-        """The node whose log dir Kafka's own tool formats: the first KRaft controller."""
+        """The node whose log directory Kafka's tool formats: the first KRaft controller."""
         return None if self._spec.metadata == "zookeeper" else self.nodes[0]
 
     def start_format(self) -> NodeProcess | None:
-        """Start to format a controller's log dir; the process ends with 0 on success.
+        """Start to format the first controller's log directory; exit code 0 is success.
 
-        None where brokers format their log dirs at their start, as with ZooKeeper.
+        None with ZooKeeper, because brokers then format their log directories at their start.
         """
         if self.formatted is None:
             return None
@@ -338,7 +337,9 @@ class Nodes:
         return NodeProcess(self.formatted, command, NodeFiles(self.formatted).console)
 
     def share_bootstrap_metadata(self) -> None:
-        """Give further controllers the first records that the formatting left at one of them."""
+        """Copy the first metadata records from the formatted controller to the other
+        controllers.
+        """
         if self._spec.metadata != "combined":
             return
         first, *others = (
@@ -348,7 +349,7 @@ class Nodes:
             shutil.copyfile(first / BOOTSTRAP_CHECKPOINT, folder / BOOTSTRAP_CHECKPOINT)
 
     def start(self, node: Member) -> NodeProcess:
-        """Start the process of a node; it is not ready yet."""
+        """Start the process of a node; do not wait until it is ready."""
         spec, devices, options = self._spec, self._devices, dict[str, Any]()
         if isinstance(node, SparkNode):
             command = spark_command(spec, node, self.spark[0])
@@ -373,19 +374,18 @@ class Nodes:
         return process
 
     def unexpected_end(self) -> NodeProcess | None:
-        """A process that has ended unexpectedly; None without one."""
+        """A process that has ended unexpectedly; None if there is none."""
         for process in self.processes.values():
             if not process.is_down_on_purpose and process.exit_code() is not None:
                 return process
         return None
 
     def readiness_problem(self, accepts: Accepts) -> str | None:
-        """The reason for which a node is not ready, in words; None when all nodes are ready.
+        """The reason why a node is not ready, for messages; None if all nodes are ready.
 
-        All nodes are ready when every listener and JMX port accepts connections, and every broker
-        reports exactly the brokers that should run as registered and unfenced. In addition a Spark
-        master accepts connections and has its started workers registered, and a link passes a
-        connection.
+        All nodes are ready if every listener and JMX port accepts connections, every broker reports
+        exactly the running brokers as registered and unfenced, the Spark master accepts connections
+        and has registered all started workers, and the link passes a connection.
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:
@@ -393,7 +393,7 @@ class Nodes:
                 (port, "its listener") for port in (node.port, *node.secured_ports.values())
             ]
             if node.controller_port is not None:
-                listeners.append((node.controller_port, "its controller's listener"))
+                listeners.append((node.controller_port, "its controller listener"))
             for port, what in ((node.jmx_port, "JMX"), *listeners):
                 if not accepts(port, _PROBE_TIMEOUT_S, node.host):
                     return f"{node.title} does not accept connections to {what} at port {port}"
@@ -406,7 +406,7 @@ class Nodes:
                 return f"{node.title} does not answer Metadata ({error!r})"
             if known != wanted:
                 return (
-                    f"{node.title} reports brokers {sorted(known)} as registered and unfenced, "
+                    f"{node.title} reports brokers {sorted(known)} as registered and unfenced; "
                     f"expected {sorted(wanted)}"
                 )
         return self._link_problem(brokers) or self._spark_problem(accepts)
@@ -429,7 +429,7 @@ class Nodes:
         return workers_problem(started, _PROBE_TIMEOUT_S) if started else None
 
     def kill_all(self) -> None:
-        """End every process at once and reap it; planted disks are removed."""
+        """Kill and reap every process, and remove the planted disks."""
         lift_rates(self._folder)
         for process in self.processes.values():
             process.signal(signal.SIGKILL)
@@ -438,26 +438,26 @@ class Nodes:
         remove_groups(self._spec.id)
         remove_disks(self._folder)
         if self.spark:
-            # Executors and their Python workers end some time after their worker; until then
-            # they would write to folders that are about to be deleted.
+            # Executors and their Python workers outlive their Spark worker for a while; meanwhile
+            # they would write to folders that are deleted next.
             end_processes(inheriting_processes(self._spec.id))
 
     def used_bytes(self) -> int:
-        """The size of all nodes' data on the disk, without their own logs [B]."""
+        """The size of all nodes' data on the disk, without their console and server logs [B]."""
         return disk_bytes(written_dirs(self.members))
 
     def keep_class_archive(self) -> None:
-        """Copy the class archive that the controller wrote to the path that later starts read."""
+        """Copy the controller's class archive to the path from which later starts read it."""
         if not self.nodes or self._spec.class_archive is None:
             return
         controller = self.processes.get(CONTROLLER_ID)
         draft = Path(self.nodes[0].directory) / _ARCHIVE_DRAFT
-        # After any other end the archive may be truncated.
+        # After any other end of the process the archive may be truncated.
         if controller is None or controller.exit_code() != _EXIT_BY_SIGTERM or not draft.exists():
             return
         target = Path(self._spec.class_archive)
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Perhaps on another file system: copy beside the target, then rename atomically.
+        # The target may be on another file system: copy the file next to it, then rename it.
         beside = target.with_name(f"{target.name}.{os.getpid()}")
         shutil.copyfile(draft, beside)
         beside.replace(target)
@@ -476,7 +476,7 @@ class Nodes:
 
 
 def random_id() -> str:
-    """A random Kafka id: a UUID in URL-safe base64 that does not begin with a dash."""
+    """A random Kafka id: a UUID in URL-safe base64 without a leading dash."""
     while True:
         text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

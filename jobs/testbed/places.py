@@ -1,12 +1,9 @@
-"""The folders and files of testbeds.
+"""The folders, files and ports of testbeds.
 
-`CACHE/testbed/ID/` holds one testbed that runs or that a crash left: state.json,
-supervisor.log, and for each node a folder (broker-1) with server.properties, data/,
-server.log and console.log; a Spark worker's work/ holds the logs of its executors.
-`CACHE/testbed/failed/ID/` holds the same files of a failed testbed without data, and
-`CACHE/testbed/classes/` holds the shared class archives of the JVMs.
-
-Free ports of the loopback interface.
+`CACHE/testbed/ID/` has the files of one running or crashed testbed: state.json, supervisor.log, and
+for each node a folder (broker-1) with server.properties, data/, server.log and console.log. A Spark
+worker's work/ has the logs of its executors. `CACHE/testbed/failed/ID/` has the files of a failed
+testbed, without data. `CACHE/testbed/classes/` has the shared class archives of the JVMs.
 """
 
 from __future__ import annotations
@@ -29,11 +26,11 @@ SUPERVISOR_LOG = "supervisor.log"
 FAILED = "failed"
 CLASSES = "classes"
 FAILED_KEPT = 5
-"""Number of failed testbeds whose logs are kept; older ones are deleted."""
+"""Number of failed testbeds whose logs are kept; older logs are deleted."""
 
 
 class NodeFiles:
-    """The files of one node; a Spark node has only its console log and no properties."""
+    """The files of one node; a Spark node has no properties and only a console log."""
 
     def __init__(self, node: Member) -> None:
         self.folder = Path(node.directory)
@@ -52,12 +49,12 @@ def line_counts(line: LineNode) -> Path:
 
 
 def log_dirs(data: Path, count: int) -> tuple[Path, ...]:
-    """A broker's log dirs: its data folder, or `count` folders in it."""
+    """A broker's log directories: the data folder, or `count` folders in the data folder."""
     return (data,) if count == 1 else tuple(data / f"{n}" for n in range(1, count + 1))
 
 
 def written_dirs(members: Iterable[Member]) -> list[Path]:
-    """The folders that nodes fill while they run, without their own logs."""
+    """The folders with the data that nodes write while they run, without the nodes' logs."""
     files = map(NodeFiles, members)
     return [folder for each in files for folder in (each.data, each.work)]
 
@@ -68,7 +65,7 @@ def default_root() -> Path:
 
 
 def testbed_dirs(root: Path) -> list[Path]:
-    """The folders of testbeds that run or that a crash left, sorted by name."""
+    """The folders of running and crashed testbeds, sorted by name."""
     if not root.is_dir():
         return []
     own = (FAILED, CLASSES)
@@ -76,17 +73,16 @@ def testbed_dirs(root: Path) -> list[Path]:
 
 
 def read_state(folder: Path) -> State | None:
-    """The state in a testbed's folder; None when it is missing or cannot be read."""
+    """The state in a testbed's folder; None if the state is missing or cannot be read."""
     try:
         return restored(State, json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except (OSError, AttributeError, TypeError, ValueError):
-        # Deleted, or truncated by a crash of the machine: the caller has to handle the
-        # unknown state.
+        # The file was deleted, or truncated by a crash of the machine.
         return None
 
 
 def node_pids(folder: Path) -> dict[int, int]:
-    """Node id → process id of the nodes that run now, controller included."""
+    """Node id → process id of the running nodes, including the controller."""
     state = read_state(folder)
     records = state.processes if state else ()
     return {each.node_id: each.pid for each in records if each.node_id is not None}
@@ -102,16 +98,16 @@ def folder_behind(root: Path, network_namespace: str) -> Path | None:
 
 
 def write_state(folder: Path, state: State) -> None:
-    """Replace the state atomically: a reader sees either the old or the new state."""
+    """Replace the state file atomically, so that a reader reads either the old or the new state."""
     draft = folder / f"{STATE_FILE}.new"
     draft.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
     draft.replace(folder / STATE_FILE)
 
 
 def disk_bytes(folders: Sequence[Path]) -> int:
-    """The size of all files below these folders on the disk [B].
+    """The size on the disk of all files below these folders [B].
 
-    It counts allocated blocks, as Kafka's index files are longer than their blocks.
+    The size is the sum of allocated blocks, because Kafka's sparse index files are longer.
     """
     total = 0
     for folder in folders:
@@ -125,13 +121,13 @@ def disk_bytes(folders: Sequence[Path]) -> int:
 
 
 def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
-    """The path of the shared class archive of this Kafka on this Java; it may not exist yet."""
+    """The path of the shared class archive for this Kafka and this Java; may not exist yet."""
     return archive_path(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)
 
 
-# Below the range of ephemeral ports of Linux and macOS, so that no client takes a port between
-# this check and the broker's bind. When another server takes one in between, the bind fails, and
-# the supervisor starts again with other ports.
+# Below the range of ephemeral ports of Linux and macOS, so that no client takes a port between this
+# check and the broker's bind. If another server takes a port, the bind fails, and the supervisor
+# starts again with other ports.
 FIRST_PORT = 20_000
 LAST_PORT = 31_999
 _TRIES_PER_PORT = 200
@@ -146,8 +142,8 @@ def free_ports(
 
     Args:
         count: number of ports.
-        rng: source of the candidates; the system's by default, so that testbeds which start at
-            the same moment choose different ports.
+        rng: random numbers for the candidates; by default the system's, so that testbeds that start
+            at the same time choose different ports.
         between: the first and the last candidate.
 
     Raises:
@@ -162,17 +158,17 @@ def free_ports(
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             port = rng.randint(*between)
             try:
-                # Held until all are found, so that no port is chosen twice.
+                # The port stays bound until all are found, so that no port is chosen twice.
                 probe.bind((HOST, port))
-            except OSError:  # in use; try the next candidate
+            except OSError:  # the port is in use
                 probe.close()
                 continue
             ports.append(port)
     if len(ports) == count:
         return ports
     raise TestbedStartError(
-        f"only {len(ports)} of {count} ports are free on {HOST} between {between[0]} and "
-        f"{between[1]}; stop other servers, or see `redline testbed status` for testbeds"
+        f"{len(ports)} ports are free on {HOST} between {between[0]} and {between[1]}; expected "
+        f"{count}; stop other servers, or testbeds that `redline testbed status` lists"
     )
 
 

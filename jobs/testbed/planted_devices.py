@@ -1,27 +1,28 @@
-"""The devices of planted disks, made and removed.
+"""The devices of planted disks, and the network namespaces and devices of an emulated link.
 
-Kernel documentation: admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`)
-and ABI/testing/sysfs-class-bdi (`max_bytes`, `strict_limit`).
+A planted disk is a file with a stated write rate. Kernel documentation:
+admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`) and
+ABI/testing/sysfs-class-bdi (`max_bytes`, `strict_limit`).
 
 ```
 log dirs ─ ext4 ─ loop device ─ loop device with a write rate ─ disk.img, a file
 ```
 
-The kernel holds writes back before the request starts, so the device with the rate is never busy.
-The device on top of it waits for it, and shows the busy time and the queue of a slow disk.
+The kernel throttles writes before a request starts, so the throttled device is never busy. The
+upper device waits for the throttled device, and has the busy time and the queue of a slow disk.
 
-The network namespaces and devices of a link, made and configured by iproute2.
-
-The namespaces have no names, so they and their devices exist only while a process is in them or
-holds them open. The kernel removes all of them when the testbed's processes end.
+iproute2 creates the network namespaces and devices of a link. The namespaces have no names: they
+and their devices exist only while a process runs in the namespace or has its file open. The kernel
+removes them once the testbed's processes have ended.
 
 ```
  this machine            brokers' namespace                  generator's namespace
  CONTROL  (root) ─ veth ─ (control)  BROKERS  (link0) ─ delay line ─ (link0)  GENERATOR
 ```
 
-Brokers listen on one address only. This machine reaches it over the veth, and the generator's
-namespace over the link, so the driver of a run and its monitoring do not load the link.
+Brokers listen on only one address. This machine reaches the address over the veth, and the
+generator's namespace reaches it over the link. A run's driver and monitoring therefore do not load
+the link.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ from jobs.engine.network.namespaces import OWN, enter, new_namespace
 from metrics.common.errors import ConfigError
 
 IMAGE = "disk.img"
-"""The file behind a broker's disk, in the folder of its node."""
+"""Name of the file with the content of a broker's disk, in the node's folder."""
 RATE_FILE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
-"""Write rates of devices for all processes, of control groups of version 1."""
+"""The file with the write rates of devices for all processes, in control groups of version 1."""
 TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
 
 PROBE_S = 1.0
-"""Time that the probe of a disk should write [s]."""
+"""Duration of a probe of a disk [s]."""
 RATE_NEAR = 0.15
-"""Largest distance of a probed rate from the stated one [ratio]."""
+"""Largest relative difference between a probed rate and the stated rate [ratio]."""
 PROBES = 5
-"""Largest number of probes; other work on the machine may disturb one."""
+"""Largest number of probes; more than one, because other processes may disturb a probe."""
 
 _REQUEST_KIB = 128
-"""Largest request of the device [KiB]; larger ones are written in bursts."""
+"""Largest request of the device [KiB]; larger requests would be written in bursts."""
 _INODES = 16_384
 _BLOCKS = Path("/sys/block")
 _BDI = Path("/sys/class/bdi")
@@ -68,11 +69,11 @@ _TRIES, _PAUSE_S = 50, 0.1
 
 
 class DeviceError(Exception):
-    """A planted disk or a link could not be made; the message is the cause."""
+    """A planted disk or a link could not be created; the message states the cause."""
 
 
 def planted_disk_problem(disk: PlantedDisk) -> str | None:
-    """The reason for which this user cannot make the disk here; None where it is possible."""
+    """The reason why this user cannot create the disk on this machine; None if it is possible."""
     if sys.platform != "linux":
         lacking = ["no Linux"]
     elif os.geteuid() != 0:
@@ -89,9 +90,9 @@ def planted_disk_problem(disk: PlantedDisk) -> str | None:
     if not lacking:
         return None
     return (
-        "a planted disk needs Linux, root, loop devices, ext4 and the blkio controller of control "
-        f"groups of version 1, and here there is {' and '.join(lacking)}; expected all of them; "
-        "leave the disk out to run without it"
+        "a planted disk requires Linux, root, loop devices, ext4 and the blkio controller of "
+        f"control groups of version 1, and this machine has {' and '.join(lacking)}; expected all "
+        "of them; remove the disk, or run on another machine"
     )
 
 
@@ -100,8 +101,8 @@ class LoopDevice:
     """A loop device of this machine.
 
     Attributes:
-        name: its name, such as `loop0`.
-        backing: the path of its file, or of the device below it.
+        name: name of the device, such as `loop0`.
+        backing: path of the file, or of the lower device, with the device's content.
     """
 
     name: str
@@ -109,49 +110,49 @@ class LoopDevice:
 
     @property
     def path(self) -> str:
-        """The path of its device file."""
+        """The path of the device file."""
         return f"/dev/{self.name}"
 
     @property
     def number(self) -> str:
-        """Its major and minor number, such as `7:0`."""
+        """The major and minor number of the device, such as `7:0`."""
         return (_BLOCKS / self.name / "dev").read_text(encoding="ascii").strip()
 
 
 def make_disk(disk: PlantedDisk, node_folder: Path, mount_point: Path) -> None:
-    """Make the disk of a broker and mount it, without its write rate; see `plant_rate`.
+    """Create a broker's disk and mount it, without the write rate; `plant_rate` sets the rate.
 
     Args:
-        node_folder: folder of the node, which gets the disk's file.
+        node_folder: folder of the node, for the disk's file.
         mount_point: an empty folder.
 
     Raises:
-        DeviceError: the kernel or a tool refused it.
+        DeviceError: the kernel or a tool refused a step.
     """
     image = node_folder / IMAGE
     try:
         with image.open("wb") as file:
             file.truncate(disk.size_bytes)
-        # A loop device without a cache of its own.
+        # Direct I/O, so that the loop device has no cache.
         attach = ["losetup", "--direct-io=on", "--find", "--show"]
         slow = _run([*attach, str(image.resolve())])
         fast = _run([*attach, slow])
         device = Path(fast).name
-        # Without a journal and access times, the disk writes the log and little else.
+        # Without a journal and access times, the disk writes little except the log.
         options = ["-O", "^has_journal", "-E", "nodiscard", "-m", "0", "-N", f"{_INODES}"]
         _run(["mkfs.ext4", "-q", *options, fast])
         _run(["mount", "-t", "ext4", "-o", "noatime", fast, str(mount_point)])
-        (mount_point / "lost+found").rmdir()  # Kafka takes each folder for a partition's
+        (mount_point / "lost+found").rmdir()  # Kafka expects only folders of partitions
         _write(_BLOCKS / device / "queue" / "max_sectors_kb", f"{_REQUEST_KIB}")
     except OSError as error:
-        raise DeviceError(f"the planted disk cannot be made: {error}") from error
+        raise DeviceError(f"the planted disk cannot be created: {error}") from error
 
 
 def plant_rate(disk: PlantedDisk, node_folder: Path) -> None:
-    """Give a broker's disk its write rate, and bound what waits in memory for it.
+    """Set the write rate of a broker's disk, and limit the dirty bytes in memory.
 
     Raises:
-        DeviceError: the kernel refused it.
+        DeviceError: the kernel refused a setting.
     """
     slow, fast = devices_below(node_folder)
     try:
@@ -161,14 +162,14 @@ def plant_rate(disk: PlantedDisk, node_folder: Path) -> None:
             _write(bdi / "strict_limit", "1")
             _write(bdi / "max_bytes", f"{disk.dirty_limit_bytes}")
     except OSError as error:
-        raise DeviceError(f"the planted disk has no write rate: {error}") from error
+        raise DeviceError(f"the planted disk's write rate cannot be set: {error}") from error
 
 
 def require_rate(disk: PlantedDisk, mount_point: Path) -> None:
-    """Probe the rate at which a broker's disk writes, up to `PROBES` times.
+    """Probe the write rate of a broker's disk, up to `PROBES` times.
 
     Raises:
-        DeviceError: it differs from the stated one each time.
+        DeviceError: the rate of every probe differs from the stated rate.
     """
     for _ in range(PROBES):
         found = probe_rate(disk, mount_point)
@@ -176,13 +177,13 @@ def require_rate(disk: PlantedDisk, mount_point: Path) -> None:
             return
     raise DeviceError(
         f"a probe of the planted disk wrote {found / 1e6:.1f} MB/s; expected "
-        f"{disk.write_rate}; state a rate below that of this machine's disk, or keep other "
-        "work off it"
+        f"{disk.write_rate}; state a rate below the rate of this machine's disk, or stop other "
+        "programs that write to this disk"
     )
 
 
 def probe_rate(disk: PlantedDisk, mount_point: Path) -> float:
-    """The rate at which a broker's disk writes now, from a file of its own [B/s]."""
+    """Write a probe file to a broker's disk, and return the write rate [B/s]."""
     file = mount_point / "probe"
     block, size = os.urandom(1 << 16), round(disk.write_bytes_per_s * PROBE_S)
     descriptor = os.open(file, os.O_CREAT | os.O_WRONLY)
@@ -199,7 +200,7 @@ def probe_rate(disk: PlantedDisk, mount_point: Path) -> float:
 
 
 def devices_below(folder: Path) -> list[LoopDevice]:
-    """The loop devices of planted disks whose files are in this folder, lower ones first."""
+    """The loop devices of planted disks whose files are in this folder, the lower devices first."""
     found = loop_devices()
     below = str(folder.resolve()) + os.sep
     slow = [each for each in found if each.backing.startswith(below)]
@@ -218,9 +219,9 @@ def loop_devices() -> list[LoopDevice]:
 
 
 def lift_rates(folder: Path) -> None:
-    """Remove the write rates of a testbed's disks, so that what waits in memory is written fast.
+    """Remove the write rates of a testbed's disks, so that dirty bytes are written fast.
 
-    A process that waits for its disk cannot end before.
+    A process that waits for its disk cannot end before the bytes are written.
     """
     for device in devices_below(folder):
         with suppress(OSError):  # detached meanwhile
@@ -231,7 +232,7 @@ def _lift(device: LoopDevice) -> None:
     number = device.number
     if RATE_FILE.exists():
         _write(RATE_FILE, f"{number} 0")
-    # They stay with the device's number, for its next user.
+    # Otherwise the settings would apply to the next device with this number.
     for name, value in (("strict_limit", "0"), ("max_ratio", "100")):
         if (_BDI / number / name).exists():
             _write(_BDI / number / name, value)
@@ -250,7 +251,7 @@ def remove_disks(folder: Path) -> None:
             unmount = ["umount", point.encode().decode("unicode_escape")]
             try:
                 _run(unmount)
-            except DeviceError:  # a process of another program looks into it
+            except DeviceError:  # a process of another program uses the mount point
                 with suppress(DeviceError):
                     _run([*unmount, "--lazy"])
     for device in reversed(devices):
@@ -267,10 +268,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def _run(command: Sequence[str], namespace: int | None = None, stdin: str = "") -> str:
-    """The output of a command, which optionally runs in a network namespace.
+    """Run a command, optionally in a network namespace, and return its output.
 
     Raises:
-        DeviceError: it failed; the message contains its output.
+        DeviceError: the command failed; the message contains the command's output.
     """
     try:
         done = subprocess.run(
@@ -287,7 +288,7 @@ def _run(command: Sequence[str], namespace: int | None = None, stdin: str = "") 
         raise DeviceError(f"`{' '.join(command)}` failed ({error})") from error
     said = " ".join(done.stdout.split())
     if done.returncode != 0:
-        raise DeviceError(f"`{' '.join(command)}` said: {said}")
+        raise DeviceError(f"`{' '.join(command)}` failed: {said}")
     return said
 
 
@@ -295,16 +296,16 @@ TUN = "/dev/net/tun"
 DEVICE = "link0"
 """Name of the TUN device in both namespaces."""
 CONTROL = "control"
-"""Name of the brokers' end of the veth to this machine."""
+"""Name of the veth end in the brokers' namespace."""
 
 NETWORK = ipaddress.IPv4Network("198.18.0.0/15")
-"""Addresses for benchmarks of networks (RFC 2544), which no real hosts have."""
+"""Addresses for benchmarks of networks (RFC 2544); no real host has these addresses."""
 _BLOCK = 4
 _LINK_TRIES = 20
 
 ORPHAN_RETRIES = "4"
-"""Retries for sockets whose process has ended. With the kernel's default, the sockets of killed
-brokers would keep their namespace for two minutes, as the other end of the link does not answer."""
+"""Retransmissions for sockets whose process has ended. With the kernel's default, the sockets of
+killed brokers would keep their namespace for two minutes, because the peer does not answer."""
 
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
@@ -319,8 +320,8 @@ class LinkAddresses:
 
     Attributes:
         brokers: address on which the brokers listen.
-        control: address of this machine towards the brokers.
-        generator: address of the other end of the link.
+        control: address of this machine on the veth to the brokers.
+        generator: address of the generator's end of the link.
     """
 
     brokers: str
@@ -329,13 +330,13 @@ class LinkAddresses:
 
     @classmethod
     def block(cls, number: int) -> LinkAddresses:
-        """The addresses of a block of four; blocks do not overlap."""
+        """The addresses in block `number`; blocks of four addresses do not overlap."""
         first = NETWORK[number * _BLOCK]
         return cls(*(f"{first + each}" for each in (1, 2, 3)))
 
 
 def link_problem(link: Link) -> str | None:
-    """The reason for which this user cannot make the link here; None where it is possible."""
+    """The reason why this user cannot create the link on this machine; None if it is possible."""
     wanted = {"ip": True, "tc": link.rate is not None}
     lacking = [f"no {name} of iproute2" for name, is_wanted in wanted.items()
                if is_wanted and shutil.which(name) is None]  # fmt: skip
@@ -348,14 +349,14 @@ def link_problem(link: Link) -> str | None:
     if not lacking:
         return None
     return (
-        f"a link needs Linux, root and iproute2, to make network namespaces and devices, and here "
-        f"there is {' and '.join(lacking)}; expected all of them; leave the link out to run "
-        "without it"
+        "a link requires Linux, root and iproute2 for network namespaces and devices, and this "
+        f"machine has {' and '.join(lacking)}; expected all of them; remove the link, or run on "
+        "another machine"
     )
 
 
 def require_devices(link: Link | None, disk: PlantedDisk | None) -> None:
-    """Refuse a link or a planted disk that is not possible on this machine.
+    """Refuse a link or a planted disk that cannot be created on this machine.
 
     Raises:
         ConfigError: a requirement is missing.
@@ -366,16 +367,16 @@ def require_devices(link: Link | None, disk: PlantedDisk | None) -> None:
 
 
 def _lacking_rights() -> list[str]:
-    """The privileges that root lacks, as in a container without the capability."""
+    """The missing privileges of root, for example in a container without capabilities."""
     found: list[str] = []
 
     def look() -> None:
         try:
             os.close(new_namespace())
         except OSError as error:
-            found.append(f"no right to make a network namespace ({error.strerror})")
+            found.append(f"no permission to create a network namespace ({error.strerror})")
 
-    # A thread of its own, as it stays in the new namespace until it ends.
+    # On a separate thread, because the thread stays in the new namespace until it ends.
     looking = threading.Thread(target=look)
     looking.start()
     looking.join()
@@ -385,7 +386,7 @@ def _lacking_rights() -> list[str]:
 
 
 def device_name(testbed_id: str) -> str:
-    """The name of this machine's end of the veth, with the random part of the testbed's id."""
+    """The name of this machine's veth end: it includes the random part of the testbed's id."""
     return f"redl{testbed_id[-8:]}"
 
 
@@ -398,12 +399,14 @@ def remove_device(testbed_id: str) -> None:
 
 
 class LinkDevices:
-    """Both namespaces with their devices, made at once and held until `close`; for one thread.
+    """The two namespaces of a link and their devices; not thread-safe.
+
+    The constructor creates them, and `close` releases them.
 
     Attributes:
-        addresses: addresses of the ends.
-        brokers, generator: descriptors of the namespaces.
-        tuns: descriptors of the TUN devices, the brokers' first.
+        addresses: addresses of the link's ends.
+        brokers, generator: file descriptors of the namespaces.
+        tuns: file descriptors of the TUN devices, the brokers' device first.
     """
 
     def __init__(self, link: Link, testbed_id: str, rng: random.Random | None = None) -> None:
@@ -420,10 +423,10 @@ class LinkDevices:
             self._set_up()
         except (OSError, DeviceError) as error:
             self.close()
-            raise DeviceError(f"the link cannot be made: {error}") from error
+            raise DeviceError(f"the link cannot be created: {error}") from error
 
     def close(self) -> None:
-        """Close all descriptors; the namespaces end with the last process in them."""
+        """Close all file descriptors; a namespace ends with the last process in it."""
         while self._held:
             os.close(self._held.pop())
         remove_device(self._id)
@@ -431,7 +434,7 @@ class LinkDevices:
     def _namespace(self) -> int:
         namespace = self._hold(new_namespace())
         with _within(namespace):
-            if _IPV6.exists():  # IPv6 would add packets of its own
+            if _IPV6.exists():  # IPv6 would send additional packets
                 _IPV6.write_text("1", encoding="ascii")
         return namespace
 
@@ -447,7 +450,7 @@ class LinkDevices:
         return tun
 
     def _address(self, rng: random.Random) -> LinkAddresses:
-        """Choose addresses that are free; the kernel refuses a second route to the same ones."""
+        """Choose free addresses; the kernel refuses a second route to an address that is in use."""
         name, blocks = device_name(self._id), NETWORK.num_addresses // _BLOCK
         refusal: object = ""
         for _ in range(_LINK_TRIES):
@@ -463,7 +466,7 @@ class LinkDevices:
             else:
                 return chosen
         raise DeviceError(
-            f"{_LINK_TRIES} choices of addresses in {NETWORK} were refused; {refusal}"
+            f"{_LINK_TRIES} random addresses in {NETWORK} were refused, the last because: {refusal}"
         )
 
     def _set_up(self) -> None:
@@ -502,7 +505,7 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Set the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`, and limit the others to it."""
+    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; limit minimum and default to it."""
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
     path.write_text(" ".join(map(str, numbers)), encoding="ascii")

@@ -1,7 +1,4 @@
-"""One process of a testbed, in a process group of its own.
-
-The error lines of a node's logs.
-"""
+"""One process of a testbed, in a separate process group; and the error lines of a node's logs."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from jobs.testbed.places import NodeFiles
 
 _PR_SET_PDEATHSIG = 1
 
-# Variables that would change the JVM beyond its command line.
+# Environment variables that would change the options of a JVM.
 _JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")
 
 
@@ -29,15 +26,15 @@ class NodeProcess:
     """A JVM of the testbed, or the delay line of its link.
 
     Attributes:
-        node: its node.
-        is_down_on_purpose: True while its end is requested.
+        node: the node that the process runs.
+        is_down_on_purpose: True once the supervisor has requested the end of the process.
 
     Args:
-        environment: its variables; by default those of this process, without JVM options.
-        cores: numbers of the cores that it may use; empty for all.
-        group: folder of the control group that limits its CPU time.
-        namespace: descriptor of its network namespace; None for that of this process.
-        inherited: descriptors that it inherits under the same numbers.
+        environment: environment variables; by default this process's variables without JVM options.
+        cores: numbers of the cores that the process may use; empty for all cores.
+        group: folder of the control group that limits the CPU time of the process.
+        namespace: file descriptor of the network namespace; None for this process's namespace.
+        inherited: file descriptors that the process inherits under the same numbers.
     """
 
     def __init__(
@@ -69,38 +66,38 @@ class NodeProcess:
         self.record = ProcessRecord(pid, created_s(pid), node.node_id)
 
     def exit_code(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs. The call reaps the process."""
+        """The exit code, negative for a signal; None while the process runs. Reaps the process."""
         return self._process.poll()
 
     def signal(self, signum: int) -> None:
-        """Send a signal to its process group, unless it has ended."""
+        """Send a signal to the process group, unless the process has ended."""
         if self.exit_code() is None:
             os.killpg(self._process.pid, signum)
 
     def terminate(self) -> None:
-        """Request its end, even if it is stopped by SIGSTOP."""
+        """Request the end of the process, even if SIGSTOP has stopped it."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it and reap it."""
+        """Kill and reap the process."""
         self.signal(signal.SIGKILL)
         self._process.wait()
 
 
 def jvm_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without variables that change a JVM."""
+    """The environment without variables that change a JVM's options."""
     return {key: value for key, value in environ.items() if key not in _JVM_VARIABLES}
 
 
 def _before_exec(
     cores: Sequence[int], group: Path | None, namespace: int | None
 ) -> Callable[[], None] | None:
-    """The function that runs between fork and exec; None where the system is not Linux.
+    """The function that runs between fork and exec; None if the system is not Linux.
 
-    It applies the limits of the process, and makes the kernel kill it when its parent dies. On
-    other systems the next `redline testbed down` or start of a testbed cleans up after a killed
-    supervisor.
+    The function applies the limits of the process, and requests from the kernel that the process is
+    killed if its parent ends. On other systems the next `redline testbed down` or start of a
+    testbed cleans up after a killed supervisor.
     """
     if sys.platform != "linux":
         return None
@@ -135,9 +132,9 @@ _TELLING = re.compile(
 
 
 def error_lines(node: Member) -> list[str]:
-    """The last error lines of a node's logs, oldest first.
+    """The last error lines in a node's logs, the oldest first.
 
-    Without error lines, the last lines of its console.
+    Without error lines, the result is the last lines of the node's console.
     """
     files = NodeFiles(node)
     logged = [*_tail(files.format_log), *_tail(files.log), *_tail(files.console)]
@@ -147,14 +144,14 @@ def error_lines(node: Member) -> list[str]:
 
 
 def says_address_in_use(node: Member) -> bool:
-    """Whether the node could not bind one of its ports."""
+    """Whether the node's logs report that a port of the node is in use."""
     files = NodeFiles(node)
     return any(_ADDRESS_IN_USE.search(line) for path in (files.log, files.console)
                for line in _tail(path))  # fmt: skip
 
 
 def tail_text(path: Path, lines: int) -> str:
-    """The last lines of a file; empty when it does not exist."""
+    """The last lines of a file; empty if the file does not exist."""
     return "\n".join(_tail(path)[-lines:])
 
 
@@ -164,12 +161,12 @@ def _tail(path: Path) -> list[str]:
             stream.seek(0, 2)
             stream.seek(max(0, stream.tell() - _TAIL_BYTES))
             return stream.read().decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:  # the node ended before it wrote one
+    except FileNotFoundError:  # the node ended before it wrote the file
         return []
 
 
 def _distinct(lines: Iterable[str]) -> list[str]:
-    """The lines without repetitions of the same message at another time."""
+    """The lines without repetitions; the time at the begin of a line is ignored."""
     seen: dict[str, str] = {}
     for line in lines:
         seen.setdefault(re.sub(r"^\[[^\]]*\] ", "", line), line)

@@ -23,7 +23,7 @@ from metrics.common.errors import ConfigError
 
 BROKERS_MAX = 5
 
-# The launcher decides these properties, as they depend on its ports, folders and roles.
+# The launcher sets these properties, because they depend on ports, folders and roles.
 OWN_PROPERTIES = frozenset(
     {
         "process.roles",
@@ -47,26 +47,24 @@ SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _as_protocols(value: Any) -> Any:
-    """The protocols of a comma-separated text or a list; PLAINTEXT alone means none."""
+    """The secured protocols in a comma-separated text or a list; empty for PLAINTEXT."""
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, list | tuple):
         raise UnexpectedError(f"one or more of {', '.join(SECURED)}")
     names = [each.strip() if isinstance(each, str) else each for each in given]
     protocols = [] if names == ["PLAINTEXT"] else names
     if len(set(protocols)) != len(protocols) or not set(protocols) <= set(SECURED):
-        raise UnexpectedError(f"one or more of {', '.join(SECURED)}, each once, or PLAINTEXT alone")
+        raise UnexpectedError(f"one or more of {', '.join(SECURED)}, each once, or only PLAINTEXT")
     return tuple(protocols)
 
 
 def _as_jvm_options(value: Any) -> Any:
-    """The options of the java command, from a list or a text with spaces between them."""
+    """The JVM options in a list, or in a text with spaces between the options."""
     given = value.split() if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(
         isinstance(each, str) and re.fullmatch(r"-X\S+", each) for each in given
     ):
-        raise UnexpectedError(
-            "options of the JVM such as -XX:TieredStopAtLevel=1, with spaces between"
-        )
+        raise UnexpectedError("JVM options such as -XX:TieredStopAtLevel=1, separated by spaces")
     return tuple(given)
 
 
@@ -74,7 +72,7 @@ _HANDLER_MS = Number(0, 1_000, "milliseconds")
 
 
 def _as_handler_ms(value: Any) -> Any:
-    """A time for all brokers, or broker id → its time, also from a text such as `1: 5, 2: 9.5`."""
+    """One time for all brokers, or broker id → time, also from a text such as `1: 5, 2: 9.5`."""
     given = _times_of(value) if isinstance(value, str) else value
     if isinstance(given, Mapping):
         ids = all(isinstance(each, int) and not isinstance(each, bool) for each in given)
@@ -82,11 +80,11 @@ def _as_handler_ms(value: Any) -> Any:
             return {broker_id: float(time_ms) for broker_id, time_ms in given.items()}
     elif given is None or _HANDLER_MS.accepts(given):
         return None if given is None else float(given)
-    raise UnexpectedError(f"{_HANDLER_MS.expected()}, or one for each broker such as 1: 5, 2: 9.5")
+    raise UnexpectedError(f"{_HANDLER_MS.expected()}, or times by broker id such as 1: 5, 2: 9.5")
 
 
 def _times_of(text: str) -> Any:
-    """The times that a text states; a text without times stays as it is."""
+    """The time or times in a text; the text itself if it has another form."""
     try:
         if ":" not in text:
             return float(text)
@@ -97,31 +95,37 @@ def _times_of(text: str) -> Any:
 
 
 class Profile(ConfigModel):
-    """The kind of brokers of a testbed, as one file of conf/testbed describes it.
+    """A testbed profile: the description of a testbed's brokers in a file of conf/testbed.
 
     Attributes:
-        name: the file's name without .yaml.
-        description: a noun phrase for people.
-        brokers: number of brokers; the controller is a process of its own.
+        name: name of the profile; the file's name without .yaml if not given.
+        description: a noun phrase for readers.
+        brokers: number of brokers; the controller is a separate process.
         kafka_version: release of Kafka.
-        kafka_versions: broker id → its release, where it differs from kafka_version.
-        metadata: place of the metadata; the release's default when left out.
+        kafka_versions: broker id → release of the broker, if it differs from `kafka_version`.
+        metadata: store of the cluster's metadata: `kraft`, `combined` or `zookeeper`; if not given,
+            the release's default.
         heap_mb: Java heap of each process [MiB].
-        jvm_options: options of each process's JVM, -X and -XX, after Kafka's own.
-        disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
-        security: protocols of listeners for clients; runs use the first. Plain when left out.
-        jmx_secured: whether JMX needs a password and speaks TLS.
-        log_dirs: number of log dirs of each broker; Kafka puts a new partition into the dir with
-            the fewest.
-        cpus: cores that each broker may use, or a part of a core; all when left out.
-        racks: number of racks over which the brokers are spread in turns; 0 without racks.
-        produce_handler_ms: time that a request handler waits in each produce request, for all
-            brokers or by broker id [ms]; no wait when left out.
-        link: link between the brokers and their clients; the loopback interface when left out.
-        disk: disk of each broker with a stated write rate; the machine's own when left out.
-        broker: broker properties by Kafka's names. The controller reads them too, as it applies
-            the defaults of new topics.
-        controller: additional properties of the controller.
+        jvm_options: JVM options of each process (-X and -XX), in addition to Kafka's default
+            options.
+        disk_limit_bytes: largest total size of all log directories [B]; beyond it the testbed
+            stops.
+        security: protocols of the listeners for clients; runs use the first protocol. If not given,
+            listeners are plain.
+        jmx_secured: whether JMX requires a password and TLS.
+        log_dirs: number of log directories of each broker; Kafka creates a new partition in the
+            directory with the fewest partitions.
+        cpus: number of cores that each broker may use, which may be a fraction; if not given, all
+            cores.
+        racks: number of racks; the brokers are assigned to them in turn; 0 for no racks.
+        produce_handler_ms: time that a request handler waits in each produce request [ms], for all
+            brokers or by broker id; if not given, no wait.
+        link: emulated link between brokers and clients; if not given, the loopback interface.
+        disk: planted disk of each broker, with a stated write rate; if not given, the machine's
+            disk.
+        broker: Kafka's name of a broker property → value. The controller has these properties, too,
+            because it applies the defaults of new topics.
+        controller: Kafka's name of an additional property of the controller → value.
     """
 
     name: Name
@@ -150,7 +154,9 @@ class Profile(ConfigModel):
 
     @property
     def handler_ms(self) -> dict[int, float]:
-        """Broker id → stated wait in each produce request [ms]; empty without stated times."""
+        """Broker id → time that its request handlers wait in each produce request [ms]; may be
+        empty.
+        """
         given = self.produce_handler_ms
         if given is None:
             return {}
@@ -164,19 +170,19 @@ class Profile(ConfigModel):
         self._require_releases()
         if self.racks > self.brokers:
             raise ValueError(
-                f"racks is {self.racks}, and {_brokers(range(1, self.brokers + 1))} can be in "
-                f"{self.brokers} at most; expected 0 to {self.brokers}; correct it"
+                f"racks is {self.racks} for {self.brokers} broker{'s' * (self.brokers > 1)}; "
+                f"expected 0 to {self.brokers}; lower racks"
             )
         if self.racks and RACK_PROPERTY in self.broker:
             raise ValueError(
-                f"{RACK_PROPERTY} is set next to racks, which gives each broker its rack; "
-                "expected only one of them; remove the other"
+                f"{RACK_PROPERTY} is set next to racks, which sets the rack of each broker; "
+                f"expected only one of them; remove {RACK_PROPERTY} or racks"
             )
         if self.handler_ms and AUTHORIZER_PROPERTY in self.broker:
             raise ValueError(
-                f"{AUTHORIZER_PROPERTY} is set next to produce_handler_ms, which installs an "
-                "authorizer of its own that allows every operation; expected only one of them; "
-                "remove the other"
+                f"{AUTHORIZER_PROPERTY} is set next to produce_handler_ms, which installs another "
+                "authorizer that allows every operation; expected only one of them; remove "
+                f"{AUTHORIZER_PROPERTY} or produce_handler_ms"
             )
 
     def _require_times_of_all(self) -> None:
@@ -184,14 +190,14 @@ class Profile(ConfigModel):
         named = set(self.handler_ms)
         if self.produce_handler_ms is not None and named != known:
             raise ValueError(
-                f"produce_handler_ms names {_brokers(named)}, and there "
-                f"{'is' if self.brokers == 1 else 'are'} {_brokers(known)}; expected a time for "
-                "each broker, 0 for no wait; name all brokers, or give one time for all"
+                f"produce_handler_ms names {_brokers(named)}, and the testbed has "
+                f"{_brokers(known)}; expected a time for each broker, 0 for no wait; name all "
+                "brokers, or give one time for all brokers"
             )
 
     @property
     def keeps_metadata_in(self) -> Metadata:
-        """Where the brokers keep the cluster's metadata."""
+        """The store of the cluster's metadata."""
         return metadata_of(self.kafka_version, self.metadata)
 
     def _require_releases(self) -> None:
@@ -206,8 +212,8 @@ class Profile(ConfigModel):
             metadata_of(release, kept_in)
         if kept_in == "zookeeper" and any(each.startswith("SASL_") for each in self.security):
             raise ValueError(
-                "security has a login and metadata is zookeeper; expected kraft, as the testbed "
-                "creates users for SCRAM in KRaft only; choose SSL, or kraft"
+                "security has a login and metadata is zookeeper; expected kraft, because the "
+                "testbed creates users for SCRAM only in KRaft; choose SSL, or kraft"
             )
 
 
@@ -220,7 +226,7 @@ def load_profile(name_or_path: str) -> Profile:
     """Read a profile: a file of conf/testbed/ by its name without .yaml, or a path.
 
     Raises:
-        ConfigError: it cannot be read or is wrong.
+        ConfigError: the profile cannot be read, or has an error.
     """
     profile, source = load_model("testbed", name_or_path, "testbed profile", Profile)
     for section in ("broker", "controller"):
@@ -233,11 +239,11 @@ _OWN_KEYS = [
     for key in Profile.model_fields
     if key not in ("name", "description", "broker", "controller")
 ]
-"""The keys of a profile that an override may set, beside broker properties."""
+"""The keys of a profile that an override may set, in addition to broker properties."""
 
 
 def _as_yaml(text: str) -> object:
-    """The number or truth value that YAML reads from a text, or the text itself."""
+    """The number or boolean that YAML would read from a text; otherwise the text itself."""
     if text.isdecimal():
         return int(text)
     if re.fullmatch(r"\d+\.\d+", text):
@@ -259,7 +265,9 @@ _EXAMPLES = {
 
 
 def _as_section(name: str, value: object) -> Any:
-    """A link or a disk from a map or a text such as `delay=25ms,rate=100MB/s`; `none` for none."""
+    """A link or disk, from a map or from a text such as `delay=25ms,rate=100MB/s`; None for
+    `none`.
+    """
     if not isinstance(value, str):
         return value
     if value.strip() == "none":
@@ -269,8 +277,8 @@ def _as_section(name: str, value: object) -> Any:
         key, _, given = (text.strip() for text in part.partition("="))
         if not key or not given or key in section:
             raise ConfigError(
-                f"{name} {value} has {part.strip()!r}, which is not a setting or repeats one; "
-                f"expected for example {_EXAMPLES[name]}; correct it"
+                f"{name} {value} has {part.strip()!r}, which is not of the form key=value, or "
+                f"repeats a key; expected for example {_EXAMPLES[name]}; correct it"
             )
         section[key] = _scalar(given)
     return section
@@ -283,18 +291,18 @@ def adapt(
     kafka_version: str | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Profile:
-    """A profile with another size, version, or other values of some keys.
+    """A copy of a profile with other values of some keys.
 
     Args:
         profile: the profile to change.
         brokers: number of brokers, 1 to 5.
         kafka_version: any release from 2.8.0 on.
-        overrides: a key of the profile (`heap_mb`, `security`, …), of its link (`link.delay`)
-            or disk (`disk.write_rate`), or a broker property by Kafka's name, with its value;
-            YAML's rules apply to text.
+        overrides: key → value. A key is a key of the profile (`heap_mb`, `security`, …), of the
+            profile's link (`link.delay`) or disk (`disk.write_rate`), or Kafka's name of a broker
+            property. YAML's rules apply to texts.
 
     Raises:
-        ConfigError: a value does not fit its key, or the launcher decides this property.
+        ConfigError: a value is not valid for its key, or only the launcher sets the property.
     """
     data = dict(profile)
     sections: dict[str, Any] = {name: data[name] and asdict(data[name]) for name in _EXAMPLES}
@@ -321,7 +329,7 @@ def adapt(
 
 
 def profile_of(options: TestbedOptions) -> Profile:
-    """The checked profile that a cluster file describes; see `adapt`."""
+    """The checked profile for a cluster file's section `testbed`; see `adapt`."""
     return adapt(load_profile(options.profile), overrides=options.overrides)
 
 
@@ -329,15 +337,15 @@ def _check_properties(properties: Mapping[str, object], where: str) -> None:
     for key in properties:
         if key in OWN_PROPERTIES:
             raise ConfigError(
-                f"{where}: {key} is given, but the testbed sets it from its ports, folders and "
-                "roles; remove it"
+                f"{where}: {key} is given; expected no {key}, because the testbed sets it from "
+                "ports, folders and roles; remove it"
             )
-        # Kafka ignores an unknown property with a line in its log. A name without a dot is
-        # not one of Kafka's, so it is a mistake that would stay unnoticed.
+        # Kafka ignores an unknown property, except for a line in its log. A name without a dot is
+        # never a property of Kafka, so it is refused here.
         if not re.fullmatch(r"(listener\.name\.[a-z0-9_-]+\.)?[a-z0-9]+([.-][a-z0-9.-]+)+", key):
             close = nearest(key, _OWN_KEYS)
-            meant = f"; did you mean {close}?" if close else ";"
+            meant = f" (did you mean {close}?)" if close else ""
             raise ConfigError(
-                f"{where}: {key} is not the name of a Kafka property{meant} expected one such as "
-                f"num.io.threads, or one of {', '.join(_OWN_KEYS)}; correct it"
+                f"{where}: {key} is not the name of a Kafka property{meant}; expected a name such "
+                f"as num.io.threads, or one of {', '.join(_OWN_KEYS)}; correct it"
             )

@@ -1,8 +1,8 @@
 """The Spark cluster of a testbed: one standalone master and its workers, on the loopback interface.
 
-They use the jars of the installed pyspark, so executors and drivers have the same version.
-Executors import the packages of this Python, but not this project, which they get with the job
-(`spark-submit --py-files`).
+Master and workers use the jars of the installed pyspark, so that executors and drivers have the
+same version. Executors import the installed packages of this Python. They receive this project with
+a job (`spark-submit --py-files`).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from metrics.reporting.files import write_private
 
 SPARK_WORKERS_MAX = 8
 WORKER_SLOTS = 2
-"""Tasks that a worker runs at once. They may exceed the cores of the machine, as a barrier stage
-needs all its tasks at the same time."""
+"""Number of tasks that a worker runs at the same time. All slots may exceed the machine's cores,
+because a barrier stage requires all of its tasks at the same time."""
 
 WORKER_MEMORY_MB = 1_024
-"""Memory of a worker for executors; it fits one of Spark's default size [MiB]."""
+"""Memory of a worker for executors, enough for one executor of Spark's default size [MiB]."""
 
 TESTBED_VARIABLE = "REDLINE_TESTBED"
-"""Environment variable with the testbed's id. Executors and their Python workers inherit it, as
-Spark determines their command lines."""
+"""Environment variable with the testbed's id. Executors and Python workers inherit the variable;
+their command lines cannot have the id, because Spark determines them."""
 
 _HEAP_MB = 256
 _CLEANUP_INTERVAL_S = 60
 _CLEANUP_AGE_S = 600
 _DEPLOY = "org.apache.spark.deploy"
 
-# Variables that would change Spark beyond its command line, or let executors import packages
-# that were not sent to them.
+# Environment variables that would change Spark's settings, or let executors import packages that
+# the job did not send.
 _FOREIGN = ("SPARK_", "PYSPARK_", "PYTHON")
 
 
@@ -50,12 +50,14 @@ def spark_home() -> str:
 
 
 def submit_properties(folder: Path) -> Path:
-    """The file with the settings of a testbed's Spark: of its master, its workers and jobs."""
+    """The path of the file with the settings of a testbed's Spark master, workers and jobs."""
     return folder / "submit.properties"
 
 
 def write_submit_properties(folder: Path) -> None:
-    """Write the settings of conf/ with a new secret, for the owner of the testbed alone."""
+    """Write Spark's settings from conf/ with a new secret; only the testbed's owner can read
+    them.
+    """
     settings = (files("conf") / "spark" / "submit.properties").read_text(encoding="utf-8")
     secret = f"spark.authenticate.secret  {secrets.token_hex(32)}\n"
     write_private(submit_properties(folder), settings + secret)
@@ -65,7 +67,7 @@ def spark_nodes(spec: Spec, folder: Path, ports: Iterator[int]) -> tuple[SparkNo
     """The Spark master followed by its workers; empty without workers.
 
     Args:
-        ports: as many free ports as `spark_ports` states.
+        ports: free ports; `spark_ports` returns their number.
     """
     if not spec.spark_workers:
         return ()
@@ -77,13 +79,13 @@ def spark_nodes(spec: Spec, folder: Path, ports: Iterator[int]) -> tuple[SparkNo
 
 
 def spark_ports(spec: Spec) -> int:
-    """The number of ports that the Spark cluster needs."""
+    """The number of ports that the Spark cluster requires."""
     return 2 * (1 + spec.spark_workers) if spec.spark_workers else 0
 
 
 def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
     """The command line of the master or of a worker."""
-    # Without retries, Spark takes no port other than the one in the state file.
+    # Without retries, Spark uses exactly the port in the state file.
     settings = {
         "spark.port.maxRetries": "0",
         "spark.master.rest.enabled": "false",
@@ -105,7 +107,7 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
     return [
         spec.java,
         f"-Xmx{_HEAP_MB}m",
-        # A master and its workers have little to do: half of the CPU time of their start is saved.
+        # Master and workers have little work; the fast compiler halves the CPU time of their start.
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",
         f"{MARKER}{spec.id}",
@@ -119,16 +121,16 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
 
 
 def spark_environment(spec: Spec, node: SparkNode, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a Spark process, which its executors inherit.
+    """The environment of a Spark process; its executors inherit the environment.
 
     Args:
-        environ: environment of this process without JVM options.
+        environ: environment of this process, without JVM options.
     """
     kept = {key: value for key, value in environ.items() if not key.startswith(_FOREIGN)}
     return {
         **kept,
         "SPARK_HOME": spec.spark_home,
-        # Without it a worker searches a build tree for it.
+        # Without this variable a worker searches a build tree for the version.
         "SPARK_SCALA_VERSION": installed_spark().scala,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_LOCAL_DIRS": str(NodeFiles(node).data),
@@ -137,7 +139,7 @@ def spark_environment(spec: Spec, node: SparkNode, environ: Mapping[str, str]) -
 
 
 def workers_problem(nodes: Sequence[SparkNode], timeout_s: float) -> str | None:
-    """The reason for which Spark is not ready, in words; None when it is ready.
+    """The reason why Spark is not ready, for messages; None if Spark is ready.
 
     Spark is ready when the master reports every worker as alive.
     """
@@ -147,7 +149,7 @@ def workers_problem(nodes: Sequence[SparkNode], timeout_s: float) -> str | None:
     except (OSError, http.client.HTTPException, ValueError) as error:
         return f"{master.title} does not answer ({error!r})"
     absent = [node.title for node in workers if node.port not in alive]
-    return f"{', '.join(absent)} not registered at {master.title}" if absent else None
+    return f"{', '.join(absent)} did not register at {master.title}" if absent else None
 
 
 def _alive_workers(web_port: int, timeout_s: float) -> set[int]:

@@ -1,13 +1,9 @@
 """The supervisor process of a testbed: `python -m jobs.testbed.supervisor FOLDER FD`.
 
-Only the supervisor starts and ends the JVMs. It has a session of its own, so that a Ctrl-C at the
-terminal does not reach it, and a channel to its owner, by which it notices the owner's end. When
-the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next start of a testbed or
-`redline testbed down` deletes the files.
-
-The orderly end of processes, with deadlines.
-
-The reasons for which a testbed ends, and their words for people.
+Only the supervisor starts and ends the testbed's processes. The supervisor runs in a separate
+session, so that Ctrl-C at the terminal does not reach it. A channel to its owner shows it the end
+of the owner. If the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next start
+of a testbed or `redline testbed down` deletes the files.
 """
 
 from __future__ import annotations
@@ -34,19 +30,19 @@ POLL_S = 0.1
 SPARK_STOP_S = 5.0
 LINE_STOP_S = 5.0
 ARCHIVE_STOP_S = 60.0
-"""Time for a controller to write the class archive at its end, on a busy machine [s]."""
+"""Longest time for a controller to write the class archive at its end [s]."""
 
 
 DISK_RESERVE_BYTES = 500_000_000
-"""Free space of the file system below which the testbed is stopped [B]."""
+"""Smallest free space of the file system; below it the testbed stops [B]."""
 
 
 class StopRequestedError(Exception):
-    """The owner or a signal requests the end of the testbed, which did not fail itself.
+    """The owner or a signal requested the end of the testbed; the testbed did not fail.
 
     Attributes:
-        is_hasty: True when the brokers are killed at once.
-        reason: the owner's failure, for which the logs are kept; empty without a failure.
+        is_hasty: True if the brokers are killed at once.
+        reason: the owner's failure, so that the logs are kept; empty without a failure.
     """
 
     def __init__(self, *, is_hasty: bool = False, reason: str = "") -> None:
@@ -56,7 +52,7 @@ class StopRequestedError(Exception):
 
 
 class TestbedFailedError(Exception):
-    """The testbed failed; `kind` is one of `jobs.testbed.model`."""
+    """The testbed failed; `kind` is a key for `jobs.testbed.model.error_of_kind`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -75,8 +71,8 @@ def describe_end(process: NodeProcess, what: str | None = None) -> str:
     """Describe how a process ended, with the error lines of its logs.
 
     Args:
-        process: the process.
-        what: name of the process for people; the node's title by default.
+        process: the ended process.
+        what: name of the process in messages; the node's title by default.
     """
     code = process.exit_code()
     how = (
@@ -85,8 +81,8 @@ def describe_end(process: NodeProcess, what: str | None = None) -> str:
     said = error_lines(process.node)
     begin = f"{what or process.node.title} {how}"
     if not said:
-        return f"{begin} and left no message"
-    return f"{begin} and said " + ", ".join(f'"{line}"' for line in said)
+        return f"{begin} and logged no error"
+    return f"{begin} and logged " + ", ".join(f'"{line}"' for line in said)
 
 
 def disk_problem(
@@ -95,26 +91,26 @@ def disk_problem(
     limit_bytes: int,
     free_bytes_of: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
 ) -> str | None:
-    """The reason for which the testbed must not write more; None without one.
+    """The reason why the testbed must stop writing; None if there is none.
 
     Args:
-        folder: a folder of the file system that it writes to.
-        used_bytes: size of its log dirs [B].
-        limit_bytes: size that they may have [B].
-        free_bytes_of: folder → free bytes of its file system.
+        folder: a folder on the file system that the testbed writes to.
+        used_bytes: size of the log directories [B].
+        limit_bytes: largest size of the log directories [B].
+        free_bytes_of: folder → free space of the folder's file system [B].
     """
     if used_bytes > limit_bytes:
         return (
-            f"its log dirs hold {used_bytes / 1e9:.2f} GB, more than disk_limit_bytes, "
-            f"{limit_bytes / 1e9:.2f} GB; lower log.retention.bytes, use fewer partitions, or "
-            "raise the limit"
+            f"its log directories have {used_bytes / 1e9:.2f} GB; expected at most "
+            f"disk_limit_bytes, {limit_bytes / 1e9:.2f} GB; lower log.retention.bytes, use fewer "
+            "partitions, or raise disk_limit_bytes"
         )
     free_bytes = free_bytes_of(folder)
     if free_bytes < DISK_RESERVE_BYTES:
         return (
-            f"the disk of {folder} has {free_bytes / 1e9:.2f} GB free, and the testbed keeps "
-            f"{DISK_RESERVE_BYTES / 1e9:.1f} GB free; delete files, or name a folder on another "
-            "disk in REDLINE_CACHE"
+            f"the disk of {folder} has {free_bytes / 1e9:.2f} GB free; expected at least "
+            f"{DISK_RESERVE_BYTES / 1e9:.1f} GB; delete files, or name a folder on another disk in "
+            "REDLINE_CACHE"
         )
     return None
 
@@ -128,7 +124,7 @@ _ENDING_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 class Supervisor:
-    """Starts, watches and stops a testbed, on one thread that events wake."""
+    """Starts, monitors and stops a testbed, on one thread that events wake."""
 
     def __init__(
         self,
@@ -148,7 +144,7 @@ class Supervisor:
         self._nodes = Nodes(state.spec, folder)
 
     def run(self) -> None:
-        """Run the testbed from its first file to the end of its last process."""
+        """Create the testbed, and supervise it until all of its processes have ended."""
         try:
             self._save(supervisor=own_record())
             self._bring_up()
@@ -166,7 +162,7 @@ class Supervisor:
             self._fail("start", str(error))
         except TestbedFailedError as failure:
             self._fail(failure.kind, str(failure))
-        except Exception as error:  # the JVMs must not outlive any error
+        except Exception as error:  # no error may leave a JVM running
             log.exception("unexpected")
             self._fail("unexpected", f"the supervisor failed with {type(error).__name__}: {error}")
             raise
@@ -197,7 +193,7 @@ class Supervisor:
         raise TestbedFailedError(
             "start",
             f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
-            "brokers did; stop other servers on this machine, and try again",
+            "brokers did; expected free ports; stop other servers on this machine, and try again",
         )
 
     def _start_all(self, members: Sequence[Member], deadline_s: float) -> None:
@@ -213,18 +209,18 @@ class Supervisor:
             return
         try:
             while process.exit_code() is None:
-                self._check_deadline(deadline_s, "the controller's log dir is not formatted")
+                self._check_deadline(deadline_s, "the controller's log directory is not formatted")
                 self._tick(POLL_S)
         finally:
             process.kill()
         if process.exit_code() != 0:
-            raise self._failed_start(process, "the formatting of its log dir")
+            raise self._failed_start(process, "the formatting of its log directory")
         self._nodes.share_bootstrap_metadata()
 
     def _failed_start(self, process: NodeProcess, what: str | None = None) -> TestbedFailedError:
-        """The end of a process that did not get ready, and the remedy; see `describe_end`."""
+        """The error for a process that ended before it was ready; see `describe_end`."""
         profile = self._state.spec.profile
-        remedy = f"If it names a property, correct it in profile {profile} or in your override"
+        remedy = f"If it names a property, correct the property in profile {profile} or in --set"
         return TestbedFailedError("start", f"{describe_end(process, what)}. {remedy}")
 
     def _await_ready(self, deadline_s: float) -> None:
@@ -244,7 +240,7 @@ class Supervisor:
             )
 
     def _watch(self) -> None:
-        """Watch the testbed until an event ends it."""
+        """Monitor the testbed until an event ends it."""
         next_check_s = self._clock_s()
         while True:
             if self._clock_s() >= next_check_s:
@@ -256,7 +252,7 @@ class Supervisor:
             self._tick(DISK_CHECK_S)
 
     def _tick(self, timeout_s: float) -> None:
-        """Wait for the next event, at most `timeout_s`, and act on it."""
+        """Wait for the next event for at most `timeout_s` [s], and handle it."""
         for message in self._inbox.wait(timeout_s):
             self._execute(message)
         if self._inbox.is_orphaned:
@@ -281,7 +277,7 @@ class Supervisor:
         self._send({"event": "done", "order": order})
 
     def _signal(self, process: NodeProcess, signum: int) -> None:
-        """Send a signal; wait for the end of the process where the signal ends it."""
+        """Send a signal; if the signal ends the process, wait for its end."""
         if signum in _ENDING_SIGNALS:
             process.is_down_on_purpose = True
             process.signal(signum)
@@ -299,9 +295,9 @@ class Supervisor:
         self._await_ready(self._clock_s() + self._state.spec.ready_deadline_s)
 
     def _await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
-        """Wait until these processes have ended; kill them at the deadline, or when it is urgent.
+        """Wait until these processes have ended; kill them after the deadline.
 
-        It is urgent when the owner is gone, or a further signal arrives.
+        If the owner has ended or a further signal arrives, they are killed at once.
         """
         ends_s = self._clock_s() + deadline_s
         seen = self._inbox.terminations
@@ -316,7 +312,7 @@ class Supervisor:
     def _stop_all(self) -> None:
         """Stop the processes that need an orderly end, Spark first.
 
-        The caller kills the brokers afterwards, as their data are deleted anyway.
+        The caller kills the brokers afterwards, because their data are deleted anyway.
         """
         by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
         for process in self._nodes.processes.values():
@@ -336,7 +332,7 @@ class Supervisor:
             self._await_end(by_role[role], deadline_s)
 
     def _end(self, *, is_hasty: bool) -> None:
-        """Stop all processes, in order unless in haste, and delete all files."""
+        """Stop all processes, in order unless `is_hasty`, and delete all files."""
         was_ready = self._state.status is Status.READY
         self._save(status=Status.STOPPING)
         if was_ready and not is_hasty:
@@ -367,12 +363,12 @@ class Supervisor:
         try:
             self._channel.send(message)
         except ChannelClosedError:
-            # The owner has gone; the state file and the log contain the same.
+            # The owner has ended; the state file and the log contain the same message.
             log.info("not delivered: %s", message)
 
 
 def main(folder: Path, descriptor: int) -> int:
-    """Supervise the testbed of this folder until it ends; its state file has the spec."""
+    """Supervise the testbed of this folder until it ends; the folder's state file has the spec."""
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
     channel = MessageChannel(socket.socket(fileno=descriptor))
     state = read_state(folder)

@@ -71,7 +71,7 @@ def test_a_broker_is_killed_and_restarted_and_a_stopped_testbed_leaves_nothing(
         testbed.kill_broker(1, signal.SIGCONT)
         assert becomes(lambda: registered_brokers(first.port, timeout_s=5) == {1, 2}, 20)
 
-        with pytest.raises(TestbedStateError, match="has no broker 3; expected one of 1, 2"):
+        with pytest.raises(TestbedStateError, match="has no node 3; expected one of 1, 2"):
             testbed.kill_broker(3)
         nodes = [controller_of(testbed), *testbed.brokers.values()]
         ports = [port for node in nodes for port in (node.port, node.jmx_port)]
@@ -107,18 +107,18 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         properties = (Path(state.brokers[0].directory) / "server.properties").read_text()
         assert "num.network.threads=2\n" in properties
         assert "ready for" in run("status") and state.bootstrap_servers[0] in run("status")
-        with pytest.raises(TestbedStateError, match='"kept" is already up'):
+        with pytest.raises(TestbedStateError, match='"kept" runs already'):
             run("up", "--brokers", "1", "--name", "kept")
         assert 'no testbed "other" was up' in run("down", "--name", "other")
         assert len(processes_with(state.spec.id)) == 2
     finally:
         output = run("down", "--name", "kept")
     assert output == (
-        "stopped testbed kept (1 broker, Kafka 4.1.2, brokers are controllers, too), "
+        "stopped testbed kept (1 broker, Kafka 4.1.2, each broker also a controller), "
         "a small disk-bound cluster\n"
     )
     assert processes_with(state.spec.id) == []
-    assert run("status") == "no testbed is up; start one with `redline testbed up`\n"
+    assert run("status") == "no testbed runs; start one with `redline testbed up`\n"
 
 
 @pytest.mark.long

@@ -62,5 +62,5 @@ def test_a_system_without_fadvise_is_an_error_for_cold_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
-    with pytest.raises(ConfigError, match=r"cold is true on .*; expected Linux"):
+    with pytest.raises(ConfigError, match=r"cold is true, and .*; expected Linux"):
         forget([tmp_path])

@@ -164,7 +164,7 @@ def test_a_testbed_that_starts_is_left_alone_and_a_name_is_up_only_once(tmp_path
     assert report.is_alive
     kept = replace(SPEC, owned=False)
     write_state(folder, State(kept, Status.READY, created_s=time.time(), supervisor=own_record()))
-    with pytest.raises(TestbedStateError, match='"small" is already up') as caught:
+    with pytest.raises(TestbedStateError, match='"small" runs already') as caught:
         refuse_namesake(tmp_path, "small")
     assert caught.value.exit_code == 2
     refuse_namesake(tmp_path, "other")
@@ -214,7 +214,7 @@ def test_a_channel_carries_whole_messages_and_reports_its_end() -> None:
 def test_the_disk_guard_names_its_limit_and_the_free_space(tmp_path: Path) -> None:
     assert disk_problem(tmp_path, 5, 5) is None
     text = disk_problem(tmp_path, 2_000_000_000, 1_000_000_000)
-    assert text is not None and "2.00 GB, more than disk_limit_bytes, 1.00 GB" in text
+    assert text is not None and "2.00 GB; expected at most disk_limit_bytes, 1.00 GB" in text
     text = disk_problem(tmp_path, 5, 5, lambda _: DISK_RESERVE_BYTES - 1)
     assert text is not None and "0.50 GB free" in text and "REDLINE_CACHE" in text
 
@@ -225,7 +225,7 @@ def test_names_that_are_no_folders_are_refused(name: str, snapshot: SnapshotAsse
         make_spec(load_profile("disk-bound"), name, [])
     assert str(error.value) == snapshot
     assert parse_settings(["a.b=c=d", "heap_mb = 300"]) == {"a.b": "c=d", "heap_mb": "300"}
-    with pytest.raises(ConfigError, match="has another form than KEY=VALUE"):
+    with pytest.raises(ConfigError, match="is not of the form KEY=VALUE"):
         parse_settings(["num.io.threads"])
 
 
@@ -235,7 +235,7 @@ def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
     tmp_path = tmp_path / "testbed"
     result = CliRunner().invoke(commands.testbed, ["status"])
-    assert result.output == "no testbed is up; start one with `redline testbed up`\n"
+    assert result.output == "no testbed runs; start one with `redline testbed up`\n"
 
     crashed(tmp_path, SPEC)
     running = replace(SPEC, id="other-00000001", name="other")
@@ -245,7 +245,7 @@ def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     state = State(running, Status.READY, time.time(), supervisor=own_record(), nodes=(node,))
     write_state(folder, state)
     text = CliRunner().invoke(commands.testbed, ["status"]).output
-    assert "testbed small (2 brokers, Kafka 4.1.2): left by a crash" in text
+    assert "testbed small (2 brokers, Kafka 4.1.2): crashed;" in text
     assert "testbed other (2 brokers, Kafka 4.1.2): ready for 0 s, ends with its command" in text
     assert f"{HOST}:20001" in text
     assert "of at most 1000 MB" in text
@@ -253,7 +253,9 @@ def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     text = CliRunner().invoke(commands.testbed, ["down"]).output
     assert "testbed small: 0 processes ended, 0 MB deleted; its logs are in" in text
     text = CliRunner().invoke(commands.testbed, ["status"]).output
-    assert f"logs of 1 failed testbeds; the last: {tmp_path / 'failed' / SPEC.id}\n" in text
+    assert (
+        f"logs of 1 failed testbeds are kept; the latest: {tmp_path / 'failed' / SPEC.id}\n" in text
+    )
 
 
 def test_a_supervisor_without_a_state_ends_with_an_error(tmp_path: Path) -> None:

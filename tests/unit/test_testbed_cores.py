@@ -30,9 +30,9 @@ def test_more_cores_than_there_are_are_refused() -> None:
     require_cores(None, (), False)
     require_cores(2, (0, 1), False)
     require_cores(0.5, (0, 1), True)
-    with pytest.raises(ConfigError, match=r"cpus is 3, .* 2 cores; expected 1 to 2 .*lower it"):
+    with pytest.raises(ConfigError, match=r"cpus is 3, .* 2 cores; expected 1 to 2 .*lower cpus"):
         require_cores(3, (0, 1), True)
-    with pytest.raises(ConfigError, match=r"cpus is 1, .*leave the key out"):
+    with pytest.raises(ConfigError, match=r"cpus is 1, .*remove cpus"):
         require_cores(1, (), False)
     with pytest.raises(ConfigError, match=r"cpus is 0\.5, .*expected a whole number of cores"):
         require_cores(0.5, (0, 1), False)
@@ -52,7 +52,7 @@ def test_the_limits_of_brokers_are_printed(
         return
     assert lines == [
         f"  cores, broker 1    {first} (by CPU affinity)",
-        "  log dirs           4 a broker, on one disk",
+        "  log directories    4 a broker, on one disk",
     ]
 
 

@@ -214,11 +214,13 @@ def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(devices, "TUN", "/nowhere/tun")
     require_devices(None, None)
     problem = link_problem(Link()) or ""
-    assert "no right to make a network namespace (Operation not permitted)" in problem
+    assert "no permission to create a network namespace (Operation not permitted)" in problem
     assert "no /nowhere/tun" in problem
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
-    with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
+    with pytest.raises(
+        ConfigError, match="this machine has no root and no tc of iproute2; expected"
+    ):
         require_devices(Link(rate="1MB/s"), None)
 
 
@@ -330,11 +332,11 @@ def test_a_run_without_the_rights_is_refused_before_any_start_and_doctor_reports
     monkeypatch.setattr(facade, "require_known", lambda names, version: None)
     far = load_cluster("testbed", ["cluster.testbed.properties.link.delay=25ms"])
     assert far.testbed is not None and profile_of(far.testbed).link == Link("25ms")
-    with pytest.raises(ConfigError, match="a link needs Linux, root and iproute2"):
+    with pytest.raises(ConfigError, match="a link requires Linux, root and iproute2"):
         require_startable(far)
     found = machine_findings(tmp_path, far)
     (problem,) = [each for each in problems_of(found) if each.check == "link"]
-    assert "there is no root" in problem.found
+    assert "this machine has no root" in problem.found
     near = machine_findings(tmp_path, load_cluster("testbed"))
     assert "link" not in [each.check for each in near]
     done = CliRunner().invoke(commands.testbed, ["up", "--link", "delay=25"])

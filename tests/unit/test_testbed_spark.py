@@ -72,7 +72,7 @@ def test_a_spark_cluster_is_ready_when_every_worker_is_alive(nodes: Nodes) -> No
         spark = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
         assert workers_problem(spark, PATIENCE_S) is None
         workers[nodes.spark[2].port] = "DEAD"
-        words = "Spark worker 2 not registered at the Spark master"
+        words = "Spark worker 2 did not register at the Spark master"
         assert workers_problem(spark, PATIENCE_S) == words
     assert "the Spark master does not answer" in str(workers_problem(spark, PATIENCE_S))
 
