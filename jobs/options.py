@@ -214,6 +214,24 @@ class Tables(Parsed):
         return name
 
 
+def require_one(**given: object) -> None:
+    """Require that exactly one of several options is given.
+
+    Args:
+        given: name of each option in the form of a parameter → its value, or None.
+
+    Raises:
+        ConfigError: several or none of the options are given.
+    """
+    names = [f"--{name.replace('_', '-')}" for name in given]
+    count = sum(value is not None for value in given.values())
+    if count != 1:
+        raise ConfigError(
+            f"{count} of {', '.join(names[:-1])} and {names[-1]} are given; expected exactly one "
+            "of them; correct the options"
+        )
+
+
 def place_of(out: Path, run: str) -> Path:
     """The folder of the run that a `RunPlace` names."""
     return Path(run) if "/" in run else out / run

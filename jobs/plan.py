@@ -22,6 +22,7 @@ from jobs.options import (
     json_option,
     out_option,
     place_of,
+    require_one,
 )
 from metrics.common.errors import ConfigError
 from metrics.traffic.payload import MESSAGE_BYTES_MAX
@@ -75,20 +76,15 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
                    "fail.")  # fmt: skip
 @out_option
 @json_option
-def plan(  # noqa: PLR0913, PLR0917 - one for each option
+def plan(
     run_id: str | None,
     limit_mb_per_s: float | None,
     sweep_id: str | None,
     goal: str | None,
-    mb_per_s: float | None,
     gb_per_day: float | None,
-    scale: float | None,
-    message_bytes: int | None,
-    replication_factor: int | None,
-    consumer_groups: int | None,
     out: Path,
     json_file: Path | None,
-    **margins: Any,
+    **asked: Any,
 ) -> None:
     """Calculate how many brokers a load needs, with the headroom and the limiting resource.
 
@@ -98,28 +94,12 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     smallest measured set-up that carries the load.
     """
     # Imported here, because --help and shell completion do not need these modules.
-    from jobs.features.plan.planning import DAY_S, AskedDemand, choose_setup, plan_brokers
+    from jobs.features.plan.planning import DAY_S, choose_setup, plan_brokers
 
-    given = 3 - [mb_per_s, gb_per_day, scale].count(None)
-    if given != 1:
-        raise ConfigError(
-            f"{given} of --mb-per-s, --gb-per-day and --scale are given; expected exactly one of "
-            "them; correct the options"
-        )
-    asked = AskedDemand(
-        (gb_per_day or 0.0) * 1e3 / DAY_S if mb_per_s is None else mb_per_s,
-        scale,
-        message_bytes,
-        replication_factor,
-        consumer_groups,
-        margins,
-    )
-    given = 3 - [run_id, limit_mb_per_s, sweep_id].count(None)
-    if given != 1:
-        raise ConfigError(
-            f"{given} of --run, --limit and --sweep are given; expected exactly one of them; "
-            "correct the options"
-        )
+    require_one(mb_per_s=asked["mb_per_s"], gb_per_day=gb_per_day, scale=asked["scale"])
+    require_one(run=run_id, limit=limit_mb_per_s, sweep=sweep_id)
+    if gb_per_day is not None:
+        asked["mb_per_s"] = gb_per_day * 1e3 / DAY_S
     if sweep_id is not None:
         choose_setup(place_of(out, sweep_id), asked, json_file)
         return

@@ -8,7 +8,15 @@ from __future__ import annotations
 import click
 
 from jobs.entry import run
-from jobs.options import COUNT_MAX, Count, Duration, Rate, pattern_options, run_options
+from jobs.options import (
+    COUNT_MAX,
+    Count,
+    Duration,
+    Rate,
+    pattern_options,
+    require_one,
+    run_options,
+)
 from jobs.runs.options import RunOptions
 from metrics.common.bounds import OfferedRate
 from metrics.common.errors import ConfigError
@@ -63,11 +71,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, at_rate
     from jobs.runs.launch import launch
 
-    if (rate is None) == (amount is None):
-        given = "neither --rate nor --np is" if rate is None else f"--rate {rate} and --np are both"
-        raise ConfigError(
-            f"{given} given; expected one of them; add, for example, --rate 200MB/s, or omit one"
-        )
+    require_one(rate=rate, np=amount)
     if trials is not None and (duration_s is not None or profile is not None):
         other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"
         raise ConfigError(

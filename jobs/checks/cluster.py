@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -181,7 +181,7 @@ def cluster_findings(
     with suppress(RedlineError):  # the check of the topics reports the error
         given = given_topics(opened.admin, config.cluster)
     asked, config = config, fitted(config, given)
-    checks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
+    checks: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
         ("topics", lambda: _topics(opened, asked, run_id, probes)),
@@ -198,24 +198,19 @@ def cluster_findings(
     return [finding for check, make in checks for finding in checked(check, make)]
 
 
-def broker_findings(info: ClusterInfo) -> list[Finding]:
+def broker_findings(info: ClusterInfo) -> Iterator[Finding]:
     """Findings about the brokers in service, and about fenced brokers."""
     version = ".".join(map(str, info.api_version))
-    found = [
-        ok("brokers", f"{format_counted(len(info.brokers), 'broker')}, protocol of Kafka {version}")
-    ]
+    count = format_counted(len(info.brokers), "broker")
+    yield ok("brokers", f"{count}, protocol of Kafka {version}")
     if info.fenced:
-        ids = ", ".join(map(str, info.fenced))
-        found.append(
-            warning(
-                "brokers",
-                f"fenced brokers, which are out of service: {ids}",
-                "all registered brokers in service, because the limit applies only to brokers in "
-                "service",
-                "see the logs of the fenced brokers, or unregister these brokers",
-            )
+        yield warning(
+            "brokers",
+            f"fenced brokers, which are out of service: {', '.join(map(str, info.fenced))}",
+            "all registered brokers in service, because the limit applies only to brokers in "
+            "service",
+            "see the logs of the fenced brokers, or unregister these brokers",
         )
-    return found
 
 
 def _replicas(opened: OpenCluster) -> list[Finding]:
@@ -319,34 +314,30 @@ def _lock(opened: OpenCluster) -> list[Finding]:
     ]
 
 
-def owner_findings(opened: OpenCluster, topic: str) -> list[Finding]:
+def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
     """Findings about the topic that states the bounds of the cluster's owner."""
     check, owners = "owner's bounds", OwnerTopics(opened.admin, [topic])
     found = owners.read().get(topic)
     if owners.hidden:
-        return [
-            warning(
-                check,
-                f"this user may not describe the topic {topic}",
-                "the ACL Read on this topic, because bounds that cannot be read do not apply",
-                "grant the ACL",
-            )
-        ]
-    if found is None:
-        return [ok(check, f"none, because the topic {topic} does not exist")]
-    stated = ", ".join(f"{key} {value}" for key, value in found.given.items())
-    findings = [ok(check, f"{stated or 'none'} (topic {topic})")]
-    changes = changes_permitted(opened.admin, opened.info.broker_ids[0], topic)
-    if changes:
-        findings.append(
-            warning(
+        yield warning(
+            check,
+            f"this user may not describe the topic {topic}",
+            "the ACL Read on this topic, because bounds that cannot be read do not apply",
+            "grant the ACL",
+        )
+    elif found is None:
+        yield ok(check, f"none, because the topic {topic} does not exist")
+    else:
+        stated = ", ".join(f"{key} {value}" for key, value in found.given.items())
+        yield ok(check, f"{stated or 'none'} (topic {topic})")
+        changes = changes_permitted(opened.admin, opened.info.broker_ids[0], topic)
+        if changes:
+            yield warning(
                 check,
                 f"the user of this run may {' and '.join(changes)} the topic {topic}",
                 "this permission only for the cluster's owner, so that no run loosens the bounds",
                 f"deny this user Write, Delete, Alter and AlterConfigs on the topic {topic}",
             )
-        )
-    return findings
 
 
 def _quotas(opened: OpenCluster) -> list[Finding]:

@@ -21,7 +21,7 @@ _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 def exposure_findings(
     cluster: Cluster, hosts: Iterable[str], settings: Mapping[str, str], master: str
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Warnings about secrets that cross a network without encryption, or that other users can read
     or change.
 
@@ -31,50 +31,42 @@ def exposure_findings(
         master: master URL of the Spark context.
     """
     if cluster.is_exclusive:  # the secrets of a testbed are valid only during the run
-        return []
+        return
     security, known = cluster.security, list(hosts)
-    found = []
     if _is_remote(known) and security.protocol == "SASL_PLAINTEXT":
-        found.append(
-            warning(
-                CHECK,
-                "security.protocol is SASL_PLAINTEXT, so the login and all data cross the network "
-                "without encryption",
-                "SASL_SSL for brokers on other hosts",
-                "give the brokers a listener with TLS",
-            )
+        yield warning(
+            CHECK,
+            "security.protocol is SASL_PLAINTEXT, so the login and all data cross the network "
+            "without encryption",
+            "SASL_SSL for brokers on other hosts",
+            "give the brokers a listener with TLS",
         )
     for section in cluster.sources:
         secret = section.unencrypted_secret()
         if secret is not None and _is_remote(section.contacted_hosts(known)):
             key, remedy = section.tls_hint()
-            found.append(
-                warning(
-                    CHECK,
-                    f"{section.key} has a {secret} and no TLS, so the {secret} crosses the network "
-                    "without encryption",
-                    f"{key} for other hosts",
-                    remedy,
-                )
+            yield warning(
+                CHECK,
+                f"{section.key} has a {secret} and no TLS, so the {secret} crosses the network "
+                "without encryption",
+                f"{key} for other hosts",
+                remedy,
             )
     sections: dict[str, ConfigModel] = {"security": security}
     sections |= {section.key: section for section in cluster.sources}
     for name, each in sections.items():
         own = each.contacted_hosts(known) if isinstance(each, SourceSection) else known
         if getattr(each, "check_hostname", True) is False and _is_remote(own):
-            found.append(
-                warning(
-                    CHECK,
-                    f"{name}.check_hostname is false, so any server with a certificate of a "
-                    "trusted authority receives the login",
-                    "true for other hosts",
-                    "issue certificates that name the hosts, and remove the key",
-                )
+            yield warning(
+                CHECK,
+                f"{name}.check_hostname is false, so any server with a certificate of a trusted "
+                "authority receives the login",
+                "true for other hosts",
+                "issue certificates that name the hosts, and remove the key",
             )
-    found += _spark_findings(settings, is_local=master.startswith("local"), cluster=cluster)
+    yield from _spark_findings(settings, is_local=master.startswith("local"), cluster=cluster)
     for path, (key, is_secret) in _named_files(cluster, sections).items():
-        found += _file_findings(key, path, is_secret=is_secret)
-    return found
+        yield from _file_findings(key, path, is_secret=is_secret)
 
 
 def _is_remote(hosts: Iterable[str]) -> bool:

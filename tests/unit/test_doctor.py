@@ -178,7 +178,7 @@ def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
 def test_fenced_brokers_are_a_warning() -> None:
     brokers = (Broker(1, "a", 9092), Broker(2, "b", 9092))
     whole = ClusterInfo("id", brokers, (), (4, 1))
-    assert broker_findings(whole) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
+    assert list(broker_findings(whole)) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
     (_, fenced) = broker_findings(replace(whole, fenced=(3, 4)))
     assert fenced.severity is Severity.WARNING
     assert fenced.found == "fenced brokers, which are out of service: 3, 4"

@@ -35,7 +35,7 @@ def warnings(
     master: str = LOCAL,
 ) -> list[str]:
     given = {AUTHENTICATE: "true"} if settings is None else settings
-    found = exposure_findings(load_cluster("example", overrides), [host], given, master)
+    found = list(exposure_findings(load_cluster("example", overrides), [host], given, master))
     assert all((each.check, each.severity) == (CHECK, Severity.WARNING) for each in found)
     return [each.sentence for each in found]
 

@@ -140,7 +140,7 @@ class Production:
             NoConclusionError: the server does not answer.
         """
         step_s = max(STEP_S, STEP_SCRAPES * sample_interval_of(self.source, 0.0))
-        parts = self._past(now_s - back_s, now_s, step_s)
+        parts = self.past(now_s - back_s, now_s, step_s)
         if not parts:
             return None
         at, busiest = max(enumerate(parts), key=lambda each: _busy(each[1]))
@@ -151,23 +151,12 @@ class Production:
         )
         return replace(busiest, parts=beside if len(beside) > 1 else (), note=note)
 
-    def past_use(self, now_s: float, share_of: Callable[[Today], float | None]) -> History:
-        """The share of the limit in use in each hour of the past eight weeks; empty without a
-        server.
-
-        Args:
-            share_of: function that returns the share of the limit that a window uses; None if
-                unknown.
+    def past(self, start_s: float, end_s: float, step_s: float) -> list[Today]:
+        """The traffic of each past step in which all brokers have samples; empty without a server.
 
         Raises:
             NoConclusionError: the server does not answer.
         """
-        parts = self._past(now_s - HISTORY_S, now_s, HISTORY_STEP_S)
-        shares = [((each.start_s + each.end_s) / 2, share_of(each)) for each in parts]
-        return [(at_s, share) for at_s, share in shares if share is not None and share > 0]
-
-    def _past(self, start_s: float, end_s: float, step_s: float) -> list[Today]:
-        """The traffic of each past step in which all brokers have samples."""
         if self.server is None:
             return []
         try:
@@ -243,14 +232,14 @@ def of_source(production: Production, answer: Answer, today: Today, limits: Indi
     if first.unit != RATIO:
         return []
 
-    def share_of(past: Today) -> float | None:
-        for load in past.loads(limits).get(first.broker_id, {}).values():
-            if (load.resource.value, load.unit) == (first.resource, first.unit):
-                free = first.limit - first.at_rest
-                return (load.used - first.at_rest) / free if free > 0 else None
-        return None
-
-    return production.past_use(today.end_s, share_of)
+    history = []
+    for past in production.past(today.end_s - HISTORY_S, today.end_s, HISTORY_STEP_S):
+        load = past.loads(limits).get(first.broker_id, {}).get((Resource(first.resource), RATIO))
+        free = first.limit - first.at_rest
+        if load is not None and free > 0 and load.used > first.at_rest:
+            share = (load.used - first.at_rest) / free
+            history.append(((past.start_s + past.end_s) / 2, share))
+    return history
 
 
 def continued(history: History, answer: Answer, at_s: float) -> tuple[Growth | None, str]:
@@ -537,15 +526,9 @@ def document(
         "goal": first.goal,
         "source": first.source,
         "window_s": first.window_s,
-        "times": answer.times,
-        "times_low": answer.times_low,
-        "times_high": answer.times_high,
+        **as_document(answer),
         "level": LEVEL,
-        "is_estimate": answer.is_estimate,
         "first": as_document(answer.first),
-        "rows": [as_document(each) for each in answer.rows],
-        "assumption": answer.assumption,
-        "notes": list(answer.notes),
         "growth": None if growth is None else as_document(growth),
         "fail_below": fail_below,
         "is_enough": fail_below is None or answer.times >= fail_below,

@@ -106,92 +106,53 @@ def smallest_setup(setups: Sequence[Setup], mb_per_s: float) -> Setup | None:
     return next((one for one in setups if one.mb_per_s >= mb_per_s), None)
 
 
-@dataclass(frozen=True)
-class AskedDemand:
-    """The demand that the options state. An option that was not given is None.
+Options = Mapping[str, Any]
+"""Field of `Demand` → the value of the option with this name; None if the option is not given."""
 
-    Attributes:
-        mb_per_s: today's payload from producers, all brokers together [MB/s]; 0 if a scale is
-            given.
-        scale: how many times the mix is offered [ratio].
-        message_bytes: size of a message [B].
-        replication_factor: replicas of a partition.
-        consumer_groups: number of consumer groups; each group reads all records.
-        margins: the other fields of `Demand` by name, such as `growth`.
+_OF_PARTS = ("message_bytes", "replication_factor", "consumer_groups")
+
+
+def demand_for(options: Options, limits: Sequence[MeasuredLimit], origin: str) -> Demand:
+    """The demand for these limits. For a mix, message sizes, replicas and groups come from the
+    limits.
+
+    Args:
+        limits: the limits of a run; empty for limits of one kind of traffic without a run.
+        origin: the source of the limits in words, such as `run R`.
+
+    Raises:
+        ConfigError: an option is not suitable for the limits, or a required option is missing.
     """
-
-    mb_per_s: float
-    scale: float | None
-    message_bytes: int | None
-    replication_factor: int | None
-    consumer_groups: int | None
-    margins: Mapping[str, Any]
-
-    def plain(self, of: str) -> Demand:
-        """The demand for one kind of traffic.
-
-        Args:
-            of: the source of the limits in words, such as `a sweep`.
-
-        Raises:
-            ConfigError: the demand has a scale, or has no message size.
-        """
-        if self.scale is not None:
+    given = {name: value for name, value in options.items() if value is not None}
+    if limits and limits[0].parts:
+        wrong = [f"--{name.replace('_', '-')}" for name in _OF_PARTS if name in given]
+        if wrong:
             raise ConfigError(
-                f"--scale is {self.scale:g} and the limits come from {of}; expected a run with a "
-                "mix, because a scale counts how many times a mix is offered; use --mb-per-s or "
-                "--gb-per-day"
-            )
-        if self.message_bytes is None:
-            raise ConfigError(
-                f"--message-bytes is missing and the limits come from {of}; expected the message "
-                "size, because limits depend on it; add --message-bytes"
-            )
-        return Demand(
-            self.mb_per_s,
-            self.message_bytes,
-            3 if self.replication_factor is None else self.replication_factor,
-            1 if self.consumer_groups is None else self.consumer_groups,
-            **self.margins,
-        )
-
-    def of(self, limits: Sequence[MeasuredLimit], name: str) -> Demand:
-        """The demand for these limits. For a mix, message sizes, replicas and groups come from the
-        limits.
-
-        Args:
-            name: the source of the limits in words, such as `run R`.
-
-        Raises:
-            ConfigError: an option is not suitable for the limits, or a required option is missing.
-        """
-        if not limits[0].parts:
-            return self.plain(name)
-        given = {
-            "--message-bytes": self.message_bytes,
-            "--replication-factor": self.replication_factor,
-            "--consumer-groups": self.consumer_groups,
-        }
-        named = [option for option, value in given.items() if value is not None]
-        if named:
-            raise ConfigError(
-                f"{' and '.join(named)} given, and {name} measured a mix; expected none of these "
+                f"{' and '.join(wrong)} given, and {origin} measured a mix; expected none of these "
                 "options, because the run states them for each part; omit them"
             )
-        demand = Demand(
-            self.mb_per_s or 1.0,  # with a scale, of_mix computes the payload
-            limits[0].message_bytes,
-            scale=self.scale,
-            **self.margins,
-        )
+        # With a scale, of_mix computes the payload.
+        demand = Demand(**{"mb_per_s": 1.0, **given, "message_bytes": limits[0].message_bytes})
         return demand.of_mix(limits[0])
+    if "scale" in given:
+        raise ConfigError(
+            f"--scale is {given['scale']:g} and the limits come from {origin}; expected a run with "
+            "a mix, because a scale counts how many times a mix is offered; use --mb-per-s or "
+            "--gb-per-day"
+        )
+    if "message_bytes" not in given:
+        raise ConfigError(
+            f"--message-bytes is missing and the limits come from {origin}; expected the message "
+            "size, because limits depend on it; add --message-bytes"
+        )
+    return Demand(**{"consumer_groups": 1, **given})
 
 
 def plan_brokers(
     folder: Path | None,
     goal: str | None,
     limit_mb_per_s: float | None,
-    asked: AskedDemand,
+    asked: Options,
     json_file: Path | None,
 ) -> None:
     """Calculate and show how many brokers the demand needs.
@@ -203,7 +164,7 @@ def plan_brokers(
         json_file: the file for the answer as JSON; None to write no file.
 
     Raises:
-        ConfigError: `limits_of` or `AskedDemand.of` raises the error, or a file cannot be read or
+        ConfigError: `limits_of` or `demand_for` raises the error, or a file cannot be read or
             written.
     """
     caveat = ""
@@ -211,10 +172,10 @@ def plan_brokers(
         summary = load_summary(folder / "summary.json")
         caveat = summary.caveat
         limits = limits_of(summary, goal)
-        demand = asked.of(limits, f"run {summary.run_id}")
+        demand = demand_for(asked, limits, f"run {summary.run_id}")
     else:
         assert limit_mb_per_s is not None, "checked above"
-        demand = asked.plain("one kind of traffic (--limit)")
+        demand = demand_for(asked, (), "one kind of traffic (--limit)")
         limits = [
             MeasuredLimit(
                 demand.message_bytes,
@@ -238,7 +199,7 @@ def plan_brokers(
     )
 
 
-def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> None:
+def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
     """Show which set-up of a sweep carries the demand, including growth and headroom.
 
     Args:
@@ -257,9 +218,9 @@ def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> No
             "a sweep of an experiment with asks: limit"
         )
     sizes = {each.message_bytes for each in answer.results if each.value}
-    if asked.message_bytes is None and len(sizes) == 1:
-        asked = replace(asked, message_bytes=sizes.pop())
-    demand = asked.plain(f"sweep {answer.sweep_id}")
+    if asked.get("message_bytes") is None and len(sizes) == 1:
+        asked = {**asked, "message_bytes": sizes.pop()}
+    demand = demand_for(asked, (), f"sweep {answer.sweep_id}")
     if demand.offline or demand.link_mbit_per_s or demand.zones or demand.disk_gb:
         raise ConfigError(
             "--offline, --zones, --disk-gb or --link-mbit-per-s is given with --sweep; expected "

@@ -214,9 +214,7 @@ def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
 
 def _counted(batches: BatchTally) -> Figure:
     writers = batches.writers
-    once = sum(each.batches == 1 for each in writers.values())
-    twice = sum(each.batches == 2 for each in writers.values())
-    estimate = all_seen(len(writers), once, twice)
+    estimate = all_seen([each.batches for each in writers.values()])
     is_whole = estimate < 1.02 * len(writers) + 0.5
     return Figure(
         len(writers) if is_whole else round(estimate),

@@ -6,7 +6,7 @@ import hashlib
 import math
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,49 +19,31 @@ KEYS_MAX = 500_000
 _HASH_BYTES = 8
 
 
-@dataclass
-class SizeTally:
-    """A tally of sizes: their number, sum and spread.
+class SizeTally(Counter[int]):
+    """A tally of sizes: size [B] → number of its occurrences."""
 
-    Attributes:
-        count: number of sizes.
-        total: sum of the sizes [B].
-        logs, squares: sum of the sizes' natural logarithms, and sum of the squared logarithms, of
-            all sizes above 0.
-        positive: number of sizes above 0.
-        largest: the largest size [B].
-    """
+    @property
+    def count(self) -> int:
+        """The number of sizes."""
+        return self.total()
 
-    count: int = 0
-    total: int = 0
-    logs: float = 0.0
-    squares: float = 0.0
-    positive: int = 0
-    largest: int = 0
-
-    def add(self, size: int) -> None:
-        """Count one size [B]."""
-        self.count += 1
-        self.total += size
-        self.largest = max(self.largest, size)
-        if size > 0:
-            logarithm = math.log(size)
-            self.positive += 1
-            self.logs += logarithm
-            self.squares += logarithm * logarithm
+    @property
+    def largest(self) -> int:
+        """The largest size [B]; 0 without sizes."""
+        return max(self, default=0)
 
     @property
     def mean(self) -> float:
         """The mean size [B]; 0 without sizes."""
-        return self.total / self.count if self.count else 0.0
+        return sum(size * number for size, number in self.items()) / max(1, self.count)
 
     @property
     def spread(self) -> float:
         """Standard deviation of the sizes' natural logarithm [ratio]; 0 for equal sizes."""
-        if self.positive < 2:
-            return 0.0
-        mean = self.logs / self.positive
-        return math.sqrt(max(0.0, self.squares / self.positive - mean * mean))
+        logs = [(math.log(size), number) for size, number in self.items() if size > 0]
+        count = max(1, sum(number for _, number in logs))
+        mean = sum(log * number for log, number in logs) / count
+        return math.sqrt(sum((log - mean) ** 2 * number for log, number in logs) / count)
 
 
 @dataclass
@@ -74,11 +56,9 @@ class RecordTally:
     Attributes:
         messages: sizes of messages, key and value together.
         keys, values: sizes of the keys (of records with a key), and sizes of the values.
-        headers: total number of record headers.
         header_bytes: sizes of the values of record headers.
         plain_bytes: size of the records before compression [B].
         stored_bytes: size of the decoded records in the log [B].
-        batches: number of batches that were decoded.
         unreadable: number of batches that could not be decoded.
         by_key: hash of a key → number of records with this key.
     """
@@ -86,11 +66,9 @@ class RecordTally:
     messages: SizeTally = field(default_factory=SizeTally)
     keys: SizeTally = field(default_factory=SizeTally)
     values: SizeTally = field(default_factory=SizeTally)
-    headers: int = 0
     header_bytes: SizeTally = field(default_factory=SizeTally)
     plain_bytes: int = 0
     stored_bytes: int = 0
-    batches: int = 0
     unreadable: int = 0
     by_key: Counter[bytes] = field(default_factory=Counter)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
@@ -102,14 +80,12 @@ class RecordTally:
             value_bytes: size of the record's value [B].
             header_sizes: sizes of the values of the record's headers [B].
         """
-        self.values.add(value_bytes)
-        self.messages.add(value_bytes + len(key or b""))
-        self.headers += len(header_sizes)
-        for size in header_sizes:
-            self.header_bytes.add(size)
+        self.values[value_bytes] += 1
+        self.messages[value_bytes + len(key or b"")] += 1
+        self.header_bytes.update(header_sizes)
         if key is None:
             return
-        self.keys.add(len(key))
+        self.keys[len(key)] += 1
         hashed = hashlib.blake2b(key, digest_size=_HASH_BYTES, key=self._secret).digest()
         if hashed in self.by_key or len(self.by_key) < KEYS_MAX:
             self.by_key[hashed] += 1
@@ -118,7 +94,6 @@ class RecordTally:
         """Count one decoded batch, with the size of its records before and after
         compression [B].
         """
-        self.batches += 1
         self.plain_bytes += plain_bytes
         self.stored_bytes += stored_bytes
 
@@ -137,7 +112,7 @@ class RecordTally:
     @property
     def headers_each(self) -> float:
         """Mean number of headers per record."""
-        return self.headers / self.messages.count if self.messages.count else 0.0
+        return self.header_bytes.count / self.messages.count if self.messages.count else 0.0
 
     @property
     def key_range(self) -> tuple[int, float]:
@@ -147,10 +122,7 @@ class RecordTally:
         The estimate is Chao's lower bound. It follows from the number of keys that were seen once,
         and the number of keys that were seen twice (https://doi.org/10.2307/4615964).
         """
-        seen = len(self.by_key)
-        once = sum(count == 1 for count in self.by_key.values())
-        twice = sum(count == 2 for count in self.by_key.values())
-        return seen, all_seen(seen, once, twice)
+        return len(self.by_key), all_seen(self.by_key.values())
 
     @property
     def top_key_share(self) -> float:
@@ -166,11 +138,14 @@ class RecordTally:
         return most / self.keys.count if self.keys.count else 0.0
 
 
-def all_seen(seen: int, once: int, twice: int) -> float:
-    """Chao's estimate of the number of all kinds, from the numbers of kinds that were seen at least
-    once, exactly once, and exactly twice.
+def all_seen(counts: Collection[int]) -> float:
+    """Chao's estimate of the number of all kinds.
+
+    Args:
+        counts: for each kind that was seen, the number of its occurrences.
     """
-    return seen + once * (once - 1) / (2.0 * (twice + 1))
+    once, twice = (sum(count == times for count in counts) for times in (1, 2))
+    return len(counts) + once * (once - 1) / (2.0 * (twice + 1))
 
 
 SAME_END_MS = 5
