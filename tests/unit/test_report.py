@@ -497,7 +497,7 @@ def test_a_parameter_is_the_widgets_value_in_the_type_of_its_default(
     assert parameter("offline", 0.2, "Offline") == 0.2
     assert widgets.labels["growth"] == "Growth until then"
     widgets.values["trial"] = "last"
-    with pytest.raises(ConfigError, match=r"'last'.*expected a number such as 0; correct the widget's value"):
+    with pytest.raises(ConfigError, match=r"'last'.*expected a number such as 0; correct"):
         parameter("trial", 0, "Trial")
 
 
