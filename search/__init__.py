@@ -1,5 +1,5 @@
 """Searches for a limit: the choice of the next load, and the end of a search.
 
-Decisions are pure functions of their arguments. They use only the standard library: no Spark,
-Kafka, clock or environment.
+Decisions are pure functions of their arguments. The package uses only the standard library: no
+Spark, Kafka, clock or environment.
 """

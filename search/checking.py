@@ -4,9 +4,9 @@ The cluster may change between the first and the last trial of a search. So `Che
 early load after the search has ended (the closing trial), and compares all trials over time:
 
 * No change: the result is final. The closing trial changes no bound.
-* A suspected change: up to `MORE_MAX` further closing trials at this load decide. They are trials
-  of the search, too, so a bound that they contradict is measured again. The new result is checked
-  once more.
+* A suspected change: up to `MORE_MAX` further closing trials at this load decide. Closing
+  trials are trials of the search, too, so a bound that they contradict is measured again. The new
+  result is checked once more.
 * A change: only the trials after the change count. The search continues with them, and its new
   result is checked, too.
 
@@ -157,7 +157,7 @@ def _layers(
 def _row(trial: TrialEvidence, noise: float, gain: float, grid: Sequence[float]) -> list[float]:
     """The likelihood of a trial for each limit of the grid."""
     if trial.met is None:
-        spread = _ROOT_2 * math.hypot(noise, trial.error) * (1.0 if trial.held else -1.0)
+        spread = _ROOT_2 * math.hypot(noise, trial.error) * (1.0 if trial.is_sustained else -1.0)
         edge = trial.load - gain * trial.slope
         return [0.5 * FLUKE + (1.0 - FLUKE) * 0.5 * math.erfc((edge - x) / spread) for x in grid]
     met = trial.met - gain * trial.slope
@@ -266,7 +266,7 @@ class Checking:
     """A searcher whose result is checked for a change of the limit.
 
     Args:
-        searcher: finds the limit; it does not see closing trials.
+        searcher: finds the limit, from trials without closing trials.
         guide: converts readings to distances from the limit.
         words: the unit of a load in words.
         is_first: False if another goal requests the first closing trial.
@@ -299,7 +299,7 @@ class Checking:
                 decision = replace(decision, reason=f"{change}; {decision.reason}")
             return decision
         if isinstance(decision, GaveUp) or not self._trials_wanted(history, split):
-            return self._ended(decision, split, _is_spoiled(history[split.plain :]))
+            return self._ended(decision, split, _are_invalid(history[split.plain :]))
         load = self._load(history, split, decision.bracket)
         reason = f"repeating {self._words.amount(load)}"
         if split.found is None or not split.is_suspicious:
@@ -358,7 +358,7 @@ class Checking:
         if (split.is_checked and not is_new) or len(split.changes) >= CHANGES_MAX:
             return False
         checks = [seen for seen in history[split.plain :] if seen.checks]
-        if _is_spoiled(history[split.plain :]):
+        if _are_invalid(history[split.plain :]):
             return False
         return bool(checks) or self._is_first or is_new
 
@@ -426,8 +426,9 @@ class Checking:
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
         """The minimum probability at which a change is accepted.
 
-        It is higher if readings near the limit and at the repeated load do not differ. Then only
-        trials far from the limit indicate a change, which an unknown form of the curve also does.
+        The minimum is higher if readings near the limit and at the repeated load do not differ.
+        Then only trials far from the limit indicate a change, which an unknown form of the curve
+        also does.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
@@ -495,9 +496,9 @@ class Checking:
         return min(bounds, key=loads.index) if bounds else max(1, bracket.sustained)
 
     def _ended(
-        self, end: Done | GaveUp, split: CheckedHistory, is_spoiled: bool = False
+        self, end: Done | GaveUp, split: CheckedHistory, are_invalid: bool = False
     ) -> Done | GaveUp:
-        if isinstance(end, Done) and is_spoiled:
+        if isinstance(end, Done) and are_invalid:
             note = "not checked for a change of the limit, because the closing trials were INVALID"
             end = replace(end, notes=(*end.notes, note))
         if isinstance(end, Done) and split.found and split.is_suspicious:
@@ -550,7 +551,7 @@ def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> 
     )
 
 
-def _is_spoiled(history: Sequence[Observation]) -> bool:
+def _are_invalid(history: Sequence[Observation]) -> bool:
     """True if too many closing trials in a row were INVALID."""
     checks = [seen for seen in history if seen.checks]
     return bool(checks) and invalid_in_a_row(checks) >= INVALID_MAX

@@ -3,7 +3,7 @@
 A search finds a limit with short trials, and brokers rest between trials. During a longer load,
 segments roll, retention deletes records, the kernel writes pages back, and the JVM collects old
 heaps. So `Confirming` requests windows at the limit that a search found, without a rest between
-windows. It judges the hold by all windows:
+windows. The hold is judged by all windows:
 
 * A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
   quarters of a stretch are overloaded. A stretch is a quarter of the hold's windows in a row, at
@@ -171,7 +171,7 @@ class Confirming:
     """A searcher whose limit is confirmed by a hold.
 
     Args:
-        searcher: finds the limit; it sees no windows of holds except overloads of failed holds.
+        searcher: finds the limit, from trials and from the overloads of failed holds.
         limits: bounds, resolution and repeats of the searcher.
         plan: length of the hold at each limit.
     """

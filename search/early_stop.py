@@ -7,8 +7,8 @@ this range excludes the threshold at the configured error rate. The error rate i
 between all checks (Bonferroni), because many checks find more flukes. The later half of the slices
 is judged, too, because an indicator may drift. A share of samples, such as samples with ISR
 changes, is counted: the trial may stop if the remaining samples cannot change the verdict. A stock,
-such as waiting records, is overloaded if it is above its limit and still grows. It is sustained if
-it stays below half of its limit.
+such as waiting records, is overloaded if it is above its limit and still grows. A stock is
+sustained if it stays below half of its limit.
 
 If a load is far above the limit, `is_far_beyond` ends its warm-up early. The rule then judges its
 window like any other window.

@@ -5,10 +5,10 @@ with utilization u (1 at the threshold) gives the equation
 
     ln L = ln limit + gain · ln(u / at_limit),
 
-which is linear in the two unknowns, ln limit and gain. Each trial adds one equation. Its error
-grows with the distance of the trial from the limit. The prediction from neighboring sizes on the
-boundary line is the prior, and least squares give the posterior. The estimate only guides the
-search; the limit follows from verdicts.
+which is linear in the two unknowns, ln limit and gain. Each trial adds one equation, with
+an error that grows with the distance of the trial from the limit. The prediction from neighboring
+sizes on the boundary line is the prior, and least squares give the posterior. The estimate only
+guides the search; the limit follows from verdicts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Prior:
 
     Attributes:
         load: the expected limit.
-        spread: its standard deviation [ratio].
+        spread: standard deviation of the expected limit [ratio].
         source: the source in words, such as "costs fitted to 3 sizes".
     """
 

@@ -163,7 +163,7 @@ def draw_brokers(line: Line, number: int) -> SimulatedBrokers:
 class SimulatedSize:
     """A simulated cluster at one message size, as a `GoalsMeasurer` of a single goal.
 
-    Its trials have noise and false alarms. `tests.support.simulated_clusters` has clusters that are
+    Trials have noise and false alarms. `tests.support.simulated_clusters` has clusters that are
     more difficult to measure.
 
     Args:

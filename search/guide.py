@@ -36,15 +36,15 @@ STEP_SHORT = 2.0
 """Delivered load over the next load, if a saturated overload delivered too little [ratio]."""
 LEAP = 4.0
 """Next load over a load at which brokers are almost idle [ratio]."""
-UNLIKELY = 0.8
+DOUBTFUL_USE = 0.8
 """Utilization of an overload over the utilization at the limit; lower ones are doubtful [ratio]."""
-SOMETHING_ELSE = 0.1
+OTHER_RESOURCE = 0.1
 """Prior probability that the limiting resource has no smooth reading [ratio]."""
 SIMILAR = 1.1
 """Two utilizations up to this ratio count as equal [ratio]."""
 HINT_ERROR = 0.15
 """Error of a reading during the warm-up of brokers [σ of the load's logarithm]."""
-PUSHES = 3
+CONTRADICTIONS_MIN = 3
 """Minimum number of later trials that contradict a bound before the bound is doubtful.
 
 Applies to a bound from a single trial."""
@@ -61,7 +61,8 @@ class Guide:
         noise: assumed scatter of the limit from trial to trial [σ, ratio].
         words: the unit of a load in words.
         odds: odds of noise and gain from finished sizes, for the interval; None without any.
-        hint: the reading of a warm-up load, or None. It determines the first load and is no bound.
+        hint: the reading of a warm-up load, or None. A hint determines the first load and is no
+            bound.
         states_interval: False if results need no interval, for example in a forecast. Intervals
             take two thirds of the time, and loads depend on them only with `Limits.interval_max`.
     """
@@ -174,7 +175,7 @@ class Guide:
         return posterior(history, trials.bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit; it starts at 0 if no load was sustained or read."""
+        """The 90 % interval of the limit, which starts at 0 if no load was sustained or read."""
         if not self.states_interval:
             return None
         found = self.posterior(history)
@@ -200,7 +201,7 @@ class Guide:
         overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
         found = [self.signals.highest(seen) for seen in overloads]
         used = [each for each in found if each is not None]
-        if len(used) < 2 or not 0.05 < (usual := median(used)) < UNLIKELY * curve.at_limit:
+        if len(used) < 2 or not 0.05 < (usual := median(used)) < DOUBTFUL_USE * curve.at_limit:
             return curve
         return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
@@ -244,7 +245,7 @@ class Guide:
                 continue
             if expected is not None and sign * self._distance(expected, load) > DOUBT:
                 return load, self._why(history, load, expected, verdict)
-            if expected is None and _pushed(history, load):
+            if expected is None and _is_contradicted(history, load):
                 amount = self.words.amount(load)
                 return load, f"{verdict} at {amount} in one trial, and all later loads {others}"
         return None
@@ -287,7 +288,7 @@ class Guide:
         """
         found = [self.signals.highest(s) for s in trials.history if s.load == load]
         used = max((each for each in found if each is not None), default=math.inf)
-        if used >= UNLIKELY * self.curve_of(trials.history).at_limit:
+        if used >= DOUBTFUL_USE * self.curve_of(trials.history).at_limit:
             return False
         others = [s for s in trials.overloads if s.load > load]
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
@@ -319,10 +320,10 @@ class Guide:
         curve = self._curve_believed(trials)
         found = [self.signals.highest(seen) for seen in trials.overloads]
         lowest = min((used for used in found if used is not None), default=1.0)
-        if not 0.05 < lowest < UNLIKELY * curve.at_limit:
+        if not 0.05 < lowest < DOUBTFUL_USE * curve.at_limit:
             return {curve: 1.0}
         other = replace(curve, at_limit=lowest, at_limit_spread=CEILING_SPREAD)
-        return {curve: 1.0 - SOMETHING_ELSE, other: SOMETHING_ELSE}
+        return {curve: 1.0 - OTHER_RESOURCE, other: OTHER_RESOURCE}
 
     def _curve_below(self, trials: Trials) -> Curve | None:
         """The curve if the lowest overload is far below the limit that readings show, else None.
@@ -349,7 +350,7 @@ class Guide:
         return f"{verdict} at {self.words.amount(load)}{reading}, but {limit}"
 
 
-def _pushed(history: Sequence[Observation], bound: int) -> bool:
+def _is_contradicted(history: Sequence[Observation], bound: int) -> bool:
     """True if enough trials followed the bound and all of them contradict the bound."""
     valid = [seen for seen in history if seen.verdict is not Verdict.INVALID]
     index = max(i for i, seen in enumerate(valid) if seen.load == bound)
@@ -357,4 +358,4 @@ def _pushed(history: Sequence[Observation], bound: int) -> bool:
     opposite = {seen.verdict for seen in since} == (
         {Verdict.SUSTAINED} if valid[index].verdict is Verdict.OVERLOADED else {Verdict.OVERLOADED}
     )
-    return len(since) >= PUSHES and opposite
+    return len(since) >= CONTRADICTIONS_MIN and opposite

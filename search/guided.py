@@ -15,8 +15,8 @@ safeguards limit the cost of a misleading guide:
 The proof of the worst case compares the search with plain bisection. ITP (Oliveira and Takahashi,
 "An Enhancement of the Bisection Method Average Performance Preserving Minmax Optimality", ACM TOMS
 47(1), 2020) interpolates, truncates and then projects its estimate onto the loads that keep the
-worst case of bisection. This module does so for each possible limit separately, and also while
-the maximum may still be raised:
+worst case of bisection. This module projects the load for each possible limit
+separately, and also while the maximum may still be raised:
 
 Let B(l) be the loads that plain bisection tries if the limit is l. The verdicts of all loads
 outside of the present bracket (low, high) are already known. So a search that continues like
@@ -253,8 +253,8 @@ class Guided:
     Args:
         limits: bounds, resolution and repeats.
         guide: the evidence from readings and neighbors. Without any evidence, the search bisects.
-        allowance: highest number of trials above plain bisection. It is larger in a search of
-            several goals, because trials that other goals request count, too.
+        allowance: highest number of trials above plain bisection. A search of several goals needs a
+            larger allowance, because trials that other goals request count, too.
     """
 
     def __init__(

@@ -280,7 +280,8 @@ class Line:
     ) -> Searcher:
         """The searcher that checks a finished size for a change, and searches again after a change.
 
-        Its guide uses only checked sizes, because the limits of other sizes may have changed.
+        The guide of this searcher uses only checked sizes, because the limits of other sizes may
+        have changed.
 
         Args:
             point: the finished point.

@@ -21,7 +21,7 @@ class Interval:
     """The interval that contains the limit with a probability of `LEVEL`.
 
     Attributes:
-        low, high: its ends [producers, or loads of the axis that is searched].
+        low, high: ends of the interval [producers, or loads of the axis that is searched].
         median: the best estimate of the limit; None if the trials show only the interval.
     """
 
@@ -170,7 +170,7 @@ class Done:
     """The end of a search with a boundary point.
 
     Attributes:
-        bracket: the final bracket; its sustained side is the limit.
+        bracket: the final bracket; the sustained side is the limit.
         confidence: probability that the limit is inside of the bracket, or None if the searcher
             does not estimate it [ratio].
         interval: the 90 % interval of the limit, or None if the searcher does not estimate it.
@@ -210,7 +210,7 @@ Decision = Measure | Done | GaveUp
 
 
 class Searcher(Protocol):
-    """A selector. It decides from the history alone, so a resumed run decides the same."""
+    """A selector that decides from the history alone, so that a resumed run decides the same."""
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step after `history`, which has all trials of this point, oldest first."""
@@ -226,7 +226,7 @@ class Searcher(Protocol):
 
 
 def bracket_of(history: Iterable[Observation]) -> Bracket:
-    """The bracket of the valid trials; their order does not matter.
+    """The bracket of the valid trials, in any order.
 
     Results that contradict each other are normal. The upper bound is the lowest overload, and the
     lower bound is the highest sustained load strictly below the upper bound. So a sustained trial

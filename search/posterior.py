@@ -48,7 +48,7 @@ class TrialEvidence:
 
     Attributes:
         load: ln of the load.
-        held: True if the load was sustained.
+        is_sustained: True if the load was sustained.
         met: ln of the trial's limit plus `slope` · gain. None if the trial shows only the side of
             the limit: above or below `load` minus `slope` · gain.
         slope: ln of the ratio of the utilization to the utilization at the limit.
@@ -57,7 +57,7 @@ class TrialEvidence:
     """
 
     load: float
-    held: bool
+    is_sustained: bool
     met: float | None = None
     slope: float = 0.0
     error: float = 0.0
@@ -73,23 +73,23 @@ def evidence_of(
 
 
 def _evidence(seen: Observation, signals: Signals, curve: Curve) -> TrialEvidence:
-    load, held = math.log(seen.load), seen.verdict is Verdict.SUSTAINED
+    load, is_sustained = math.log(seen.load), seen.verdict is Verdict.SUSTAINED
     used, share = signals.utilization(seen), signals.delivered(seen)
     if share is not None and (used is None or curve.at_limit < 1.0):
         short = math.log(min(1.0, share / signals.achieved_min))
         return TrialEvidence(
-            load, held, load + short, error=_SHORT_ERROR - _DELIVERED_ERROR * short
+            load, is_sustained, load + short, error=_SHORT_ERROR - _DELIVERED_ERROR * short
         )
     if curve.at_limit >= 1.0 and signals.at_most(seen) is not None:
         return TrialEvidence(
             load,
-            held,
+            is_sustained,
             None,
             math.log(SATURATED_UTILIZATION),
             _GROWTH_ERROR * (SATURATED_UTILIZATION - 1.0),
         )
     if used is None or not READABLE_MIN <= used < readable_max(curve):
-        return TrialEvidence(load, held)
+        return TrialEvidence(load, is_sustained)
     slope = math.log(used / curve.at_limit)
     error = math.hypot(
         curve.gain * _IDLE_ERROR / used,
@@ -97,7 +97,7 @@ def _evidence(seen: Observation, signals: Signals, curve: Curve) -> TrialEvidenc
         _CURVATURE * slope**2,
         _GROWTH_ERROR * max(0.0, used - 1.0),
     )
-    return TrialEvidence(load, held, load, slope, error, by_curve=True)
+    return TrialEvidence(load, is_sustained, load, slope, error, by_curve=True)
 
 
 NOISES = tuple(0.005 * 1.6**step for step in range(8))
@@ -268,7 +268,7 @@ def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
     The trial's limit scatters around the true limit by `noise`, and around its reading by
     `trial.error`.
     """
-    sign, total = (1.0 if trial.held else -1.0), math.hypot(noise, trial.error)
+    sign, total = (1.0 if trial.is_sustained else -1.0), math.hypot(noise, trial.error)
     if trial.met is None:
         return sign / total, -sign * (trial.load - gain * trial.slope) / total
     met, share = trial.met - gain * trial.slope, (trial.error / total) ** 2

@@ -69,7 +69,7 @@ class Signals:
     def ceiling(self, seen: Observation) -> float | None:
         """The utilization of a saturated overload, or None for other trials.
 
-        It is below 1 if a resource without a smooth reading is the limit.
+        A value below 1 means that the limiting resource has no smooth reading.
         """
         if seen.verdict is not Verdict.OVERLOADED or self._achieved(seen) >= VERY_SHORT:
             return None

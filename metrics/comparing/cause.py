@@ -1,7 +1,8 @@
 """The likely cause of a difference between two sides of a comparison.
 
 The likely cause is a property that differs and that affects the limiting resource of the slower
-side. This is evidence and not a proof. For a proof, change only this property and compare again.
+side. A likely cause is evidence and not a proof. For a proof, change only this property and compare
+again.
 
 `GOVERNORS` lists properties of brokers and topics with the resources that they affect
 (https://kafka.apache.org/documentation/#brokerconfigs and #topicconfigs). The resources follow from

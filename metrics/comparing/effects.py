@@ -52,7 +52,7 @@ def student_quantile(probability: float, freedom: float) -> float:
 
     Args:
         probability: from 0.5 to below 1.
-        freedom: as in `student_tail`.
+        freedom: degrees of freedom, a real number above 0; infinity means the normal distribution.
     """
     tail, found = 1.0 - probability, NormalDist().inv_cdf(probability)
     for _ in range(_STEPS):
@@ -483,7 +483,9 @@ STEADY = (
     Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
     Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),
 )
-"""Quantities at a load that both sides sustain. They explain the result and do not decide it."""
+"""Quantities at a load that both sides sustain. These quantities explain the result and do not
+decide it.
+"""
 
 
 def achieved_share(trial: Trial) -> float:

@@ -145,7 +145,7 @@ class SweepRecord:
     Attributes:
         sweep_id: name of the sweep and of its folder.
         started_at, finished_at: ISO 8601, UTC.
-        status, exit_code, error, caveat: as in a run's summary.
+        status, exit_code, error, caveat: see `metrics.reporting.summary.RunSummary`.
         experiment: name of the experiment.
         description: question of the experiment.
         published: result of a published study; empty without one.
@@ -315,7 +315,7 @@ def effects_of(
         results: results of all cases and repeats.
         axes: full path of each varied key → its values; the first value is the reference.
         less_is_better: True if figures are times.
-        between_sd: as in `interval_effect`.
+        between_sd: standard deviation between measurements of equal cases, see `interval_effect`.
     """
     found: list[AxisEffect] = []
     for axis, values in axes.items():
@@ -445,7 +445,8 @@ def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | N
 
     Args:
         pairs: the pairs.
-        between_sd: as in `interval_effect`; not used with `PAIRS_MIN` pairs or more.
+        between_sd: standard deviation between measurements of equal cases, see `interval_effect`;
+            not used with `PAIRS_MIN` pairs or more.
     """
     if len(pairs) >= PAIRS_MIN:
         return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])

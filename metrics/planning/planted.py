@@ -19,7 +19,7 @@ once on the link:
     producers = link rate / bytes of one producer's requests per second, packets' headers included
 
 The formulas require that every request carries one full batch, and that all brokers have equal
-shares. They ignore log indexes and pages that are written more than once, which add about 1 %.
+shares. Log indexes and pages that are written more than once are ignored; they add about 1 %.
 """
 
 from __future__ import annotations
@@ -127,11 +127,12 @@ def complete_handler_times(
 ) -> tuple[HandlerTime, ...]:
     """Complete handler times by the own time and the share of other requests, at a light load.
 
-    Both values are means over all brokers, because they are similar on one machine. The own time of
-    a request is the local time of produce requests minus the stated time. Kafka rounds each local
-    time to a whole millisecond, so the error is small for stated times of tens of milliseconds. The
-    share of other requests is the busy time without produce requests, at least 0. It is inexact at
-    light loads, because a waiting handler reports its idle time only every 0.3 s.
+    Both values are means over all brokers, because brokers on one machine have similar values. The
+    own time of a request is the local time of produce requests minus the stated time. Kafka rounds
+    each local time to a whole millisecond, so the error is small for stated times of tens of
+    milliseconds. The share of other requests is the busy time without produce requests, at least 0.
+    This share is inexact at light loads, because a waiting handler reports its idle time only every
+    0.3 s.
 
     Args:
         stated: broker id → stated time.

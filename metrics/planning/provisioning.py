@@ -64,7 +64,7 @@ FULL_BATCHES_PER_S = 1e6
 BETWEEN_RUNS = 0.06
 """Standard deviation of limits between runs on the same brokers [ln].
 
-This is an assumption; testbeds had 0.05 to 0.08."""
+The value is an assumption; testbeds had 0.05 to 0.08."""
 _TAIL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 BROKERS_MAX = 1_000_000
 """Highest number of brokers of a plan; a higher number is probably a typing error."""
@@ -124,7 +124,7 @@ class MeasuredLimit:
     def conservative_mb_per_s(self) -> float:
         """The lower end of the limit's 90 % range on any day, at most the sustained rate [MB/s].
 
-        It combines the run's own interval with the differences between runs.
+        The range combines the run's own interval with the differences between runs.
         """
         if self.low_of_run <= 0.0:
             return 0.0

@@ -128,7 +128,7 @@ def require_new(name: str, path: Path, *, is_forced: bool) -> None:
     """Check that a new file can be written, and that it replaces a file only with `--force`.
 
     Args:
-        name: as in `write_file`.
+        name: the kind of file, or the option that names it, for the error message.
         path: path of the file.
         is_forced: True with the option `--force`.
 
@@ -147,7 +147,7 @@ def require_place(name: str, path: Path) -> None:
     """Check that `write_file` will be able to write to a path, without changing the file.
 
     Args:
-        name: as in `write_file`.
+        name: the kind of file, or the option that names it, for the error message.
         path: path of the file.
 
     Raises:

@@ -108,7 +108,7 @@ def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
     """A summary for each goal and state of the cluster, as (name, summary).
 
-    The name is for file names, so it has no spaces. It is empty if there is only one summary.
+    The name is for file names, so it has no spaces. The name is empty if there is only one summary.
     """
     found = list(dict.fromkeys((each.goal, each.state) for each in summary.boundaries))
     if len(found) < 2:

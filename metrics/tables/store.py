@@ -298,8 +298,8 @@ class TableStore:
 
         Args:
             row: the row.
-            is_new: True if the tables have no rows of this run. This avoids queries that take
-                seconds in a fresh session.
+            is_new: True if the tables have no rows of this run. Then no queries are needed, which
+                take seconds in a fresh session.
         """
         if is_new:
             self._last[row.run_id] = dict.fromkeys(_TRIAL_TABLES, 0)

@@ -3,8 +3,8 @@
 The functions accept the tables of `TableStore.read` or of any other Spark session, including Spark
 Connect, and use only columns of docs/reference/tables.md.
 
-The views are created if the tables are in a schema of a catalog. They have full column names:
-`message_bytes` for `bpm`, and `producers` for `np`.
+The views are created if the tables are in a schema of a catalog. The columns of views have
+full names: `message_bytes` for `bpm`, and `producers` for `np`.
 """
 
 from __future__ import annotations
