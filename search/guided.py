@@ -244,6 +244,8 @@ ALLOWANCE = 2
 """Highest number of trials above plain bisection that misleading guidance may cost."""
 EXTRA_MAX = 4
 """Highest number of trials that narrow an interval to `search.interval_max`."""
+EXCEED_MAX = 2.0
+"""Highest load over the load that the readings suggest, before any load is overloaded [ratio]."""
 _STEPS_TO_BISECTION = 8
 
 
@@ -391,6 +393,14 @@ class Guided:
         return wish
 
     def _affordable(self, used: int, bracket: Bracket, wish: int, fallback: int) -> int:
+        """The load nearest to `wish` that the allowance permits.
+
+        Until a load is overloaded, bisection's own next load can be many times the limit. So no
+        load is more than `EXCEED_MAX` times the one that the readings suggest, even if this takes
+        more trials than the allowance.
+        """
+        if bracket.sustained > 0 and bracket.overloaded is None:
+            fallback = min(fallback, math.ceil(EXCEED_MAX * wish))
         for step in range(_STEPS_TO_BISECTION):
             load = wish + round((fallback - wish) * step / _STEPS_TO_BISECTION)
             if self._shadow.excess_after(used, bracket, load) <= self._allowance:
