@@ -179,7 +179,7 @@ class ContextFactory:
         if lock is not None:
             lock.require()
             if self.order.resumes:  # under the lock no other process uses the run's topics
-                self._delete_leftovers(opened)
+                self._delete_leftovers(opened, topics.name)
         return context
 
     def _given(self, opened: OpenCluster) -> tuple[GivenTopic, ...]:
@@ -195,9 +195,11 @@ class ContextFactory:
             warn(self.reporter, text)
         return given
 
-    def _delete_leftovers(self, opened: OpenCluster) -> None:
-        """Delete the topics and groups that a killed earlier part of this run left on the
-        cluster.
+    def _delete_leftovers(self, opened: OpenCluster, name: str) -> None:
+        """Delete the topics and groups that a killed earlier part of this run left on the cluster.
+
+        Args:
+            name: beginning of the names of this part, whose canaries already run.
         """
         admin = opened.admin
         try:
@@ -206,7 +208,9 @@ class ContextFactory:
             own = [
                 each
                 for each in leftovers(admin, prefix, self.config.cluster.topics)
-                if each.run_id == owner and each.name.startswith(begin)
+                if each.run_id == owner
+                and each.name.startswith(begin)
+                and not each.name.startswith(name)
             ]
         except AdminError as error:
             warn(

@@ -92,6 +92,25 @@ def test_a_load_that_holds_others_up_is_stopped(
     assert document_in(tmp_path)["status"] == "stopped by a guard"
 
 
+def test_a_resumed_run_keeps_its_own_canaries(tmp_path: Path) -> None:
+    """It deletes what the earlier part of the run left, and nothing of its own."""
+    with start("calibrated", brokers=1, root=tmp_path / "bed", name="foreign") as testbed:
+        cluster, *others = options_on(testbed)
+        trials = "--set=goal.search.budget.trials="
+        finished(
+            "find-limit", cluster, *others, f"{trials}1", "--set=workload.trial.measure_s=5",
+            "--set=workload.topic.replication_factor=1", folder=tmp_path, deadline_s=RUN_S, code=3,
+        )  # fmt: skip
+        run_id = document_in(tmp_path)["run_id"]
+        finished(
+            "find-limit", f"--resume={run_id}", cluster, "--yes", others[-1], f"{trials}2",
+            folder=tmp_path, deadline_s=RUN_S, code=3,
+        )  # fmt: skip
+    impact = document_in(tmp_path)["impact"]
+    assert (impact["canary_failures"], impact["guards"]) == (0, [])
+    assert impact["canary_records"] > 0
+
+
 def _send_too_large(testbed: Testbed, begins: threading.Event, over: threading.Event) -> None:
     """Once the event is set, send records that are larger than their topic takes, 30 a second."""
     begins.wait()
