@@ -337,9 +337,10 @@ def impact(*trials: tuple[float, Verdict, float, float], shared: bool = True) ->
         sockets = {1: SimpleNamespace(connections=40), 2: SimpleNamespace(connections=40)}
         client = SimpleNamespace(counts=counts, producer_sockets=sockets, consumer_sockets={})
         reasons = [SimpleNamespace(indicator="guard", text="ended by a guard: a disk is full")]
+        has_readings = shared and verdict is not Verdict.INVALID  # a guard ends the trial before
         found = SimpleNamespace(
             evidence=SimpleNamespace(
-                canaries=(seen, CanaryWindow(2)) if shared else (),
+                canaries=(seen, CanaryWindow(2)) if has_readings else (),
                 closed_loop=False,
                 load_s=load_s,
                 client=client,
@@ -365,7 +366,7 @@ def test_a_report_states_what_the_run_did_to_others(snapshot: SnapshotAssertion)
     assert impact(SUSTAINED).load == snapshot(name="none")
     assert impact(OVER[0], shared=False).sentences == ()
     assert impact(SUSTAINED).sentences == snapshot(name="sustained")
-    stopped = (13.0, Verdict.INVALID, 4.0, 9_000.0)
+    stopped = (64.0, Verdict.INVALID, 4.0, 9_000.0)
     assert impact(SUSTAINED, *OVER, stopped).sentences == snapshot(name="stopped")
     after = (CanaryWindow(1, records=10, p99_ms=4.0), CanaryWindow(2, records=10, p99_ms=6.0))
     assert impact_of([], after).p99_after_ms == 6.0
