@@ -41,7 +41,7 @@ from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.series_choice import AUTO
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
-from metrics.sources.server.feed import FeedSpec
+from metrics.sources.server.feed import FeedSpec, ServerFeed
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import Endpoint, MetricsSource, named_brokers
 
@@ -463,10 +463,8 @@ class ServedSection(HttpSection):
             return super().contacted_hosts(advertised)
         return [urlsplit(self.server).hostname or ""]
 
-    def served(
-        self, hosts: Mapping[int, str], deadline_s: float
-    ) -> tuple[ServerApi, FeedSpec] | None:
-        """The server's API, and the specification of the series to read; None without a server.
+    def served(self, hosts: Mapping[int, str], deadline_s: float) -> ServerFeed | None:
+        """The server, with the targets to read. None if no server is configured.
 
         Args:
             hosts: broker id → advertised host.
@@ -486,7 +484,7 @@ class ServedSection(HttpSection):
         )
         selector = self.selector.strip().removeprefix("{").removesuffix("}").strip().strip(",")
         api = ServerApi(self.server, self.access(), deadline_s)
-        return api, FeedSpec(selector, label, hosts, self.what)
+        return ServerFeed(api, FeedSpec(selector, label, hosts, self.what))
 
 
 def _groups(pattern: str) -> int:
@@ -541,7 +539,7 @@ class NodeExporter(ServedSection, HostSection):
         """See `HostSection.open`."""
         served = self.served(target.hosts, HOSTS_DEADLINE_S)
         if served is not None:
-            return ServedHosts(*served, log_disks=self.log_disks).open()
+            return ServedHosts(served, self.log_disks).open()
         access, addresses = self.access(), self.addresses(target.hosts)
         return NodeExporters(
             addresses, HOSTS_DEADLINE_S, access=access, log_disks=self.log_disks
@@ -699,7 +697,7 @@ class Prometheus(ServedSection, BrokerSection):
         rules = None if self.rules == AUTO else load_rules(self.rules)
         served = self.served(target.hosts, DEADLINE_S)
         if served is not None:
-            of_server = PrometheusServerSource(*served, rules, target.version)
+            of_server = PrometheusServerSource(served, rules, target.version)
             of_server.open()  # closes itself when it fails
             return of_server
         endpoints = [

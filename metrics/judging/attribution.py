@@ -32,7 +32,7 @@ from metrics.judging.nearness import (
 from metrics.judging.running import followers_behind, followers_reason
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.evidence import Evidence, Judgement
-from metrics.windows.broker import BrokerWindow
+from metrics.windows.broker import BrokerWindow, highest, over, whole
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 from metrics.windows.use import (
     Resource,
@@ -101,8 +101,7 @@ class _ClusterEvidence:
         None if one of these brokers does not report its CPU time.
         """
         busy = [each for each in self._brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
-        used = [each.cpu_process_share for each in busy]
-        return None if None in used else sum(filter(None, used))
+        return whole([each.cpu_process_share for each in busy])
 
     @cached_property
     def isr_changed_most(self) -> frozenset[int]:
@@ -117,27 +116,23 @@ class _Broker:
     """The input of a rule: one broker's window, USE table and hosts, and the whole evidence."""
 
     window: BrokerWindow
-    rows: Mapping[Resource, ResourceUse]
     evidence: Evidence
     thresholds: Thresholds
     cluster: _ClusterEvidence
-    hosts: tuple[HostWindow, ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        window: BrokerWindow,
-        evidence: Evidence,
-        thresholds: Thresholds,
-        cluster: _ClusterEvidence,
-    ) -> _Broker:
-        """The input for one broker. If the broker does not show its CPU, its host's CPU counts."""
-        hosts = evidence.hosts_of(window.broker_id)
-        rows = {row.resource: row for row in use_of(window)}
-        busy = max((each.cpu_busy for each in hosts if each.cpu_busy is not None), default=None)
-        if busy is not None and rows[Resource.CPU].utilization is None:
+    @cached_property
+    def hosts(self) -> tuple[HostWindow, ...]:
+        """The windows of the broker's hosts."""
+        return self.evidence.hosts_of(self.window.broker_id)
+
+    @cached_property
+    def rows(self) -> Mapping[Resource, ResourceUse]:
+        """The broker's USE table. If the broker does not show its CPU, its host's CPU counts."""
+        rows = {row.resource: row for row in use_of(self.window)}
+        busy = highest(each.cpu_busy for each in self.hosts)
+        if rows[Resource.CPU].utilization is None:
             rows[Resource.CPU] = replace(rows[Resource.CPU], utilization=busy)
-        return cls(window, rows, evidence, thresholds, cluster, hosts)
+        return rows
 
     @property
     def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
@@ -221,8 +216,8 @@ class _Broker:
     @property
     def own_cpu_share(self) -> float | None:
         """Highest possible share of brokers in the used CPU [ratio]. None if it is unknown."""
-        used, whole = self.cluster.cpu_used_share, cpu_share(self.window)
-        return None if used is None or not whole else min(1.0, used / whole)
+        used = over(self.cluster.cpu_used_share, cpu_share(self.window))
+        return None if used is None else min(1.0, used)
 
 
 def _longest_queue(disks: Iterable[tuple[DiskWindow, float]]) -> DiskWindow | None:
@@ -254,27 +249,20 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     The rules are tried in order, and the first rule that is true for any broker names the resource.
     If it is true for several brokers, the text describes the broker with the least idle handlers.
     """
-    throttled = (
-        throttle_reasons(evidence, 0.0) if thresholds.indicators.throttled_is_overload else []
-    )
+    is_overload = thresholds.indicators.throttled_is_overload
+    throttled = throttle_reasons(evidence, 0.0) if is_overload else []
+    quota = Attribution(Resource.QUOTA, f"quota: {throttled[0].text}") if throttled else None
     if evidence.cluster.is_blind:
-        if throttled:
-            return Attribution(Resource.QUOTA, f"{Resource.QUOTA.value}: {throttled[0].text}")
-        return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
-    cluster = _ClusterEvidence(evidence)
-    least_idle_first = sorted(
-        evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
-    )
-    brokers = [_Broker.of(window, evidence, thresholds, cluster) for window in least_idle_first]
-    if not brokers:
+        unknown = Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
+        return quota or unknown
+    if not evidence.brokers:
         return Attribution(Resource.UNKNOWN, "no broker was sampled")
-    found = next(_found(brokers), None)
-    if throttled and (found is None or found[0] is not Resource.QUOTA):
-        return Attribution(Resource.QUOTA, f"{Resource.QUOTA.value}: {throttled[0].text}")
-    if found is None:
-        return _unknown(brokers)
-    resource, broker, text = found
-    window = broker.window
+    cluster = _ClusterEvidence(evidence)
+    brokers = [_Broker(each, evidence, thresholds, cluster) for each in evidence.brokers]
+    brokers.sort(key=lambda each: (_idle_or_one(each.window), each.window.broker_id))
+    resource, window, text = next(_found(brokers), None) or _unknown(brokers)
+    if quota and resource is not Resource.QUOTA:
+        return quota
     return Attribution(
         resource,
         f"{resource.value}: broker {window.broker_id}: {text}"
@@ -288,12 +276,16 @@ def _idle_or_one(window: BrokerWindow) -> float:
     return 1.0 if window.handler_idle is None else window.handler_idle
 
 
-def _found(brokers: list[_Broker]) -> Iterator[tuple[Resource, _Broker, str]]:
+_Finding = tuple[Resource, BrokerWindow, str]
+"""(limiting resource, window of the broker that shows it, evidence)."""
+
+
+def _found(brokers: list[_Broker]) -> Iterator[_Finding]:
     """The rules that are true, in order. Each rule yields the least idle broker first."""
     for resource, applies, rule in _RULES:
         for broker in brokers:
             if applies(broker, resource) and (text := rule(broker)) is not None:
-                yield resource, broker, text
+                yield resource, broker.window, text
 
 
 # --- rules: the evidence in words -----------------------------------------------------------
@@ -642,8 +634,8 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
     return f"; also at its limit: {', '.join(others)}" if others else ""
 
 
-def _unknown(brokers: list[_Broker]) -> Attribution:
-    """An attribution to an unknown resource, with the nearest resource and the missing evidence."""
+def _unknown(brokers: list[_Broker]) -> _Finding:
+    """An unknown resource, with the resource nearest to its limit and the missing evidence."""
     near = [
         (value, broker.window, row)
         for broker in brokers
@@ -655,13 +647,7 @@ def _unknown(brokers: list[_Broker]) -> Attribution:
         value, window, row = max(near, key=lambda each: each[0])
         nearest = f"; the nearest was {row.resource.value} with {value:.0%} of its limit"
     text = f"no resource that the metrics show was at its limit{nearest}; {_not_known(brokers)}"
-    return Attribution(
-        Resource.UNKNOWN,
-        f"{Resource.UNKNOWN.value}: broker {window.broker_id}: {text}"
-        f"{_others(window, Resource.UNKNOWN)}",
-        window.broker_id,
-        utilization(window),
-    )
+    return Resource.UNKNOWN, window, text
 
 
 _Missing = tuple[tuple[str, Callable[[BrokerWindow], object]], ...]

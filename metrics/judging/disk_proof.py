@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
 from metrics.units import format_ratio
+from metrics.windows.broker import whole
 from metrics.windows.write_back import SETTLED_EXPIRIES, WRITTEN_MIN, WriteBackWindow
 
 DELETE_DELAY_S = 60.0
@@ -83,7 +84,7 @@ def disk_proof(
     unknown = _why_unknown(windows, brokers)
     if unknown:
         taken = [each.taken_bytes for each in windows]
-        return DiskProof(None, duration_s, _total(taken) if taken else None, why=unknown)
+        return DiskProof(None, duration_s, whole(taken), why=unknown)
     expire_s = max(each.dirty_expire_s for each in windows)
     shares = [each.settled_share for each in windows]
     slowest = min((share for share in shares if share is not None), default=None)
@@ -91,8 +92,8 @@ def disk_proof(
     return DiskProof(
         not why,
         duration_s,
-        _total([each.taken_bytes for each in windows]),
-        _total([each.absorbed_bytes for each in windows]),
+        whole([each.taken_bytes for each in windows]),
+        whole([each.absorbed_bytes for each in windows]),
         None if not why else min(filter(None, map(full_after_s, windows)), default=None),
         slowest,
         why,
@@ -161,21 +162,18 @@ def full_after_s(window: WriteBackWindow) -> float | None:
     return room / (absorbed / window.duration_s)
 
 
-def fills_memory(
-    windows: Sequence[WriteBackWindow], hold_s: float, ratio: float = 1.0
-) -> bool | None:
+def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | None:
     """Whether a hold of a load could fill more than a tenth of a host's room for dirty pages.
 
     Args:
         windows: write-back windows of the brokers' hosts in a trial.
         hold_s: length of the hold [s].
-        ratio: the load of the hold over the load of the trial [ratio].
 
     Returns:
         None if the hosts do not show their room, or the bytes that their brokers receive.
     """
     known = [
-        each.taken_bytes / each.duration_s * ratio * hold_s > STEADY_SHARE_MAX * each.room_bytes
+        each.taken_bytes / each.duration_s * hold_s > STEADY_SHARE_MAX * each.room_bytes
         for each in windows
         if each.taken_bytes is not None and each.duration_s and each.room_bytes is not None
     ]
@@ -231,8 +229,3 @@ def _why_not(
         host = next(each.host for each in windows if each.settled_share == slowest)
         return f"the disks of host {host} wrote {format_ratio(slowest)} of the received bytes"
     return ""
-
-
-def _total(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if len(known) == len(values) else None

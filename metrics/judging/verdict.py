@@ -16,6 +16,7 @@ from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
 from metrics.trial.client import WINDOW_TOLERANCE_S
 from metrics.trial.evidence import ENDED_EARLY, ClusterFacts, Evidence, Judgement, Reason
 from metrics.units import format_mb_per_s
+from metrics.windows.broker import highest
 from search.early_stop import Progress
 from search.model import Verdict
 
@@ -66,7 +67,7 @@ def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> flo
     """The value of a rule over its limit. For a mix, the highest value of all parts."""
     parts = evidence.by_part.values() if rule.judges_parts else ()
     values = [rule.utilization(each, limits) for each in (evidence, *parts)]
-    return max((each for each in values if each is not None), default=None)
+    return highest(values)
 
 
 def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:

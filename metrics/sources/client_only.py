@@ -46,7 +46,6 @@ class ClientOnlySource:
         query_replicas: returns broker id → counts of its replicas, or raises a RedlineError.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         close: closes the connection of `query_replicas`.
-        clock: wall clock [s since the epoch].
     """
 
     name = "client-only"
@@ -57,13 +56,11 @@ class ClientOnlySource:
         query_replicas: Callable[[], Mapping[int, Replicas]],
         version: str,
         close: Callable[[], None],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._broker_ids = broker_ids
         self._query_replicas = query_replicas
         self._version = version
         self._close = close
-        self._clock = clock
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
@@ -77,13 +74,13 @@ class ClientOnlySource:
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
-        began_s = self._clock()
+        began_s = time.time()
         try:
             found = self._query_replicas()
         except RedlineError as error:
-            now_s = self._clock()
+            now_s = time.time()
             return [BrokerSample(broker, now_s, error=str(error)) for broker in self._broker_ids]
-        at_s = (began_s + self._clock()) / 2
+        at_s = (began_s + time.time()) / 2
         return [
             BrokerSample(broker, at_s, asdict(found.get(broker, Replicas())))
             for broker in self._broker_ids

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 from metrics.columns import NO_COLUMN
 from metrics.sources.beans import (
@@ -23,6 +23,7 @@ from metrics.sources.beans import (
     NETWORK_OUT_BYTES,
     NETWORK_WAIT_NS,
     PHASES,
+    REQUESTS,
     SHARED_HANDLER_IDLE_NS,
     SILENT_MS,
     UPTIME_MS,
@@ -34,19 +35,26 @@ from metrics.sources.sample import BrokerSample, Sample
 HANDLER_POLL_S = 0.3
 """Longest single wait of a request handler [s]. The idle counter adds a wait when the wait ends."""
 
-_COUNTERS = (
-    HANDLER_IDLE_NS,
-    SHARED_HANDLER_IDLE_NS,
-    "produce_total_ms_count",
+_TRAFFIC = (
     "messages_in",
     "bytes_in",
     "bytes_out",
     "replication_bytes_in",
     "replication_bytes_out",
+)
+_COUNTERS = (
+    HANDLER_IDLE_NS,
+    SHARED_HANDLER_IDLE_NS,
+    "produce_total_ms_count",
+    *_TRAFFIC,
     "isr_shrinks",
     "isr_expands",
     "process_cpu_ns",
 )
+
+
+_RATES = (*_TRAFFIC, "failed_produce_requests", "disk_read_bytes", "disk_write_bytes")
+"""Counters with a rate in `BrokerWindow`, which has the name of the counter and `_per_s`."""
 
 
 class Span:
@@ -143,6 +151,21 @@ def total(parts: Iterable[float | None]) -> float | None:
     """The sum of the known parts. None if no part is known."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
+
+
+def whole(parts: Sequence[float | None]) -> float | None:
+    """The sum of all parts. None if a part is unknown, or if there are no parts."""
+    return None if None in parts else total(parts)
+
+
+def highest(values: Iterable[float | None]) -> float | None:
+    """The highest known value. None if no value is known."""
+    return max((each for each in values if each is not None), default=None)
+
+
+def scaled(value: float | None, factor: float) -> float | None:
+    """The product of a value and a factor. None if the value is unknown."""
+    return None if value is None else value * factor
 
 
 def seconds_between(first: Sample, last: Sample) -> float:
@@ -423,15 +446,6 @@ class BrokerWindow:
         return self.samples_missed / self.samples_expected if self.samples_expected else 1.0
 
 
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
-
-
-def _request_window(span: Span, request: str) -> RequestWindow:
-    times = {f"{phase}_ms": span.mean(f"{request}_{phase}_ms") for phase in PHASES}
-    return RequestWindow(span.per_s(f"{request}_total_ms_count"), **times)
-
-
 def broker_window(
     samples: Iterable[BrokerSample],
     broker_id: int,
@@ -477,35 +491,36 @@ def broker_window(
 
 def _measured(window: BrokerWindow, inside: Sequence[BrokerSample]) -> BrokerWindow:
     span = Span(inside)
-    idle = _scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
+    idle = scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
     network_wait_s = [delta / 1e9 for delta in span.deltas(NETWORK_WAIT_NS).values()]
     gc_ms = pauses(span.deltas(GC_MS))
     heap = heap_shares(inside)
-    cpu_cores = _scaled(span.per_s("process_cpu_ns"), 1e-9)
+    cpu_cores = scaled(span.per_s("process_cpu_ns"), 1e-9)
     leaders = span.gauges("leader_partitions")
+    rates: dict[str, Any] = {f"{each}_per_s": span.per_s(each) for each in _RATES}
+    requests: dict[str, Any] = {
+        kind: RequestWindow(
+            span.per_s(f"{kind}_total_ms_count"),
+            **{f"{phase}_ms": span.mean(f"{kind}_{phase}_ms") for phase in PHASES},
+        )
+        for kind in REQUESTS
+    }
     return replace(
         window,
         contradiction=impossible_idle(window.broker_id, idle, span.duration_s),
         handler_idle=idle,
-        handler_idle_error=_scaled(span.per_s(CONTROLLER_HANDLER_NS), 0.5e-9),
+        handler_idle_error=scaled(span.per_s(CONTROLLER_HANDLER_NS), 0.5e-9),
         network_idle=over(min(network_wait_s, default=None), span.duration_s),
         request_queue_max=span.gauge_max("request_queue_size"),
-        produce=_request_window(span, "produce"),
-        fetch_consumer=_request_window(span, "fetch_consumer"),
-        fetch_follower=_request_window(span, "fetch_follower"),
+        **requests,
+        **rates,
         produce_delayed_max=span.gauge_max("produce_delayed"),
         isr_shrinks=span.delta("isr_shrinks"),
         isr_expands=span.delta("isr_expands"),
         under_replicated_max=span.gauge_max("under_replicated_partitions"),
         replica_lag_max_records=span.gauge_max("replica_max_lag_records"),
-        messages_in_per_s=span.per_s("messages_in"),
-        bytes_in_per_s=span.per_s("bytes_in"),
-        bytes_out_per_s=span.per_s("bytes_out"),
-        replication_bytes_in_per_s=span.per_s("replication_bytes_in"),
-        replication_bytes_out_per_s=span.per_s("replication_bytes_out"),
         network_in_bytes_per_s=span.total_per_s(NETWORK_IN_BYTES),
         network_out_bytes_per_s=span.total_per_s(NETWORK_OUT_BYTES),
-        failed_produce_requests_per_s=span.per_s("failed_produce_requests"),
         cpu_cores=cpu_cores,
         cpu_process_share=over(cpu_cores, span.gauge_max("processors")),
         cpu_machine_share=mean(span.gauges("machine_cpu_share")[1:]),
@@ -514,15 +529,13 @@ def _measured(window: BrokerWindow, inside: Sequence[BrokerSample]) -> BrokerWin
         heap_used_share_max=max(heap, default=None),
         flush_per_s=span.per_s("log_flush_ms_count"),
         flush_ms=span.mean("log_flush_ms"),
-        flush_threads=_scaled(span.sum_per_s("log_flush_ms"), 1e-3),
-        disk_read_bytes_per_s=span.per_s("disk_read_bytes"),
-        disk_write_bytes_per_s=span.per_s("disk_write_bytes"),
+        flush_threads=scaled(span.sum_per_s("log_flush_ms"), 1e-3),
         leader_partitions_min=min(leaders, default=None),
         leader_partitions_max=max(leaders, default=None),
         offline_replicas_max=span.gauge_max("offline_replicas"),
         fenced_brokers_max=span.gauge_max("fenced_brokers"),
         controller_elections=span.delta(CONTROLLER_EPOCH),
-        handler_idle_rate_error=_scaled(span.error_per_s(HANDLER_IDLE_NS), 1e-9),
+        handler_idle_rate_error=scaled(span.error_per_s(HANDLER_IDLE_NS), 1e-9),
         ticked_s=span.ticked_s(HANDLER_IDLE_NS),
     )
 

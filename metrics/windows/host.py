@@ -16,7 +16,7 @@ from metrics.columns import column
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import parts_of
-from metrics.windows.broker import Span, mean, over, total
+from metrics.windows.broker import Span, highest, mean, over, total
 from metrics.windows.use import Resource
 from metrics.windows.write_back import WriteBackWindow, knowing_log_disks
 
@@ -70,8 +70,7 @@ class InterfaceWindow:
     @property
     def busiest_bytes_per_s(self) -> float | None:
         """Rate of the interface's busier direction [B/s]."""
-        known = [r for r in (self.received_bytes_per_s, self.sent_bytes_per_s) if r is not None]
-        return max(known, default=None)
+        return highest((self.received_bytes_per_s, self.sent_bytes_per_s))
 
     @column
     def dropped_share(self) -> float | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
-from metrics.windows.broker import BrokerWindow, RequestWindow, over, total
+from metrics.windows.broker import BrokerWindow, highest, over, scaled, total
 
 
 class Resource(str, Enum):
@@ -53,18 +54,16 @@ class ResourceUse:
     errors_unit: str = ""
 
 
-def requests_of(window: BrokerWindow) -> tuple[RequestWindow, ...]:
-    """The windows of the three kinds of requests that carry records."""
-    return (window.produce, window.fetch_consumer, window.fetch_follower)
-
-
-def _in_phase(parts: Iterable[tuple[float | None, float | None]]) -> float | None:
+def _in_phase(window: BrokerWindow, phase: str) -> float | None:
     """Mean number of requests in a phase, by Little's law.
 
     Args:
-        parts: (rate [1/s], mean time in the phase [ms]) of each kind of requests.
+        window: window of the broker.
+        phase: name of the field of `RequestWindow` with the mean time in the phase.
     """
-    return total(None if rate is None or ms is None else rate * ms / 1000.0 for rate, ms in parts)
+    kinds = (window.produce, window.fetch_consumer, window.fetch_follower)
+    known = ((each.per_s, getattr(each, phase)) for each in kinds)
+    return total(None if rate is None or ms is None else rate * ms / 1000.0 for rate, ms in known)
 
 
 def busy_threads(window: BrokerWindow) -> float | None:
@@ -74,7 +73,7 @@ def busy_threads(window: BrokerWindow) -> float | None:
     of each request to whole milliseconds. So the busy fraction of the handlers is a second lower
     bound.
     """
-    threads = _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
+    threads = _in_phase(window, "local_ms")
     idle = window.handler_idle
     if threads is None or idle is None:
         return threads
@@ -128,10 +127,9 @@ def link_share(window: BrokerWindow) -> float | None:
     utilization is 0.94 to 0.96 for a full link with frames of 1,500 bytes. None if the link's speed
     is not configured.
     """
-    rates = [r for r in (network_in(window), network_out(window)) if r is not None]
-    if window.link_mbit_per_s is None or not rates:
-        return None
-    return max(rates) * 8 / 1e6 / window.link_mbit_per_s
+    return over(
+        scaled(highest((network_in(window), network_out(window))), 8e-6), window.link_mbit_per_s
+    )
 
 
 def network_in(window: BrokerWindow) -> float | None:
@@ -150,8 +148,7 @@ def network_out(window: BrokerWindow) -> float | None:
 
 def cpu_share(window: BrokerWindow) -> float | None:
     """Busy share of the machine's CPU, or the broker's share if it is higher [ratio]."""
-    known = [s for s in (window.cpu_machine_share, window.cpu_process_share) if s is not None]
-    return max(known, default=None)
+    return highest((window.cpu_machine_share, window.cpu_process_share))
 
 
 def _used(idle: float | None) -> float | None:
@@ -160,36 +157,31 @@ def _used(idle: float | None) -> float | None:
 
 def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
     """The USE table of one broker, with one row for each resource."""
-    requests = requests_of(window)
-    flushing = window.flush_threads
-    rows = (
-        (
+    flushing, row = window.flush_threads, partial(ResourceUse, window.broker_id)
+    return (
+        row(
             Resource.REQUEST_HANDLERS,
             _used(window.handler_idle),
-            _in_phase((r.per_s, r.request_queue_ms) for r in requests),
+            _in_phase(window, "request_queue_ms"),
             "requests waiting",
             window.failed_produce_requests_per_s,
             "failed requests/s",
         ),
-        (
+        row(
             Resource.NETWORK_THREADS,
             _used(window.network_idle),
-            _in_phase((r.per_s, r.response_queue_ms) for r in requests),
+            _in_phase(window, "response_queue_ms"),
             "responses waiting",
-            None,
-            "",
         ),
         # JMX shows no run queue of the machine, only averages over a minute.
-        (Resource.CPU, cpu_share(window), None, "", None, ""),
-        (
+        row(Resource.CPU, cpu_share(window)),
+        row(
             Resource.HEAP,
             window.heap_used_share_min,
             window.gc_share,
             "share of time in collections",
-            None,
-            "",
         ),
-        (
+        row(
             Resource.DISK,
             None if flushing is None else min(1.0, flushing),
             flushing,
@@ -197,15 +189,13 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             window.offline_replicas_max,
             "offline replicas",
         ),
-        (
+        row(
             Resource.NETWORK,
             link_share(window),
-            _in_phase((r.per_s, r.response_send_ms) for r in requests),
+            _in_phase(window, "response_send_ms"),
             "responses being sent",
-            None,
-            "",
         ),
-        (
+        row(
             Resource.REPLICATION,
             window.isr_changed_share,
             window.replica_lag_max_records,
@@ -213,9 +203,8 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             window.isr_shrinks,
             "ISR shrinks",
         ),
-        (Resource.QUOTA, None, produce_throttle_ms(window), "ms throttled", None, ""),
+        row(Resource.QUOTA, None, produce_throttle_ms(window), "ms throttled"),
     )
-    return tuple(ResourceUse(window.broker_id, *row) for row in rows)
 
 
 def use_table(brokers: Iterable[BrokerWindow]) -> tuple[ResourceUse, ...]:

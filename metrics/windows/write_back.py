@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample, parts_of
-from metrics.windows.broker import Span, over, total
+from metrics.windows.broker import Span, over, whole
 
 DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
 """Linux's defaults of vm.dirty_ratio [ratio], vm.dirty_background_ratio [ratio] and
@@ -212,9 +212,9 @@ def _window(
     first, last, span = samples[0], samples[-1], Span(samples)
     disks, is_known = log_disks_of(first)
     unwritten = [each for sample in samples if (each := unwritten_bytes(sample)) is not None]
-    taken = [_whole([counter.at(each.at_s) for counter in counters]) for each in samples]
+    taken = [whole([counter.at(each.at_s) for counter in counters]) for each in samples]
     names = [f"{readings.DISK_WRITTEN_BYTES}:{disk}" for disk in disks]
-    written = [_whole([each.values.get(name) for name in names]) for each in samples]
+    written = [whole([each.values.get(name) for name in names]) for each in samples]
     points = [
         (each.at_s, took, wrote)
         for each, took, wrote in zip(samples, taken, written, strict=True)
@@ -302,11 +302,6 @@ def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
         return tuple(with_logs), True
     disks = sorted(parts_of(sample.values, readings.DISK_WRITTEN_BYTES))
     return tuple(each for each in disks if not each.startswith(_STACKED)), False
-
-
-def _whole(parts: Sequence[float | None]) -> float | None:
-    """The sum of the parts. None if a part is unknown."""
-    return None if None in parts else total(parts)
 
 
 def _grown(values: Sequence[float]) -> float | None:

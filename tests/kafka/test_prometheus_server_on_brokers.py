@@ -23,7 +23,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
-from metrics.sources.server.feed import FeedSpec
+from metrics.sources.server.feed import FeedSpec, ServerFeed
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import MetricsSource, poll_interval_of
 from metrics.windows.broker import BrokerWindow, broker_windows
@@ -122,7 +122,7 @@ def source_of(server: RealPrometheus, testbed: Testbed) -> PrometheusServerSourc
     api = ServerApi(server.url, HttpAccess("metrics.prometheus"), DEADLINE_S)
     hosts = dict.fromkeys(testbed.broker_ids, "localhost")
     spec = FeedSpec(SELECTOR, BrokerLabel("metrics.prometheus", LABEL), hosts)
-    return PrometheusServerSource(api, spec, None, testbed.state.spec.kafka_version)
+    return PrometheusServerSource(ServerFeed(api, spec), None, testbed.state.spec.kafka_version)
 
 
 def windows_of(

@@ -115,7 +115,7 @@ def test_a_server_has_tls_by_its_url_and_needs_a_value_for_each_broker(tmp_path:
     for selector in ('job="k"', '{job="k"}', '{job=~"k|k2", cluster!="test",}', 'a="b\\"c"'):
         served = Prometheus(server=URL, selector=selector).served({1: "b"}, 1.0)
         assert served is not None
-        found = served[1].selector
+        found = served.spec.selector
         assert not found.startswith("{") and not found.endswith((",", "}"))
 
 

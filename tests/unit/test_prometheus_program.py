@@ -16,7 +16,7 @@ from metrics.sources.http_access import HttpAccess
 from metrics.sources.sampler import Sampler
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
-from metrics.sources.server.feed import STALE_INTERVALS, FeedSpec
+from metrics.sources.server.feed import STALE_INTERVALS, FeedSpec, ServerFeed
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import poll_interval_of
 from metrics.windows.broker import broker_windows
@@ -78,7 +78,7 @@ def spec_of(selector: str = 'job=~"kafka-.*",cluster="a"', label: str = "pod") -
 @contextmanager
 def opened(server: RealPrometheus) -> Iterator[PrometheusServerSource]:
     api = ServerApi(server.url, HttpAccess(KEY), PATIENCE_S)
-    with closing(PrometheusServerSource(api, spec_of(), None, "4.1")) as source:
+    with closing(PrometheusServerSource(ServerFeed(api, spec_of()), None, "4.1")) as source:
         source.open()
         yield source
 
@@ -106,7 +106,7 @@ def test_hosts_are_read(server: RealPrometheus) -> None:
     label = BrokerLabel("metrics.host.prometheus", is_shared=True)
     api = ServerApi(server.url, HttpAccess(KEY), PATIENCE_S)
     spec = FeedSpec('job="node"', label, HOSTS, "the brokers' hosts")
-    with closing(ServedHosts(api, spec).open()) as hosts:
+    with closing(ServedHosts(ServerFeed(api, spec)).open()) as hosts:
         assert hosts.brokers == {"127.0.0.1": (1, 2)}
         first, last = hosts.sample_all()[-1], hosts.sample_all()[-1]
     idle = f"{readings.CPU_S}:idle"
@@ -128,7 +128,7 @@ def test_hosts_are_read(server: RealPrometheus) -> None:
 )
 def test_a_wrong_selection_is_refused(spec: FeedSpec, words: str, server: RealPrometheus) -> None:
     api = ServerApi(server.url, HttpAccess(KEY), PATIENCE_S)
-    source = PrometheusServerSource(api, spec, None, "4.1")
+    source = PrometheusServerSource(ServerFeed(api, spec), None, "4.1")
     with closing(source), pytest.raises(ConfigError) as error:
         source.open()
     assert words in str(error.value)

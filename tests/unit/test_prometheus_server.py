@@ -23,7 +23,7 @@ from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
-from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, FeedSpec
+from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, FeedSpec, ServerFeed
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import poll_interval_of, sample_interval_of
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
@@ -80,7 +80,7 @@ def source_of(
     clock = server.time
     api = ServerApi(server.url, access or HttpAccess(KEY), PATIENCE_S, clock)
     spec = FeedSpec(selector, label, hosts)
-    return PrometheusServerSource(api, spec, rules, "4.1", clock, clock.pause)
+    return PrometheusServerSource(ServerFeed(api, spec, clock, clock.pause), rules, "4.1")
 
 
 @contextmanager
@@ -358,10 +358,10 @@ def test_hosts_are_read_from_the_same_server() -> None:
         label = BrokerLabel("metrics.host.prometheus", is_shared=True)
         spec = FeedSpec('job="node"', label, HOSTS, "the brokers' hosts")
         clock = (server.time, server.time.pause)
-        wrong = ServedHosts(api, spec, *clock, log_disks=("sdz",))
+        wrong = ServedHosts(ServerFeed(api, spec, *clock), ("sdz",))
         with pytest.raises(ConfigError, match=r"='b1.example.com:9100' shows \(sda"):
             wrong.open()
-        with closing(ServedHosts(api, spec, *clock, log_disks=("sda",))) as hosts:
+        with closing(ServedHosts(ServerFeed(api, spec, *clock), ("sda",))) as hosts:
             hosts.open()
             assert hosts.brokers == {"b1.example.com": (1,), "b2.example.com": (2,)}
             first, last = hosts.sample_all(), hosts.sample_all()

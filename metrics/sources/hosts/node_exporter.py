@@ -19,9 +19,8 @@ from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.sample import parts_of
 from metrics.sources.scraper import Scrape, Scraper, Scrapers
-from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import host_of
-from metrics.sources.server.feed import FeedSpec, FeedTarget, ServerFeed
+from metrics.sources.server.feed import FeedTarget, ServerFeed
 from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 
 BOOT_TIME_S = "boot_time_s"
@@ -288,23 +287,17 @@ class ServedHosts(_Exporters):
     """Reads all hosts from one Prometheus server. A sample is one scrape by the server.
 
     Args:
-        api: the server.
-        spec: the targets to read, and their brokers. Several brokers may have the same host.
-        clock: wall clock [s since the epoch].
-        pause: waits for a number of seconds.
+        feed: the server, with the targets to read. Several brokers may have the same host.
         log_disks: names of the disks with log dirs. Empty if they are not known.
     """
 
     def __init__(
         self,
-        api: ServerApi,
-        spec: FeedSpec,
-        clock: Callable[[], float] = time.time,
-        pause: Callable[[float], object] | None = None,
+        feed: ServerFeed,
         log_disks: Collection[str] = (),
     ) -> None:
         super().__init__(log_disks)
-        self._feed = ServerFeed(api, spec, clock, pause)
+        self._feed = feed
 
     def open(self) -> ServedHosts:
         """Find the hosts on the server.

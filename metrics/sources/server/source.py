@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,8 +12,7 @@ from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import BROKER_HANDLER_IDLE_NS, RuleSet
 from metrics.sources.sample import BrokerSample
-from metrics.sources.server.api import ServerApi
-from metrics.sources.server.feed import FeedSpec, ServerFeed
+from metrics.sources.server.feed import ServerFeed
 from metrics.sources.source import Endpoint, NodeInfo
 
 _OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}
@@ -27,12 +25,9 @@ class PrometheusServerSource(PrometheusSource):
     """Reads the exporters of all brokers from one Prometheus server.
 
     Args:
-        api: the server.
-        spec: the targets to read, and their brokers.
+        feed: the server, with the targets to read.
         rules: readings of the exporters' series. None to choose the series.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
-        clock: wall clock [s since the epoch].
-        pause: waits for a number of seconds.
     """
 
     name = "prometheus-server"
@@ -44,16 +39,13 @@ class PrometheusServerSource(PrometheusSource):
 
     def __init__(
         self,
-        api: ServerApi,
-        spec: FeedSpec,
+        feed: ServerFeed,
         rules: RuleSet | None,
         version: str = "unknown",
-        clock: Callable[[], float] = time.time,
-        pause: Callable[[float], object] | None = None,
     ) -> None:
-        endpoints = [Endpoint(broker, host, 0) for broker, host in sorted(spec.hosts.items())]
-        super().__init__(endpoints, rules, 0.0, version, clock, pause=lambda _: None)
-        self._feed = ServerFeed(api, spec, clock, pause)
+        endpoints = [Endpoint(broker, host, 0) for broker, host in sorted(feed.spec.hosts.items())]
+        super().__init__(endpoints, rules, 0.0, version, pause=lambda _: None)
+        self._feed = feed
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
