@@ -23,6 +23,8 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "GSSAPI")
 SERVER = "prometheus-server"
 METRICS = ("jmx", "prometheus", SERVER, "none")
+PORTS = {"jmx": 9999, "prometheus": 9404}
+"""Source of metrics → its usual port."""
 
 _HEAD = """\
 # Written by redline init. For all keys see conf/clusters/example.yaml and docs/configuration.md.
@@ -78,6 +80,9 @@ def init(
         cafile = _prompt(question, default="", show_default=False)
     if metrics is None:
         metrics = _choice("Source of the brokers' metrics", METRICS)
+        if metrics in PORTS and metrics_port is None:
+            question = "Port of the metrics on every host"
+            metrics_port = _prompt(question, type=Count(1, 65_535), default=PORTS[metrics])
     server = None
     if metrics == SERVER:
         server = _server(**of_server)
@@ -112,14 +117,14 @@ def _choice(question: str, answers: Sequence[str]) -> str:
     return _prompt(question, type=click.Choice(answers), default=answers[0])
 
 
-def _prompt(question: str, **options: Any) -> str:
+def _prompt(question: str, **options: Any) -> Any:
     """The user's answer.
 
     Raises:
         ConfigError: standard input is not a terminal.
     """
     try:
-        answer: str = click.prompt(question, **options)
+        return click.prompt(question, **options)
     except click.Abort:
         if sys.stdin.isatty():  # the user pressed ^C
             raise
@@ -127,7 +132,6 @@ def _prompt(question: str, **options: Any) -> str:
             f"the question {question!r} has no answer; expected a terminal, or all answers as "
             "options; see redline init --help"
         ) from None
-    return answer
 
 
 def document(
@@ -148,9 +152,9 @@ def document(
         "bootstrap_servers": [each.strip() for each in servers.split(",") if each.strip()]
     }
     if metrics == "jmx":
-        found["jmx"] = {"port": metrics_port or 9999}
+        found["jmx"] = {"port": metrics_port or PORTS[metrics]}
     elif metrics == "prometheus":
-        found["metrics"] = {"prometheus": {"port": metrics_port or 9404}}
+        found["metrics"] = {"prometheus": {"port": metrics_port or PORTS[metrics]}}
     elif server is not None:
         found["metrics"] = {"prometheus": server}
     else:

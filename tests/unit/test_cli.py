@@ -113,8 +113,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "mine.yaml"
 
 
-def test_five_answers_make_a_file_that_loads(file: Path) -> None:
-    answers = "broker-1:9092, broker-2:9092\nSASL_SSL\nSCRAM-SHA-256\n\nprometheus\n"
+def test_answers_make_a_file_that_loads(file: Path) -> None:
+    answers = "broker-1:9092, broker-2:9092\nSASL_SSL\nSCRAM-SHA-256\n\nprometheus\n9505\n"
     done = run_init(file, answers=answers)
     assert done.exception is None, done.output
     cluster = load_cluster(str(file))
@@ -122,7 +122,7 @@ def test_five_answers_make_a_file_that_loads(file: Path) -> None:
     security = cluster.security
     assert (security.protocol, security.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-256")
     assert (security.username_from, security.cafile) == ("env:KAFKA_USERNAME", None)
-    assert "9404" in file.read_text()
+    assert "9505" in file.read_text()
     assert "set KAFKA_PASSWORD " in done.output
     assert f"redline doctor --cluster {file}" in done.output
 
