@@ -5,17 +5,16 @@ Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/c
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from jobs.entry import run
-from jobs.options import RunId, duration_s, lock_option
+from jobs.options import RunId, cluster_options, duration_s, lock_option
 
 
 @click.command("cleanup")
-@click.option("--cluster", required=True, metavar="NAME|FILE",
-              help="The brokers: a name in conf/clusters, or a path.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key of the cluster's file. You can repeat the option.")  # fmt: skip
+@cluster_options
 @click.option("--run", "run_id", type=RunId(), metavar="RUN_ID",
               help="Select only topics and groups of this run.  [default: all runs]")  # fmt: skip
 @click.option("--older-than", metavar="TIME",
@@ -23,14 +22,7 @@ from jobs.options import RunId, duration_s, lock_option
                    "24h. Names without a time are selected only with --run.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Delete the listed topics and groups.")
 @lock_option
-def cleanup(
-    cluster: str,
-    overrides: tuple[str, ...],
-    run_id: str | None,
-    older_than: str | None,
-    yes: bool,
-    locks: bool,
-) -> int:
+def cleanup(older_than: str | None, yes: bool, **selected: Any) -> int:
     """List topics and consumer groups that killed runs left on a cluster; --yes deletes them.
 
     The command recognizes the topics and groups by their names, and touches nothing else on the
@@ -41,7 +33,7 @@ def cleanup(
     from jobs.runs.cluster_cleanup import clean_up_cluster
 
     age_s = None if older_than is None else duration_s(older_than)
-    return clean_up_cluster(cluster, overrides, run_id, age_s, deletes=yes, locks=locks)
+    return clean_up_cluster(age_s=age_s, deletes=yes, **selected)
 
 
 if __name__ == "__main__":

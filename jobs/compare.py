@@ -6,6 +6,7 @@ Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/c
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import click
 
@@ -55,19 +56,16 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no trial after this time.")  # fmt: skip
 @run_options
-def compare(  # noqa: PLR0913, PLR0917 - one for each option
+def compare(
     run_ids: tuple[str, ...],
     a: str | None,
     b: str | None,
-    cluster: str,
-    workload: str,
-    goal: str,
-    overrides: tuple[str, ...],
     pairs: int,
     steady_pairs: int,
     min_effect: float,
     budget_s: float | None,
     options: RunOptions,
+    **files: Any,
 ) -> int:
     """Compare two sides: whether B has less capacity than A, with an interval and a likely cause.
 
@@ -98,7 +96,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             f"--{'b' if a else 'a'} is missing; expected --a and --b, or two RUN_ID; add the "
             "missing side"
         )
-    sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
+    sides = load_sides({Side.A: a, Side.B: b}, **files)
     body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s)
     return launch(body, options, check=partial(require_memory, sides))
 

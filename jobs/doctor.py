@@ -17,6 +17,7 @@ from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.entry import run
 from jobs.options import json_option, lock_option, pattern_options, place_options
 from jobs.setup.version import __version__
+from metrics.columns import as_document
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_json_file
 from metrics.units import iso_utc
@@ -90,16 +91,7 @@ def document(findings: Sequence[Finding], at_s: float) -> dict[str, Any]:
         "version": __version__,
         "at": iso_utc(at_s),
         "ready": not problems_of(findings),
-        "findings": [
-            {
-                "check": each.check,
-                "result": each.severity.value,
-                "found": each.found,
-                "expected": each.expected,
-                "remedy": each.remedy,
-            }
-            for each in findings
-        ],
+        "findings": [as_document(each) for each in findings],
     }
 
 

@@ -10,12 +10,19 @@ from typing import Any
 import click
 
 from jobs.entry import run
-from jobs.options import Amount, ConfName, Duration, RunId, json_option, out_option, tables_option
+from jobs.options import (
+    Amount,
+    Duration,
+    RunId,
+    cluster_options,
+    json_option,
+    out_option,
+    tables_option,
+)
 
 
 @click.command("headroom")
-@click.option("--cluster", type=ConfName("clusters"), required=True, metavar="NAME|FILE",
-              help="The running cluster: a name in conf/clusters, or a path.")  # fmt: skip
+@cluster_options
 @click.option("--run", "run_id", type=RunId(), metavar="RUN_ID",
               help="The run that measured this cluster's limit.  "
                    "[default: none; the limit is estimated from thresholds]")  # fmt: skip
@@ -27,9 +34,6 @@ from jobs.options import Amount, ConfName, Duration, RunId, json_option, out_opt
                    "[default: 60s, or 24h from a server]")  # fmt: skip
 @click.option("--fail-below", type=Amount(min=0, min_open=True), metavar="TIMES",
               help="End with exit code 4 if today's traffic fits fewer times.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key, such as cluster.link_mbit_per_s=10000. You can repeat the "
-                   "option.")  # fmt: skip
 @out_option
 @tables_option
 @json_option

@@ -10,15 +10,14 @@ from typing import Any
 import click
 
 from jobs.entry import run
-from jobs.options import Amount, ConfName, Count, Duration, OutputFile, json_option
+from jobs.options import Amount, Count, Duration, OutputFile, cluster_options, json_option
 
 MOMENTS = ("peak", "mean", "now")
 PARTS_MAX = 20
 
 
 @click.command("learn")
-@click.option("--cluster", required=True, type=ConfName("clusters"), metavar="NAME|FILE",
-              help="The cluster: a name in conf/clusters, or a path.")  # fmt: skip
+@cluster_options
 @click.option("--topics", required=True, multiple=True, metavar="REGEX",
               help="Regular expression for whole topic names; may be repeated.")  # fmt: skip
 @click.option("--out", required=True, type=OutputFile(), metavar="FILE",
@@ -35,8 +34,6 @@ PARTS_MAX = 20
               metavar="TIME", help="Maximum time of reading.")  # fmt: skip
 @click.option("--parts", "parts_max", type=Count(1, PARTS_MAX), default=6, show_default=True,
               help="Maximum number of parts of the mix. Similar topics form one part.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key of the cluster's file. You can repeat the option.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print the topics and the bounds, and read nothing.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @json_option

@@ -240,6 +240,13 @@ def place_of(out: Path, run: str) -> Path:
 _CLUSTER = click.option("--cluster", type=ConfName("clusters"), default="testbed",
                         show_default=True, metavar="NAME|FILE",
                         help="The cluster: a name in conf/clusters, or a path.")  # fmt: skip
+_OWN_CLUSTER = click.option("--cluster", type=ConfName("clusters"), required=True,
+                            metavar="NAME|FILE",
+                            help="The cluster: a name in conf/clusters, or a path.")  # fmt: skip
+_OWN_SET = click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
+                        help="Override a key of the cluster's file, such as "
+                             "cluster.link_mbit_per_s=10000. You can repeat the "
+                             "option.")  # fmt: skip
 _WORKLOAD = click.option("--workload", type=ConfName("workloads"), metavar="NAME|FILE",
                          help="The traffic pattern: a name in conf/workloads, or a path.  "
                               "[default: demo, on a testbed]")  # fmt: skip
@@ -315,6 +322,11 @@ json_option = click.option("--json", "json_file", metavar="FILE", type=OutputFil
 lock_option = click.option("--no-lock", "locks", flag_value=False, default=True,
                            help="Do not take the cluster's lock, for brokers that deny it. Ensure "
                                 "that no other run is active.")  # fmt: skip
+
+
+def cluster_options(command: Command) -> Command:
+    """Add the required option `--cluster`, and `--set` for the keys of the cluster's file."""
+    return _OWN_CLUSTER(_OWN_SET(command))
 
 
 def pattern_options(command: Command) -> Command:

@@ -6,6 +6,7 @@ Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/s
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import click
 
@@ -30,14 +31,7 @@ from jobs.runs.options import RunOptions
               help="Continue a stopped sweep; no case is measured twice.")  # fmt: skip
 @run_options
 def sweep(
-    experiment: str,
-    cluster: str | None,
-    quick: bool,
-    repeats: int | None,
-    budget_s: float | None,
-    resume: str | None,
-    overrides: tuple[str, ...],
-    options: RunOptions,
+    experiment: str, budget_s: float | None, resume: str | None, options: RunOptions, **given: Any
 ) -> int:
     """Measure the cases of an experiment, and report the effect of each varied setting.
 
@@ -48,7 +42,7 @@ def sweep(
     from jobs.features.sweep.cases import load_sweep
     from jobs.runs.launch import launch
 
-    loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)
+    loaded = load_sweep(experiment, **given)
     is_begun = None if resume is None else partial(require_begun, options.out.absolute() / resume)
     return launch(
         SweepRun(loaded, budget_s),

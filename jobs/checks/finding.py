@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated
 
+from metrics.columns import Column
 from metrics.common.errors import ConfigError, RedlineError
 
 
@@ -30,7 +32,7 @@ class Finding:
             `found` includes them.
     """
 
-    severity: Severity
+    severity: Annotated[Severity, Column("result")]
     check: str
     found: str
     expected: str = ""

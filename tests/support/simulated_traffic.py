@@ -251,7 +251,6 @@ class ServedCluster(KafkaAdmin):
         self.before_request: Callable[[str], None] = lambda _: None
         self.client: Any = SimpleNamespace(
             _manager=SimpleNamespace(run=self._run, send=None),
-            list_groups=lambda: [{"group_id": each} for each in self.committed],
             list_group_offsets=self._offsets_of,
             describe_groups=self._groups,
         )
@@ -275,6 +274,9 @@ class ServedCluster(KafkaAdmin):
             DescribedTopic(name, {n: partition(n) for n in own}, name.startswith("__"))
             for name, own in self.logs.items()
         ]
+
+    def groups(self) -> dict[str, str]:
+        return dict.fromkeys(self.committed, "Stable")
 
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None
@@ -366,7 +368,7 @@ class ServedCluster(KafkaAdmin):
 
     def _groups(self, names: Sequence[str]) -> Any:
         return {
-            name: {"error": None, "group_state": "Stable",
+            name: {"error": None,
                    "members": [{}] * max(each[0] for each in self.committed[name].values())}
             for name in names
         }  # fmt: skip

@@ -22,7 +22,7 @@ from jobs.features.learn.learning import LearnOrder, learn
 from jobs.features.learn.survey import Bounds, Surveyor
 from jobs.learn import learn as command
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.features.learn.parts import MOMENTS
+from metrics.features.learn.parts import MEAN, NOW, PEAK
 from tests.support.frozen import frozen, keys_of, lost_keys
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
@@ -333,7 +333,7 @@ def test_errors_say_what_to_do(tmp_path: Path, served: Served, snapshot: Snapsho
 def test_what_is_missing_is_said(tmp_path: Path, served: Served) -> None:
     admin = served(ServedCluster({**two_kinds(), "empty": {0: PartitionOfLog()}}))
     admin.configs = {"clicks": {"cleanup.policy": "compact", "min.insync.replicas": "2"}}
-    admin.client.list_groups = refuses("ClusterAuthorizationFailedError")
+    admin.groups = refuses("ClusterAuthorizationFailedError")  # type: ignore[method-assign]
     order, reporter = learned(tmp_path)
     for part in (
         "consumer groups are unknown",
@@ -370,7 +370,7 @@ def test_a_topic_with_a_message_now_and_then_does_not_lengthen_trials(
 
 def test_the_command_has_the_same_moments_and_refuses_a_wrong_option(tmp_path: Path) -> None:
     (option,) = [each for each in command.params if each.name == "moment"]
-    assert list(option.type.choices) == list(MOMENTS)  # type: ignore[attr-defined]
+    assert list(option.type.choices) == [PEAK, MEAN, NOW]  # type: ignore[attr-defined]
     wrong = ["--cluster", "x.yaml", "--topics", "a", "--out", str(tmp_path)]
     done = CliRunner().invoke(command, wrong)
     assert isinstance(done.exception, ConfigError)

@@ -48,15 +48,11 @@ def groups_of(
         ends: end offset of each partition of the topics.
     """
     try:
-        names = sorted(
-            admin.ask(
-                "list consumer groups",
-                lambda: [str(each["group_id"]) for each in admin.client.list_groups()],
-            )
-        )
+        states = admin.groups()
     except AdminError as error:
         note(f"consumer groups are unknown: {error}")
         return {}
+    names = sorted(states)
     if len(names) > GROUPS_MAX:
         note(f"{len(names):,} consumer groups; only the first {GROUPS_MAX:,} are read")
     found: dict[str, list[GroupFacts]] = defaultdict(list)
@@ -68,11 +64,10 @@ def groups_of(
             for place in offsets.keys() & ends.keys():
                 lag = max(0, ends[place] - offsets[place])
                 behind.setdefault(name, Counter())[place[0]] += lag
-        described = _described(admin, list(behind))
+        members = _members(admin, list(behind)) if behind else {}
         for name, lags in behind.items():
-            members, state = described.get(name, (None, ""))
             for topic, lag in lags.items():
-                found[topic].append(GroupFacts(name, members, lag, state))
+                found[topic].append(GroupFacts(name, members.get(name), lag, states[name]))
     if failed:
         note(f"the offsets of {len(failed)} consumer groups are unknown: {failed[0]}")
     return dict(found)
@@ -96,22 +91,14 @@ def _committed_by_each(
         return found
 
 
-def _described(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, tuple[int | None, str]]:
-    """Group → (number of members, state). The number is None if the brokers do not report the
-    members.
-    """
-    if not groups:
-        return {}
+def _members(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, int]:
+    """Group → number of members. Groups whose members the brokers do not report are left out."""
+    what = "describe consumer groups"
     try:
-        answer = admin.ask(
-            "describe consumer groups", lambda: admin.client.describe_groups(list(groups))
-        )
+        answer = admin.ask(what, lambda: admin.client.describe_groups(list(groups)))
     except AdminError:
         return {}
-    return {
-        name: (None, "") if each.get("error") else (len(each["members"]), str(each["group_state"]))
-        for name, each in answer.items()
-    }
+    return {name: len(each["members"]) for name, each in answer.items() if not each.get("error")}
 
 
 REQUESTS_PER_S = 5.0

@@ -24,6 +24,17 @@ LIMIT, LOAD = "limit", "load"
 Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
 
 
+_FORMS = (
+    ("limit",),
+    ("message_bytes", "np"),
+    ("message_bytes", "share"),
+    ("mix: limit",),
+    ("mix: load", "scale"),
+    ("mix: load", "share"),
+)
+"""The keys that a case can have together, beside its name and the keys with defaults."""
+
+
 class SuiteCase(ConfigModel):
     """One case of a suite: the search of a limit, or trials at a fixed load.
 
@@ -75,48 +86,19 @@ class SuiteCase(ConfigModel):
         return self.np if self.scale is None else max(1, round(SCALE_UNITS * self.scale))
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> SuiteCase:
-        if self.mix is not None:
-            self._require_mix()
-            return self
-        if self.scale is not None:
+    def _has_one_form(self) -> SuiteCase:
+        given = tuple(
+            f"mix: {self.mix}" if key == "mix" else key
+            for key in ("limit", "message_bytes", "np", "mix", "scale", "share")
+            if getattr(self, key) is not None
+        )
+        if given not in _FORMS:
+            forms = ", or ".join(" with ".join(each) for each in _FORMS)
             raise ValueError(
-                f"case {self.name} has scale and no mix; expected mix: load, because a scale "
-                "counts how many times a mix is offered; add mix, or state message_bytes with np "
-                "or share"
-            )
-        given = [each for each in ("message_bytes", "np", "share") if getattr(self, each)]
-        if self.limit is not None and given:
-            raise ValueError(
-                f"case {self.name} has limit and {', '.join(given)}; expected either limit (the "
-                "message size whose limit is searched) or message_bytes with np or share (a fixed "
-                "load); remove one of them"
-            )
-        if self.limit is None and given not in (
-            ["message_bytes", "np"],
-            ["message_bytes", "share"],
-        ):
-            raise ValueError(
-                f"case {self.name} has {', '.join(given) or 'no load'}; expected limit: BYTES, or "
-                "message_bytes with one of np and share; correct it"
+                f"case {self.name} has {' and '.join(given) or 'no load'}; expected {forms}; "
+                "correct the case"
             )
         return self
-
-    def _require_mix(self) -> None:
-        of_sizes = [each for each in ("limit", "message_bytes", "np") if getattr(self, each)]
-        if of_sizes:
-            raise ValueError(
-                f"case {self.name} has mix and {', '.join(of_sizes)}; expected only scale or share "
-                "beside mix, because parts have their own sizes and producers; remove "
-                f"{', '.join(of_sizes)}"
-            )
-        given = [each for each in ("scale", "share") if getattr(self, each)]
-        if len(given) != (1 if self.mix == LOAD else 0):
-            raise ValueError(
-                f"case {self.name} has mix: {self.mix} and {' and '.join(given) or 'no load'}; "
-                "expected one of scale and share with mix: load, and neither with mix: limit; "
-                "correct it"
-            )
 
 
 class Suite(ConfigModel):

@@ -274,7 +274,6 @@ def _transaction_ms(batches: BatchTally) -> float | None:
 
 
 PEAK, MEAN, NOW = "peak", "mean", "now"
-MOMENTS = (PEAK, MEAN, NOW)
 """Choices for the rate of scale 1: today's peak, today's mean, or the current rate."""
 
 PEAK_STEP_S = 600.0
