@@ -4,8 +4,8 @@ The first tasks are producers; the others are members of consumer groups. Each t
 connections, and encodes its pool or joins its groups. Then all tasks start at the same time. The
 stage returns one row per task (`metrics.trial.client.TaskReport`).
 
-During the load, one task of each host samples the host on a thread. It takes one sample per second,
-which costs about a millisecond.
+During the load, one task of each host samples the host on a thread. The task takes one sample per
+second, which costs about a millisecond.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Barrier(Protocol):
 
 
 def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
-    """The stage that runs the plan, with one row per task. It runs when it is collected."""
+    """The stage that runs the plan, with one row per task; it runs when it is collected."""
     count = plan.tasks
     tasks = spark.range(0, count, 1, count)
     return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_DDL, barrier=True)

@@ -67,7 +67,7 @@ class JarSet:
     pinned: Mapping[str, str] | None = None
 
     def jars(self) -> list[Path]:
-        """The jars, sorted by name. They are downloaded unless the set is complete.
+        """The jars, sorted by name. Missing or changed jars are downloaded first.
 
         Raises:
             ConfigError: the folder cannot be written, a jar has another hash, or `fetch` failed.

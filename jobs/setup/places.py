@@ -35,8 +35,8 @@ def checkout_root() -> Path | None:
 def cache_dir() -> Path:
     """The folder of all downloads, which may not exist yet.
 
-    It is the folder in `REDLINE_CACHE` if this variable is set, otherwise `.cache` in the checkout,
-    or the user's cache folder if there is no checkout.
+    The folder is the value of `REDLINE_CACHE` if this variable is set, otherwise `.cache` in the
+    checkout, or the user's cache folder if there is no checkout.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:

@@ -22,8 +22,9 @@ from metrics.common.errors import ConfigError, RedlineError
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
 BEFORE_JAVA = 23
-"""The first Java with which Spark 3.5 to 4.1 and Delta do not start. Their Hadoop (3.3.4 to 3.4.2)
-calls `Subject.getSubject`, which Java no longer supports (JEP 486, HADOOP-19212)."""
+"""The first Java with which Spark 3.5 to 4.1 and Delta do not start. The Hadoop of these Spark
+releases (3.3.4 to 3.4.2) calls `Subject.getSubject`, which Java no longer supports (JEP 486,
+HADOOP-19212)."""
 MIN_DISK_BYTES = 3_000_000_000
 MIN_MEMORY_BYTES = 4_000_000_000
 JAVA_TIMEOUT_S = 30.0
@@ -59,7 +60,7 @@ def check_machine(folder: Path, machine: Machine | None = None) -> None:
     """Check the machine before a run. All problems are listed in one error.
 
     Args:
-        folder: folder of the data, whose disk is checked. It may not exist yet.
+        folder: folder of the data, whose disk is checked. The folder may not exist yet.
         machine: machine to check; by default this machine.
 
     Raises:

@@ -77,7 +77,7 @@ def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
 
 
 DELTA_PACKAGE = "delta-spark"
-"""Delta's name on the package index. Its Maven name depends on the versions of Spark, Scala and
+"""Delta's name on the package index. Delta's Maven name depends on the versions of Spark, Scala and
 Delta."""
 _NAMED_BY_SPARK_SINCE = (4, 1)
 """The first Delta whose Maven name contains the release of Spark."""

@@ -25,7 +25,7 @@ LICENSE = "Apache-2.0"
 
 
 def bill() -> dict[str, Any]:
-    """The bill as a document. It has no time stamp, so equal pins give equal documents."""
+    """The bill as a document. The bill has no time stamp, so equal pins give equal bills."""
     packages = {name: importlib.metadata.version(name) for name in sorted(needed(NAME))}
     jars = {(name, digest) for each in pins().values() for name, digest in each.items()}
     return {

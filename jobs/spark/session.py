@@ -11,8 +11,9 @@ handler the JVM waits for Python, and returns Python's exit code, 143, as in any
 (`org.apache.spark.deploy.PythonRunner`).
 - Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
 import from them. Spark recognizes archives of Python packages by the suffixes .zip, .egg and .jar.
-It sends a .whl to the executors, but does not add it to their import path. A wheel is a zip file.
-- The number of task slots is the number of tasks that the registered executors can run at once.
+Spark sends a .whl to the executors, but does not add it to their import path. A wheel is a zip
+file. - The number of task slots is the number of tasks that the registered executors can run at
+once.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ _WHEEL = ".whl"
 def send_wheels(context: SparkContext) -> list[str]:
     """Send each wheel of --py-files again, with a suffix from which executors can import.
 
-    It returns the new file names.
+    The function returns the new file names.
     """
     from pyspark import SparkFiles
 
@@ -242,7 +243,8 @@ def _files_jar() -> list[Path]:
 def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
     """Stop a session that `local_session` started, and its JVM. Other sessions stay open.
 
-    It returns the exit code of the JVM; None if the session stays open, or the JVM had ended.
+    The function returns the exit code of the JVM; None if the session stays open, or the JVM had
+    ended.
     """
     scratch = _scratch.pop(session.sparkContext.applicationId, None)
     if scratch is None:
@@ -299,7 +301,7 @@ def cause_of(error: Py4JJavaError) -> str:
 def cause_in(text: str) -> str:
     """The line with the cause in the message of a failed Spark job.
 
-    It is the last line of a Python traceback, the second line of a failed barrier stage, or
+    The cause is the last line of a Python traceback, the second line of a failed barrier stage, or
     otherwise the first line.
     """
     message = text.split("\n\tat ", 1)[0]
@@ -340,8 +342,8 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
 def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Options of a JVM that runs for minutes, in addition to Java's environment variables.
 
-    They name no garbage collector if the environment names one, because a JVM with two collectors
-    does not start.
+    The options name no garbage collector if the environment names one, because a JVM with two
+    collectors does not start.
     """
     chosen = " ".join(environ.get(name, "") for name in _READ_BY_JAVA)
     is_chosen = re.search(r"-XX:\+Use\w+GC\b", chosen) is not None
@@ -470,8 +472,8 @@ def _end_jvm(timeout_s: float) -> int | None:
 
 
 DEADLINE_S = 60.0
-"""Longest wait for executors [s]. They register seconds after the driver, or within a minute if a
-container must be downloaded first."""
+"""Longest wait for executors [s]. Executors register seconds after the driver, or within a minute
+if a container must be downloaded first."""
 SETTLED_S = 5.0
 """Time without a new executor after which all executors count as registered [s]; used if the
 settings do not give the number of executors."""

@@ -66,7 +66,8 @@ class SampledValues:
 def read_messages(payload: Payload) -> list[bytes]:
     """Read the first messages of `payload.messages_file`.
 
-    It reads at most `payload.pool_bytes` bytes, and returns at most `MESSAGES_MAX` messages.
+    The function reads at most `payload.pool_bytes` bytes, and returns at most `MESSAGES_MAX`
+    messages.
 
     Raises:
         MessagesError: the file cannot be read, has no message, or ends within a message.

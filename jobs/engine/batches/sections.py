@@ -10,7 +10,7 @@ record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
 The CRC-32C of a batch is computed without reading the records again. A CRC is linear: the CRC of a
 head and a body is the CRC of the head, shifted by as many zero bytes as the body has, exclusive-or
 the CRC of the body. The shift is a linear map of 32 bits, so four tables of 256 entries compute it.
-This is the method of zlib's crc32_combine, with tables.
+zlib's crc32_combine uses the same method without tables.
 """
 
 from __future__ import annotations

@@ -131,9 +131,9 @@ def _token(provider: Any, _config: str) -> tuple[object, ...]:
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
     """Configuration of librdkafka for the batches and requests of the engine's own client.
 
-    librdkafka counts 36 bytes of framing per record; Kafka's format needs 7 to 10. It also does not
-    estimate the compressed size. So `batch.size` would give smaller batches, and the batch is
-    limited by its number of records instead.
+    librdkafka counts 36 bytes of framing per record; Kafka's format needs 7 to 10. librdkafka also
+    does not estimate the compressed size. So `batch.size` would give smaller batches, and the batch
+    is limited by its number of records instead.
 
     Args:
         full_records: number of records of the largest full batch.

@@ -74,9 +74,9 @@ Change = Assigned | Revoked | Moved
 class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """Rebalance listener that commits exactly the offsets up to which the member has read.
 
-    kafka-python commits just before a rebalance. But its heartbeat thread can start a rebalance at
-    any moment, while the engine reads on another thread. So this listener pauses the reader, and
-    then commits again, while the member still owns the partitions.
+    kafka-python commits just before a rebalance. But kafka-python's heartbeat thread can start a
+    rebalance at any moment, while the engine reads on another thread. So this listener pauses the
+    reader, and then commits again, while the member still owns the partitions.
 
     Args:
         pause: pauses the reader; returns False if the member owns no partitions yet.
@@ -112,12 +112,12 @@ class Member:
         wake: called from the member's thread when `changes` has a new element.
 
     Attributes:
-        changes: changes of the assignment, oldest first. The reader removes them.
-        positions: partition → next offset. The reader writes it, and commits use it.
+        changes: changes of the assignment, oldest first. The reader removes the changes.
+        positions: partition → next offset. The reader writes the positions, and commits use them.
         owned: number of assigned partitions; None before the first assignment and during a
             rebalance.
         trouble: the error that ended the membership; None while the member runs.
-        has_reader: whether a reader handles `changes`. It is False before and after a load.
+        has_reader: whether a reader handles `changes`; False before and after a load.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
@@ -246,9 +246,9 @@ class Member:
 def resume_join(coordinator: Any) -> None:
     """Resume a group join that kafka-python would not finish; must follow each poll.
 
-    A group leader rejoins when it learns of new partitions. At its new assignment `need_rejoin`
-    becomes False. If a poll ends before the answer to the join arrives, no later poll waits for the
-    answer, and the leader stops sending heartbeats.
+    A group leader rejoins when it learns of new partitions. When the new assignment arrives,
+    `need_rejoin` becomes False. If a poll ends before the answer to the join arrives, no later poll
+    waits for the answer, and the leader stops sending heartbeats.
     """
     if coordinator._join_task is not None and not coordinator.need_rejoin():
         coordinator.request_rejoin()

@@ -53,8 +53,8 @@ class GroupLedger:
     """Ledger of one group in one task. Times are on the engine's clock [s].
 
     Args:
-        interval_s: time between two records of one producer [s]. It gives the due times of all
-            records of a batch.
+        interval_s: time between two records of one producer [s]. The interval gives the due times
+            of all records of a batch.
 
     Attributes:
         counts: counts of the group's members in this task.
@@ -87,7 +87,7 @@ class GroupLedger:
     def count_read(
         self, records: int, wire_bytes: int, first_age_s: float | None, now: float
     ) -> None:
-        """Count a batch. Its first record has the age `first_age_s` [s]; None if it is unknown."""
+        """Count a batch. `first_age_s` is the age of the first record [s]; None if unknown."""
         self._last_read_s = now
         if self.window.holds(now):
             self.counts.records += records

@@ -94,7 +94,7 @@ class FetchEncoder:
 
 
 class FetchSession:
-    """The fetch session of one connection. Its requests name only changed partitions.
+    """The fetch session of one connection. The requests of a session name only changed partitions.
 
     The first request of a session names all partitions. Later requests name the partitions with a
     new offset. A broker that has no room for another session answers with id 0. After that answer
@@ -206,7 +206,7 @@ class Reader:
 
 
 class FetchChannel(Channel):
-    """One member's connection to one broker. As in real consumers, it has one request in flight.
+    """One member's connection to one broker, with at most one request in flight.
 
     Args:
         key: (client id, broker id).

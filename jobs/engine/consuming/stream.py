@@ -1,4 +1,4 @@
-"""Parser of fetch responses while they arrive. It reads batch headers and skips records.
+"""Parser of fetch responses while they arrive. The parser reads batch headers and skips records.
 
 A response can have tens of megabytes, so the parser never stores a whole response. All connections
 receive into one shared buffer, and the parser stores at most an incomplete header between two
@@ -240,8 +240,8 @@ class FetchStream:
     def _whole_batches(self, data: memoryview, position: int, now: float) -> int:
         """Take the batches that have arrived completely; return the position after them.
 
-        It stops at any batch that is not a plain batch, which the other steps then parse. One call
-        for all batches of a read halves the time per small batch.
+        The function stops at any batch that is not a plain batch. The other steps then parse this
+        batch. One call for all batches of a read halves the time per small batch.
         """
         end, left, began = len(data), self._records_left, position
         take_batch, unpack = self._sink.take_batch, _BATCH_WITHOUT_CRC.unpack_from

@@ -279,9 +279,9 @@ class Aim(Enum):
 
     `ALL`: all connections are needed, so one refusal ends the opening. The time limit is `PATIENCE`
     times longer, so that a broker can accept the connections slowly. `PROBES`: the connections are
-    only checked, within one time limit for all of them. Each sends a request, to check that the
-    listener serves requests. `LOST`: the connections were lost, and are opened again without a time
-    limit.
+    only checked, within one time limit for all of them. Each probe sends a request, to check that
+    the listener serves requests. `LOST`: the connections were lost, and are opened again without a
+    time limit.
     """
 
     ALL = 1

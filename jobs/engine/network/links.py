@@ -118,7 +118,8 @@ async def dial(
 
     Raises:
         UnknownHostError: the host has no address.
-        NotReachedError: all addresses refuse connections. The text names them, with the reasons.
+        NotReachedError: all addresses refuse connections. The text names the addresses and the
+            reasons.
         NoAnswerError: no address accepts a connection, and some did not answer by the deadline.
     """
     if not resolved.found:

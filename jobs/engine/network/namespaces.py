@@ -1,8 +1,8 @@
 """Network namespaces of Linux. A new socket belongs to the namespace of the thread that opens it.
 
 A thread with the capability CAP_SYS_ADMIN can enter another namespace and open connections there.
-Its earlier connections stay in their namespace. Threads that it starts begin in its namespace. See
-namespaces(7) and setns(2).
+Earlier connections of the thread stay in the earlier namespace. Threads that it starts begin in the
+current namespace. See namespaces(7) and setns(2).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Namespaces:
         self._home = home
 
     def at_home(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
-        """A function that runs `call` in the namespace `home`. Any thread may call it."""
+        """A function that runs `call` in the namespace `home`. Any thread may call the function."""
 
         def called(*arguments: Any) -> Answer:
             if self._home is None or self._there is None:

@@ -144,7 +144,7 @@ class ConnectPacer:
     def _decrease(self, attempt: Attempt, now_s: float) -> bool:
         """Halve the window, at most once for connections that started together.
 
-        It returns whether the window was halved.
+        The result tells whether the window was halved.
         """
         if attempt.began_s <= self._decreased_s:
             return False

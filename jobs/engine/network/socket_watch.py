@@ -1,9 +1,9 @@
 """Watch of some sockets of a task, at the start and end of the measured window and in between.
 
-The kernel's figures of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. Their layout is
-`struct tcp_info` in the kernel's include/uapi/linux/tcp.h. Newer kernels only append fields, so an
-older kernel returns fewer bytes. Other systems are not queried, because they do not have these
-options, or use their numbers for other options.
+The kernel's figures of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. The layout of
+`TCP_INFO` is `struct tcp_info` in the kernel's include/uapi/linux/tcp.h. Newer kernels only append
+fields, so an older kernel returns fewer bytes. Other systems are not queried, because they do not
+have these options, or use their numbers for other options.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEMINFO = struct.Struct(
 
 
 class TcpInfo(NamedTuple):
-    """State of a TCP connection. Its counters start when the connection is opened.
+    """State of a TCP connection. The counters start when the connection is opened.
 
     Attributes:
         rtt_us: smoothed round-trip time [µs].

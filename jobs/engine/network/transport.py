@@ -26,9 +26,9 @@ from metrics.common.errors import RedlineError
 _COUNT = struct.Struct(">i")
 
 FRAME_BYTES_MAX = 100 * 2**20
-"""Largest answer that is stored as a whole [B]. It equals Kafka's default limit for requests,
-socket.request.max.bytes. The limit also detects servers that are not brokers: the text "HTTP" reads
-as a size of 1.2 GB."""
+"""Largest answer that is stored as a whole [B]. The limit equals Kafka's default limit for
+requests, socket.request.max.bytes. The limit also detects servers that are not brokers: the text
+"HTTP" reads as a size of 1.2 GB."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -273,7 +273,7 @@ class PlainTransport(Transport):
     def discard(self, size: int) -> int | None:
         """Drop at most `size` received bytes with one system call.
 
-        It returns the number of bytes, like `receive_into`.
+        The result is the number of bytes, as in `receive_into`.
         """
         try:
             return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
@@ -375,7 +375,7 @@ _WORTH_A_CALL_BYTES = 65_536
 """Minimum number of bytes for a call that drops them; copying fewer bytes is faster [B]."""
 _PEEK_BYTES = 4_096
 """Size of a read if the bytes after it will probably be dropped [B]. The headers of a partition and
-of a batch fit into it."""
+of a batch fit into such a read."""
 _NOTHING = memoryview(b"")
 
 
@@ -455,7 +455,7 @@ class Channel:
 
 
 class Owner(Protocol):
-    """The owner of channels. Its methods handle the events of the channels."""
+    """The owner of channels. The owner's methods handle the events of the channels."""
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         """Handle bytes that arrived at `now`.

@@ -35,8 +35,8 @@ class TimeLog:
 
     The records of a batch were due at even intervals. So the times of its records range from the
     time of the first record (the longest) down to the time of the last record. A fold represents
-    this range by four points. That is exact for a batch of one record. For other batches the times
-    are too long by at most a third of the range.
+    this range by four points. The representation is exact for a batch of one record. For other
+    batches the times are too long by at most a third of the range.
 
     A fold needs a few calls of numpy for some thousand batches, because a slower fold would delay
     the schedule. Histograms are made from the counts on demand.

@@ -81,7 +81,7 @@ class Accumulator:
     # --- queues -------------------------------------------------------------
 
     def queue_of(self, producer: Producer, partition: int, now: float) -> PartitionQueue:
-        """The queue of a partition. It is muted if its batches must not be sent yet."""
+        """The queue of a partition. A queue whose batches must not be sent yet is muted."""
         connection = producer.connections[self.leaders[partition]]
         queue = producer.queues.get(partition)
         if queue is None:

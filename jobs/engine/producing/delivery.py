@@ -1,7 +1,7 @@
 """Delivery of the batches of one task's producers: which batches to send, and their outcomes.
 
-The delivery decides, but does no I/O. It takes events with their times, and returns the next
-action. It follows the rules of Kafka's own producer: at most `max_in_flight` requests per
+The delivery decides, but does no I/O. The delivery takes events with their times, and returns the
+next action. It follows the rules of Kafka's own producer: at most `max_in_flight` requests per
 connection; batches that wait while the connection is full; retries after a back-off until `retries`
 or `delivery_timeout_ms` is exceeded; a metadata request if leaders may have changed; sequences of
 idempotent producers; and transactions, whose rules are in `transactions.py`.
@@ -85,8 +85,8 @@ class Delivery:
     The caller carries out the actions one by one in their order, and reports the outcome of an
     action before it asks for the next one. Times are on the engine's clock [s].
 
-    All producers of the task share one metadata request. Each would get the same answer, and a
-    cluster that has lost a broker should not have to answer many requests at once.
+    All producers of the task share one metadata request. Each producer would get the same answer,
+    and a cluster that has lost a broker should not have to answer many requests at once.
 
     Args:
         account: counts the outcome of every record. Its window is the measured window.

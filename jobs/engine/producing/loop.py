@@ -114,8 +114,8 @@ GATHER_UNSTAMPED_S = 0.0005
 """`GATHER_S` for a kernel that does not stamp arrivals, so that gathering adds to latencies [s]."""
 
 _SWITCH_INTERVAL_S = 0.0005
-"""Python's switch interval during a load [s]; the default is 5 ms. It limits the time for which
-another thread of the process, such as the sampler of the host, keeps Python's lock."""
+"""Python's switch interval during a load [s]; the default is 5 ms. A short interval limits the time
+for which another thread, such as the sampler of the host, keeps Python's lock."""
 
 
 @contextmanager
@@ -221,9 +221,10 @@ class WireLoop:
     ) -> WireLoop:
         """Send from `start_s` on, through the warm-up and the windows, and then drain.
 
-        A coordinator answers a commit before its markers are in the logs, and end offsets include
-        the markers. So producers with transactions register again at the end. The coordinators
-        answer when the markers of all transactions are in the logs, and abort open transactions.
+        A coordinator answers a commit before the markers of the transaction are in the logs, but
+        end offsets include these markers. So producers with transactions register again at the end.
+        The coordinators answer when the markers of all transactions are in the logs, and abort open
+        transactions.
 
         Args:
             start_s: start of the schedule, on this loop's clock [s].

@@ -28,11 +28,12 @@ _CHOSEN_AT_ONCE = 64
 class PartitionQueue:
     """Batches of one producer that wait for one partition, in the order of their records.
 
-    A queue exists only while batches wait. It takes turns with the other queues of the connection
-    to its leader, unless it is muted. A queue is muted if a batch failed, if the connection is
-    lost, or if the partition must first be added to a transaction. A muted queue sends failed
-    batches one at a time, before all later batches. So the order of a partition's records changes
-    no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in order.
+    A queue exists only while batches wait. A queue takes turns with the other queues of the
+    connection to its leader, unless it is muted. A queue is muted if a batch failed, if the
+    connection is lost, or if the partition must first be added to a transaction. A muted queue
+    sends failed batches one at a time, before all later batches. So the order of a partition's
+    records changes no more than `max_in_flight` allows, and the sequences of an idempotent producer
+    stay in order.
 
     Attributes:
         batches: first the failed batches, and then full batches that were never sent. The
@@ -82,7 +83,8 @@ class Connection(Channel):
         in_flight: unanswered requests, oldest first: time of the send, and the batches of a produce
             request or a control request.
         queues: partition → queue that waits for its turn. Queues with failed batches come first.
-            The delivery reads this attribute directly, because it does so for each batch.
+            The delivery reads the attribute `queues` directly, because a call for each batch would
+            cost time.
         is_open: False while the connection is lost.
         is_congested: whether the socket has not yet taken all bytes of the newest request.
         is_wanted: whether the connection is being opened again.
@@ -210,10 +212,10 @@ class Producer:
             batches.
         id_state: state of an idempotent producer; None for others.
         transactions: state of the transactions; None without transactions.
-        has_keys: whether each record has a partition of its own choice. Otherwise each batch has
-            one.
-        closed_loop: whether records are available whenever there is room. Then their latency counts
-            from the time at which the batch is sealed, and no record is late.
+        has_keys: whether each record chooses its own partition. Otherwise each batch chooses a
+            partition.
+        closed_loop: whether records are available whenever there is room. In a closed loop, latency
+            counts from the time at which the batch is sealed, and no record is late.
     """
 
     __slots__ = (
@@ -323,7 +325,7 @@ class Producer:
         """Seal the records of the open batch as one batch per partition, for producers with keys.
 
         The records are divided over the partitions that this broker leads and that have no queue.
-        The partition of the open batch is always one of them.
+        The partition of the open batch is always among these partitions.
 
         Args:
             leaders: ids of the brokers that lead partitions 0, 1, 2, …

@@ -5,8 +5,8 @@ request once per connection. Each send only patches and appends fields of fixed 
 have version 7, because all its fields have a fixed width, and every broker from Kafka 2.1 to 4.x
 accepts it. Later versions changed only the framing, so a broker's work is the same.
 
-The other requests are rare, so kafka-python's codecs encode them and decode their responses. They
-ask for leaders and producer ids, or go to the coordinators of transactions.
+The other requests are rare, so kafka-python's codecs encode them and decode their responses. These
+requests ask for leaders and producer ids, or go to the coordinators of transactions.
 """
 
 from __future__ import annotations

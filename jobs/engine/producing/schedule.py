@@ -1,10 +1,11 @@
 """Schedules: the times at which the records of a producer are due.
 
 A schedule has two parts: arrivals and a pace. The arrivals give the position of record k, which is
-a number of records at the mean rate. At a fixed rate it is k; in a Poisson process it is random.
-The pace converts a position to a time. At a constant rate this time is proportional to the
-position; during a ramp-up it is later; in a bursty pattern it lies within a burst. Both parts
-compute either direction for any record, so they keep no state of earlier records.
+a number of records at the mean rate. At a fixed rate the position is k; in a Poisson process the
+position is random. The pace converts a position to a time. At a constant rate the time is
+proportional to the position. During a ramp-up the time is later. In a bursty pattern the time lies
+within a burst. Both parts compute either direction for any record, so they keep no state of earlier
+records.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ProfilePace:
 
     Attributes:
         rate_records_per_s: the full rate [1/s].
-        profile: the profile. Its time 0 is the start of the measured window.
+        profile: the profile. Time 0 of the profile is the start of the measured window.
         warmup_s: duration of the load before the window, at the profile's first share [s].
     """
 
@@ -131,7 +132,8 @@ def _poisson_cycle(seed: int) -> list[float]:
 
 
 class PoissonArrivals:
-    """Arrivals with independent, exponential gaps. They start at a random point of a cycle.
+    """Arrivals with independent, exponential gaps. Each producer starts at a random point of a
+    cycle.
 
     All producers of a task share one cycle of 262,144 points, so that any record of any producer
     can be looked up. The mean rate of a whole cycle is exact.
@@ -268,8 +270,9 @@ class EndingSchedule:
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
     """The schedule of one producer of a trial.
 
-    All producers start together, and their bursts are at the same times. But their records are
-    offset by different shares of a batch. Otherwise all batches would arrive at the same time.
+    All producers start together, and their bursts are at the same times. But the records of
+    different producers are offset by different shares of a batch. Otherwise all batches would
+    arrive at the same time.
 
     Args:
         index: index of the producer.

@@ -1,6 +1,7 @@
 """Comparison of this host's clock with the driver's, by round trips as in NTP.
 
-The module needs only the standard library: a probe sends it to executors that may lack our code.
+The module needs only the standard library: a probe sends the module to executors that may lack our
+code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def compare_clocks(
 ) -> tuple[float, float] | None:
     """Compare this host's clock with the driver's.
 
-    The shortest of several round trips counts. Half of its time is the bound of the error.
+    The shortest of several round trips counts. Half of the time of this round trip is the bound of
+    the error.
 
     Args:
         ask_driver: requests the driver's time and waits for it [s since the epoch]. The result None

@@ -4,8 +4,8 @@ The driver listens (`jobs.trials.control_server`). The task connects with TLS be
 connections to brokers. The plan has the driver's certificate, which authenticates the driver, and
 the trial's token, which authenticates the task and is in the task's first message. Both sides send
 JSON, one object per line. The driver admits each task of a trial once, and no task of a load that
-has ended. Spark aborts a barrier stage that has lost a task if this is the last stage of its job,
-as here. It would restart any other stage (see its DAGScheduler).
+has ended. Spark aborts a barrier stage that has lost a task if the stage is the last one of its
+job, as here. Spark would restart any other stage (see Spark's DAGScheduler).
 
 A channel that closes or stays silent ends the load. A task that ends as planned says so before it
 closes the channel.
@@ -83,7 +83,7 @@ class StartSignal:
 
     Attributes:
         ready_s: time at which the last task was ready, on the clock of its host [s since the
-            epoch]. It is later if a busy driver received this task's message late.
+            epoch]. The time is later if a busy driver received this task's message late.
         problem: reason for which the task takes no part, from this or another task; None if the
             load starts.
         watches_host: whether this task samples its host.

@@ -65,7 +65,7 @@ class Partitions:
 
 
 SETTLING = 3
-"""Number of rebalances until a group is stable. Each can take as long as a connection to a
+"""Number of rebalances until a group is stable. A rebalance can take as long as a connection to a
 broker."""
 
 
@@ -88,7 +88,7 @@ class TrialPlan:
         client_options: connection options of kafka-python, such as security options.
         control: address for control channels to the driver; None without control channels.
         consumer_tasks: number of tasks with consumers, which follow the tasks with producers.
-        windows: number of windows without a gap. The task reports each of them to the driver.
+        windows: number of windows without a gap. The task reports each window to the driver.
         end_offsets: partition → end offset before the load; empty without consumers.
         network_namespace: file of the network namespace for connections to brokers; empty if tasks
             stay in their own.
@@ -145,13 +145,13 @@ class TrialPlan:
         return task in {self.stage_task(each) for each in range(own)}
 
     def stage_task(self, task: int) -> int:
-        """The number in the stage of a task of this plan; consumers follow producers."""
+        """Number of this plan's task among all tasks of the stage. Consumers follow producers."""
         if task < self.tasks or self.first_consumer_task is None:
             return self.first_task + task
         return self.first_consumer_task + task - self.tasks
 
     def own_task(self, task: int) -> int:
-        """The number in this plan of a task of the stage."""
+        """Number of the stage's task among the tasks of this plan."""
         if self.first_consumer_task is None or task < self.first_consumer_task:
             return task - self.first_task
         return self.tasks + task - self.first_consumer_task
@@ -200,7 +200,7 @@ class TrialPlan:
         return client_id_of(name, self.client_options)
 
     def producer_name(self, producer: int) -> str:
-        """The name of a producer, unique in the trial. It is also the transactional id."""
+        """The name of a producer, unique in the trial. The name is also the transactional id."""
         return f"{self._named}-{producer}"
 
     def group_id(self, group: int) -> str:

@@ -14,11 +14,11 @@ CLOCK_INTERVAL_S = 5.0
 
 
 class EndMissedError(RedlineError):
-    """The driver's end of the window had already passed when this task received it."""
+    """The driver's decision to end the window arrived after the decided end."""
 
 
 class BeginMissedError(RedlineError):
-    """The driver's start of the window had already passed when this task received it."""
+    """The driver's decision to start the window arrived after the decided start."""
 
 
 class Window:
@@ -26,7 +26,7 @@ class Window:
 
     Args:
         driver: control channel to the driver; None without a driver.
-        left: number of later windows. They have the same length and follow without a gap.
+        left: number of later windows. All windows have the same length and follow without a gap.
         since_s: start of the window's account, warm-up included; by default the start of the
             window.
 
@@ -97,8 +97,8 @@ class Window:
 
         Raises:
             OrphanedError: the parent process or the driver has ended.
-            BeginMissedError, EndMissedError: the driver's start or end of the window had already
-                passed when this task received it.
+            BeginMissedError, EndMissedError: the driver's decision arrived after the decided start
+                or end of the window.
         """
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so the load ends")
