@@ -117,7 +117,7 @@ class Barrier(Protocol):
 
 
 def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
-    """The stage that runs the plan, with one row per task; it runs when it is collected."""
+    """The stage that runs the plan, with one row per task. Collecting its result runs it."""
     count = plan.tasks
     tasks = spark.range(0, count, 1, count)
     return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_DDL, barrier=True)
