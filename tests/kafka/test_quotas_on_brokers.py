@@ -19,7 +19,7 @@ from jobs.cluster.opening import OpenCluster
 from jobs.cluster.permissions import Quota, quotas_of, require_throttling_seen
 from jobs.cluster.sources import replicas_by_broker
 from jobs.config import load_cluster, load_workload
-from jobs.engine.network.connections import BrokerConnectError, open_connections
+from jobs.engine.network.connections import BrokerConnectError, Connector
 from jobs.engine.network.transport import Transport
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
@@ -174,14 +174,14 @@ def test_a_limit_on_the_rate_is_followed_and_one_on_the_number_is_named(limited:
         try:
             began_s = time.monotonic()
             wanted = [(f"producer-{i}", broker) for i in range(FIRST)]
-            opened.update(open_connections(wanted, brokers, {}, timeout_s=10.0))
+            opened.update(Connector(brokers, {}, 10.0).open(wanted))
             took_s = time.monotonic() - began_s
             assert len(opened) == FIRST
             assert took_s > (FIRST - 12 * RATE) / RATE, "the broker limited the rate"
             assert took_s < 2 * FIRST / RATE
             more = [(f"more-{i}", broker) for i in range(MOST - FIRST + 10)]
             with pytest.raises(BrokerConnectError) as refused:
-                open_connections(more, brokers, {}, timeout_s=10.0)
+                Connector(brokers, {}, 10.0).open(more)
         finally:
             for transport in opened.values():
                 transport.close()

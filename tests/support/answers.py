@@ -12,7 +12,7 @@ from kafka.protocol.producer import InitProducerIdResponse, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from jobs.engine.consuming.stream import Batch, FetchAnswer
-from jobs.engine.network.connections import FETCH, PRODUCE
+from jobs.engine.network.apis import FETCH, PRODUCE
 from jobs.engine.task.plan import Partitions
 
 

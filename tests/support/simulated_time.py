@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from jobs.engine.network import transport as sockets
+from jobs.engine.network import sockets
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing import network_client

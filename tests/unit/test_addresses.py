@@ -13,7 +13,7 @@ import pytest
 from kafka.net.selector import NetworkSelector
 
 from jobs.engine.network import links
-from jobs.engine.network.connections import open_connections
+from jobs.engine.network.connections import Connector
 from jobs.engine.network.links import Resolved, _begin, alternate_families, dial
 from jobs.engine.network.refusals import NoAnswerError, NotReachedError
 from tests.support.fake_cluster import SimulatedCluster
@@ -71,7 +71,7 @@ def test_a_dead_address_of_a_name_delays_a_connection_by_a_quarter_of_a_second(
     with SimulatedCluster(1, {0: (1,)}) as cluster:
         addresses = [hosts.dropping("127.0.0.2"), found_at("127.0.0.1", cluster.ports[1])]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_: addresses)
-        opened = open_connections([("producer", 1)], {1: ("balanced", 9092)}, {}, 10.0)
+        opened = Connector({1: ("balanced", 9092)}, {}, 10.0).open([("producer", 1)])
         with closing(opened["producer", 1]) as transport:
             assert transport.sock.getpeername() == addresses[1][4]
 

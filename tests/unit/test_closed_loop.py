@@ -19,7 +19,7 @@ from jobs.config.loading import require_open_loop
 from jobs.engine.batches.sections import Section
 from jobs.engine.clients.library_producers import LibrarySender
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.schedule import EndingSchedule, schedule_for
+from jobs.engine.producing.schedule import EndingSchedule, due_between, schedule_for
 from jobs.runs.estimate import describe_producer
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.limit import LimitRun
@@ -85,7 +85,7 @@ def test_a_volume_ends_a_closed_loop_as_any_schedule() -> None:
     assert isinstance(schedule, EndingSchedule)
     assert (schedule.due_s(9), schedule.due_s(10)) == (5.0, math.inf)
     assert (schedule.due_until(4.9), schedule.due_until(5.0)) == (0, 10)
-    assert schedule.due_before(100.0) == 0
+    assert due_between(schedule, 0.0, 100.0) == 0
 
 
 def test_a_library_gets_records_as_long_as_it_has_room() -> None:

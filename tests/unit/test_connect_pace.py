@@ -17,8 +17,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.engine.network.connections import (
     BrokerConnectError,
+    Connector,
     count_open_to,
-    open_connections,
     refusals_of,
 )
 from jobs.engine.network.pacing import SETBACKS_MAX, WINDOW_MAX, Attempt, ConnectPacer
@@ -132,7 +132,7 @@ def test_a_limit_on_connections_is_named_with_their_number(
     monkeypatch.setattr("jobs.engine.network.pacing.PAUSE_MAX_S", 0.05)
     wanted = [(f"producer-{i}", 1) for i in range(20)]
     with limited(12) as (_, at), pytest.raises(BrokerConnectError) as refused:
-        open_connections(wanted, {1: at}, {}, PATIENCE_S, rng=random.Random(1))
+        Connector({1: at}, {}, PATIENCE_S).open(wanted, random.Random(1))
     assert without_chance(str(refused.value), at[1]) == snapshot
 
 
@@ -140,7 +140,7 @@ def test_connections_that_close_make_room_for_others() -> None:
     wanted = [(f"producer-{i}", 1) for i in range(5)]
     with limited(5) as (cluster, at), ExitStack() as stack:
         cluster.on_refusal = stack.enter_context(socket.create_connection(at)).close
-        opened = open_connections(wanted, {1: at}, {}, PATIENCE_S)
+        opened = Connector({1: at}, {}, PATIENCE_S).open(wanted)
         for transport in opened.values():
             stack.callback(transport.close)
     assert len(opened) == 5

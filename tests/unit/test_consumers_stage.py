@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.config import load_workload
-from jobs.engine.consuming.group_member import await_settled
+from jobs.engine.consuming.group_member import GroupMember, await_settled
 from jobs.engine.task.client import AcknowledgedOffsets
 from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.plan import TrialPlan
@@ -133,7 +133,8 @@ def test_a_group_waits_for_members_whose_task_still_opens_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 0.0
-    member = SimpleNamespace(name="redline-group-0-member-0", owned=None, trouble=None)
+    trial = plan(connect_timeout_s=20.0, consumers=ConsumerOptions(groups=1, members=2))
+    member = GroupMember(trial, 0, 0)
 
     def sleep(_seconds: float) -> None:  # the others join when their connections are open
         nonlocal now_s
@@ -142,8 +143,7 @@ def test_a_group_waits_for_members_whose_task_still_opens_connections(
 
     clock = SimpleNamespace(monotonic=lambda: now_s, sleep=sleep)
     monkeypatch.setattr("jobs.engine.consuming.group_member.time", clock)
-    consumers = ConsumerOptions(groups=1, members=2)
-    await_settled([member], plan(connect_timeout_s=20.0, consumers=consumers))
+    await_settled([member], trial)
     assert now_s == 200.0
 
 

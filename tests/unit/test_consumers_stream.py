@@ -9,7 +9,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from jobs.engine.consuming.reading import FetchEncoder, FetchSession
 from jobs.engine.consuming.stream import FetchAnswer, FetchFormatError, FetchStream
-from jobs.engine.network.connections import FETCH
+from jobs.engine.network.apis import FETCH
 from jobs.engine.task.plan import Partitions
 from metrics.traffic.clients import ConsumerOptions
 from tests.support.answers import PARTITIONS, Notes, encoded_batch, response, size_of

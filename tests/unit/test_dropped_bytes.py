@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jobs.engine.consuming.stream import FetchStream
-from jobs.engine.network.transport import Channel, PlainTransport, Sockets, TlsTransport, Transport
+from jobs.engine.network.sockets import Channel, Sockets
+from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from tests.support.answers import PARTITIONS, Notes, encoded_batch, response
 from tests.support.processes import PATIENCE_S
 from tests.support.tls_pair import tls_over

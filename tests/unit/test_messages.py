@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engine.batches.messages import REPEATED, Messages, MessagesError, read_messages
+from jobs.engine.batches.messages import REPEATED, MessagesError, message_stream, read_messages
 from jobs.engine.batches.pool import BatchPool
 from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload, Sizes
 from tests.support.patterns import producer_pattern
@@ -66,7 +66,7 @@ def test_each_distribution_of_sizes_has_its_shape() -> None:
 
 def _stream(payload: Payload, count: int, mean_bytes: int = 100) -> list[bytes]:
     read = read_messages(payload) if payload.kind == "messages" else []
-    messages = Messages(payload, mean_bytes, random.Random(1), read=read)
+    messages = message_stream(payload, mean_bytes, random.Random(1), read=read)
     return [value for _, value, _ in islice(messages, count)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.network.connections import BrokerConnectError, open_connections
+from jobs.engine.network.connections import BrokerConnectError, Connector
 from tests.support.processes import PATIENCE_S
 
 LOOPBACK = socket.getaddrinfo("127.0.0.1", 9, socket.AF_UNSPEC, socket.SOCK_STREAM)
@@ -58,5 +58,5 @@ def test_many_connections_share_one_look_up_and_fail_with_the_reason(
         wanted = [(f"producer-{number}", 1) for number in range(100)]
         timeout_s = 0.5 if host == "silent" else PATIENCE_S  # the others have their answers at once
         with pytest.raises(BrokerConnectError, match=reason):
-            open_connections(wanted, {1: (host, 9092)}, {}, timeout_s)
+            Connector({1: (host, 9092)}, {}, timeout_s).open(wanted)
     assert names.lookups == {host: 1}

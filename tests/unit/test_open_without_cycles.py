@@ -14,7 +14,8 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.producer import ProduceRequest
 
-from jobs.engine.network.connections import PRODUCE, open_connections
+from jobs.engine.network.apis import PRODUCE
+from jobs.engine.network.connections import Connector
 from metrics.common.errors import RedlineError
 from tests.support.fake_cluster import SimulatedCluster
 from tests.support.processes import becomes
@@ -54,7 +55,7 @@ def test_nothing_of_an_opening_is_left(kind: str, monkeypatch: pytest.MonkeyPatc
         before = held()
         with broker(kind) as port, suppress(RedlineError):
             brokers = {1: ("127.0.0.1", port)}
-            opened = open_connections([("producer", 1)], brokers, {}, 0.3, apis=[PRODUCE])
+            opened = Connector(brokers, {}, 0.3, apis=[PRODUCE]).open([("producer", 1)])
             assert kind == "sound"
             opened["producer", 1].close()
         # Threads of other tests may still end an opening of theirs.

@@ -25,7 +25,7 @@ from kafka.protocol.producer import (
     ProduceRequest,
 )
 
-from jobs.engine.network.connections import (
+from jobs.engine.network.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FIND_COORDINATOR,

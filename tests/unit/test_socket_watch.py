@@ -23,7 +23,8 @@ from jobs.engine.network.socket_watch import (
     socket_memory,
     tcp_info,
 )
-from jobs.engine.network.transport import Channel, PlainTransport
+from jobs.engine.network.sockets import Channel
+from jobs.engine.network.transport import PlainTransport
 from metrics.trial.adding import total
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 

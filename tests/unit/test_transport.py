@@ -17,13 +17,12 @@ from unittest import mock
 
 import pytest
 
-from jobs.engine.network import transport as sockets
+from jobs.engine.network import sockets
+from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import (
     TLS_RECORD_BYTES,
     Buffer,
-    Channel,
     PlainTransport,
-    Sockets,
     TlsTransport,
     Transport,
     joined,

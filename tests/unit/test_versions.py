@@ -16,8 +16,9 @@ from kafka.protocol.producer import (
 )
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.network import connections as versions
-from jobs.engine.network.connections import Api, negotiated, refusals_of
+from jobs.engine.network import apis as versions
+from jobs.engine.network.apis import Api, negotiated
+from jobs.engine.network.connections import refusals_of
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ConsumerOptions

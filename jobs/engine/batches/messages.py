@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from metrics.common.errors import ConfigError
@@ -48,11 +49,7 @@ class SampledValues:
     def __init__(self, rng: random.Random, messages: Sequence[bytes]) -> None:
         self._rng = rng
         self._joined = b"".join(messages)
-        self._starts: list[int] = []
-        start = 0
-        for message in messages:
-            self._starts.append(start)
-            start += len(message)
+        self._starts = list(accumulate(map(len, messages[:-1]), initial=0))
 
     def make(self, size: int) -> bytes:
         """Make a value of `size` bytes."""
@@ -85,19 +82,19 @@ def read_messages(payload: Payload) -> list[bytes]:
     is_prefixed = payload.messages_format == "length-prefixed"
     lines = data.split(b"\n")
     found = _prefixed(path, data, is_whole) if is_prefixed else lines[: None if is_whole else -1]
-    messages = [each for each in found if each][:MESSAGES_MAX]
-    if not messages:
+    kept = [each for each in found if each][:MESSAGES_MAX]
+    if not kept:
         raise MessagesError(
             f"payload.messages_file {path} has no message in its first {limit_bytes} B; expected "
             "one message per line, or a length of four bytes before each message if "
             "payload.messages_format is length-prefixed; correct the file, or raise "
             "payload.pool_bytes"
         )
-    return messages
+    return kept
 
 
 def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
-    messages, position = [], 0
+    found, position = [], 0
     while position < len(data):
         end = position + _LENGTH.size
         size = _LENGTH.unpack_from(data, position)[0] if end <= len(data) else 0
@@ -109,62 +106,50 @@ def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
             )
         if end + size > len(data):
             break
-        messages.append(data[end : end + size])
+        found.append(data[end : end + size])
         position = end + size
-    return messages
+    return found
 
 
-class Messages:
+def message_stream(
+    payload: Payload,
+    mean_bytes: int,
+    rng: random.Random,
+    keys: Sequence[bytes] = (),
+    read: Sequence[bytes] = (),
+    compressibility: float | None = None,
+) -> Iterator[Message]:
     """An endless stream of messages. The same pattern and seed give the same messages.
 
     Sizes are drawn by stratified sampling: of 128 consecutive sizes, one comes from each 128th of
     the distribution, in random order. Messages of a file, which have sizes of their own, are drawn
     in the same way. So the mean of every long part of the stream is the configured mean.
+
+    Args:
+        keys: keys to choose from; by default each message has a random key.
+        read: messages of a file, which replace random values.
+        compressibility: share of repeated characters; by default the share of the payload.
     """
-
-    def __init__(
-        self,
-        payload: Payload,
-        mean_bytes: int,
-        rng: random.Random,
-        keys: Sequence[bytes] = (),
-        read: Sequence[bytes] = (),
-        compressibility: float | None = None,
-    ) -> None:
-        self._payload = payload
-        self._sizes = payload.distribution
-        self._mean_bytes = mean_bytes
-        self._rng = rng
-        self._read = read
-        self._strata: list[int] = []
-        self._keys = keys
-        share = payload.repeated_share if compressibility is None else compressibility
-        values = SampledValues(rng, read) if read else MixedValues(rng, share)
-        self._make_value: Callable[[int], bytes] = values.make
-
-    def __iter__(self) -> Messages:
-        return self
-
-    def __next__(self) -> Message:
-        payload, rng = self._payload, self._rng
+    share = payload.repeated_share if compressibility is None else compressibility
+    values = SampledValues(rng, read) if read else MixedValues(rng, share)
+    strata, sizes = _stratified(rng), payload.distribution
+    while True:
         if payload.sizes == "messages":
-            value = self._read[int(self._share() * len(self._read))]
+            value = read[int(next(strata) * len(read))]
         else:
-            size = self._mean_bytes
-            if self._sizes.vary:
-                size = max(payload.key_bytes, self._sizes.quantile(size, self._share()))
-            value = self._make_value(size - payload.key_bytes)
+            size = mean_bytes
+            if sizes.vary:
+                size = max(payload.key_bytes, sizes.quantile(size, next(strata)))
+            value = values.make(size - payload.key_bytes)
         headers = [(f"h{i}", rng.randbytes(payload.header_bytes)) for i in range(payload.headers)]
-        return self._key(), value, headers
+        key = None
+        if payload.key_bytes:
+            key = rng.choice(keys) if keys else rng.randbytes(payload.key_bytes)
+        yield key, value, headers
 
-    def _share(self) -> float:
-        if not self._strata:
-            self._strata = self._rng.sample(range(_STRATA), _STRATA)
-        return (self._strata.pop() + self._rng.random()) / _STRATA
 
-    def _key(self) -> bytes | None:
-        if not self._payload.key_bytes:
-            return None
-        if self._keys:
-            return self._rng.choice(self._keys)
-        return self._rng.randbytes(self._payload.key_bytes)
+def _stratified(rng: random.Random) -> Iterator[float]:
+    """Shares from 0 to 1; each of 128 consecutive ones is from another 128th of the range."""
+    while True:
+        for stratum in reversed(rng.sample(range(_STRATA), _STRATA)):
+            yield (stratum + rng.random()) / _STRATA

@@ -24,7 +24,7 @@ from itertools import chain, islice
 
 from kafka import codec
 
-from jobs.engine.batches.messages import Message, Messages, MessagesError, read_messages
+from jobs.engine.batches.messages import Message, MessagesError, message_stream, read_messages
 from jobs.engine.batches.sections import (
     NO_STAMP,
     RECORDS_MAX,
@@ -224,11 +224,11 @@ class BatchPool:
                 f"set message_bytes to [{mean:.0f}], or payload.sizes to fixed"
             )
 
-    def _messages(self, name: str, compressibility: float | None = None) -> Messages:
+    def _messages(self, name: str, compressibility: float | None = None) -> Iterator[Message]:
         pattern = self._pattern
         rng = random.Random(f"{pattern.payload.seed}/{pattern.message_bytes}/{name}")
         share = self._compressibility if compressibility is None else compressibility
-        return Messages(
+        return message_stream(
             pattern.payload, pattern.message_bytes, rng, self._keys, self._file_messages, share
         )
 
@@ -279,8 +279,7 @@ class BatchPool:
             # must have the configured mean. A message that did not fit opens the next batch only if
             # batches get full. Otherwise each batch would begin with a large message.
             opening = [left_over] if left_over and lingered >= full else []
-            messages = chain(opening, islice(heads, lingered - len(opening)), rest)
-            return self._encode(messages)
+            return self._encode(chain(opening, islice(heads, lingered - len(opening)), rest))
 
         full = 0
         encoded = encoded_with(None)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kafka.errors import KafkaError as KafkaPythonError
 
-from jobs.engine.clients.library import LibraryConsumer, Read, ReadError
-from jobs.engine.consuming.group_member import await_settled
+from jobs.engine.clients.library import LibraryConsumer, Read
+from jobs.engine.consuming.group_member import GroupMember, await_settled
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets
@@ -32,39 +32,15 @@ _ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, As
 """Errors that libraries raise. Adapters turn other errors of a library into `ReadError`."""
 
 
-class LibraryMember:
-    """One group member with its own thread and ledger.
-
-    Attributes:
-        owned: number of assigned partitions; None before the first assignment.
-        trouble: the error that ended the member; None while the member runs.
-    """
+class LibraryMember(GroupMember):
+    """A group member that polls a client library on its thread, with a ledger of its own."""
 
     def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
-        self.name = f"{group}-{member}"
-        self.group = group
+        super().__init__(plan, group, member)
         self.ledger = GroupLedger(group, 1, 0.0)
-        self.owned: int | None = None
-        self.trouble: str | None = None
         self.positions: dict[int, Position] = {}
         self.begin = threading.Event()
         self._library = library
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        """Start the thread, which joins the group."""
-        self._thread.start()
-
-    def leave(self) -> None:
-        """Tell the thread to leave the group."""
-        self._ending.set()
-
-    def join(self) -> None:
-        """Wait until the member has left its group, for a limited time."""
-        self._ending.set()
-        if self._thread.is_alive():
-            self._thread.join(_LEAVE_S)
 
     @property
     def lag(self) -> int:
@@ -94,7 +70,7 @@ class LibraryMember:
         try:
             library.open()
             begun = False
-            while not self._ending.is_set():
+            while not self._leaving.is_set():
                 if not begun and self.begin.is_set():
                     library.begin()
                     begun = True
@@ -105,15 +81,12 @@ class LibraryMember:
                 self._count(records)
                 self._update_high_watermarks(library)
         except _ERRORS as error:
-            self.trouble = f"{type(error).__name__}: {error}"
+            self._note(error)
         finally:
-            self._close(library)
-
-    def _close(self, library: LibraryConsumer) -> None:
-        try:
-            library.close()
-        except _ERRORS as error:
-            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+            try:
+                library.close()
+            except _ERRORS as error:
+                self._note(error)
 
     def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
         """Apply a new assignment; return the records that were read after the assignment.
@@ -212,7 +185,7 @@ class LibraryConsumers:
         for member in self._members:
             member.leave()
         for member in self._members:
-            member.join()
+            member.join(_LEAVE_S)
 
     def _has_reached(self, goal: Mapping[int, int] | None) -> bool:
         return goal is not None and all(member.has_reached(goal) for member in self._members)
@@ -221,7 +194,6 @@ class LibraryConsumers:
         while not is_over(now := time.monotonic()):
             window.check_in(now)
             for member in self._members:
-                if member.trouble is not None:
-                    raise ReadError(f"consumer group {member.group}: {member.trouble}")
+                member.check()
                 member.ledger.sample_lag(member.lag, now)
             time.sleep(_TURN_S)

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -105,37 +105,21 @@ class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has 
         self.assignments += 1
 
 
-class Member:
+class GroupMember:
     """One member of one group, with a thread of its own.
 
-    Args:
-        wake: called from the member's thread when `changes` has a new element.
-
     Attributes:
-        changes: changes of the assignment, oldest first. The reader removes the changes.
-        positions: partition → next offset. The reader writes the positions, and commits use them.
         owned: number of assigned partitions; None before the first assignment and during a
             rebalance.
         trouble: the error that ended the membership; None while the member runs.
-        has_reader: whether a reader handles `changes`; False before and after a load.
     """
 
-    def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
+    def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
         self.group = group
         self.name = plan.member_name(group, member)
-        self.changes: deque[Change] = deque()
-        self.positions: dict[int, int] = {}
         self.owned: int | None = None
         self.trouble: str | None = None
-        self.has_reader = False
-        self._plan = plan
-        self._options = group_options(plan, group, member)
-        self._wake = wake
         self._leaving = threading.Event()
-        self._lookups: deque[tuple[int, bool]] = deque()
-        self._consumer: Any = None
-        self._handover = Handover(self._pause_reader, self._commit)
-        self._assignments = 0
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
@@ -146,15 +130,56 @@ class Member:
         """Tell the thread to leave: it commits, and returns the partitions to the group."""
         self._leaving.set()
 
-    def look_up(self, partition: int, start: bool) -> None:
-        """Request a partition's leader and, if `start`, its first offset. A `Moved` follows."""
-        self._lookups.append((partition, start))
-
     def join(self, timeout_s: float) -> None:
         """Wait until the member has left its group, at most `timeout_s` [s]."""
         self._leaving.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+
+    def check(self) -> None:
+        """Check that the member still belongs to its group.
+
+        Raises:
+            GroupError: an error has ended the membership.
+        """
+        if self.trouble is not None:
+            raise GroupError(f"consumer group member {self.name}: {self.trouble}")
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _note(self, error: BaseException) -> None:
+        self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+
+
+class Member(GroupMember):
+    """A group member whose partitions the engine reads.
+
+    Args:
+        wake: called from the member's thread when `changes` has a new element.
+
+    Attributes:
+        changes: changes of the assignment, oldest first. The reader removes the changes.
+        positions: partition → next offset. The reader writes the positions, and commits use them.
+        has_reader: whether a reader handles `changes`; False before and after a load.
+    """
+
+    def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
+        super().__init__(plan, group, member)
+        self.changes: deque[Change] = deque()
+        self.positions: dict[int, int] = {}
+        self.has_reader = False
+        self._plan = plan
+        self._options = group_options(plan, group, member)
+        self._wake = wake
+        self._lookups: deque[tuple[int, bool]] = deque()
+        self._consumer: Any = None
+        self._handover = Handover(self._pause_reader, self._commit)
+        self._assignments = 0
+
+    def look_up(self, partition: int, start: bool) -> None:
+        """Request a partition's leader and, if `start`, its first offset. A `Moved` follows."""
+        self._lookups.append((partition, start))
 
     # --- on the member's thread -------------------------------------------------
 
@@ -165,7 +190,7 @@ class Member:
             while not self._leaving.wait(_TURN_S):
                 self._poll(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
-            self.trouble = f"{self.name}: {type(error).__name__}: {error}"
+            self._note(error)
         finally:
             self._end(self._consumer)
 
@@ -238,7 +263,7 @@ class Member:
                     self._set_positions(consumer)
                 consumer.close(autocommit=self.trouble is None, timeout_ms=_COMMIT_TIMEOUT_MS)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
-            self.trouble = self.trouble or f"{self.name}: {type(error).__name__}: {error}"
+            self._note(error)
         finally:
             self._wake()
 
@@ -291,17 +316,10 @@ def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -
     committed = consumer._coordinator.fetch_committed_offsets(set(owned))
     left = {number_of(plan, each): at.offset for each, at in committed.items() if at.offset >= 0}
     fresh = [each for each in owned if number_of(plan, each) not in left]
-    return left | start_offsets(consumer, plan, fresh)
-
-
-def start_offsets(
-    consumer: Any, plan: TrialPlan, partitions: list[TopicPartition]
-) -> dict[int, int]:
-    """Partition → start offset for a group without a committed offset."""
-    is_asked = bool(partitions) and plan.pattern.consumers.start != "latest"
-    firsts = consumer.beginning_offsets(partitions) if is_asked else dict.fromkeys(partitions, 0)
+    is_asked = bool(fresh) and plan.pattern.consumers.start != "latest"
+    firsts = consumer.beginning_offsets(fresh) if is_asked else dict.fromkeys(fresh, 0)
     numbered = {number_of(plan, each): offset for each, offset in firsts.items()}
-    return {number: plan.start_offset(number, first) for number, first in numbered.items()}
+    return left | {number: plan.start_offset(number, at) for number, at in numbered.items()}
 
 
 def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
@@ -319,15 +337,7 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     return topics * least <= owned <= topics * (least + (1 if rest else 0))
 
 
-class Joining(Protocol):
-    """State of a member until its group has settled."""
-
-    name: str
-    owned: int | None
-    trouble: str | None
-
-
-def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
+def await_settled(members: Sequence[GroupMember], plan: TrialPlan) -> None:
     """Wait until every member owns its fair share of the partitions.
 
     Members in other tasks join after their tasks have opened their connections.
@@ -342,8 +352,7 @@ def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
         for each in members
     ):
         for member in members:
-            if member.trouble is not None:
-                raise GroupError(f"consumer group member {member.trouble}")
+            member.check()
         if time.monotonic() > deadline_s:
             shares = ", ".join(f"{each.name}: {each.owned}" for each in members)
             raise GroupError(

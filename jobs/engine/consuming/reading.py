@@ -15,8 +15,8 @@ from kafka.errors import for_code
 from jobs.engine.consuming.group_member import Assigned, Change, Member, Moved
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchStream
-from jobs.engine.network.connections import FETCH
-from jobs.engine.network.transport import Channel
+from jobs.engine.network.apis import FETCH
+from jobs.engine.network.sockets import Channel
 from jobs.engine.task.plan import Partitions
 from metrics.traffic.clients import ConsumerOptions
 

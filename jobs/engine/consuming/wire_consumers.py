@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from jobs.engine.consuming.group_member import GroupError, Member, await_settled
+from jobs.engine.consuming.group_member import Member, await_settled
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
-from jobs.engine.network.connections import FETCH
+from jobs.engine.network.apis import FETCH
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
-from jobs.engine.network.transport import Channel, Sockets
+from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets, connector_of
 from jobs.engine.task.control_channel import DriverChannel
@@ -201,8 +201,7 @@ class WireConsumers:
         for key, transport in self._reopener.take():
             self._channels[key].successor = transport
         for reader in self._readers:
-            if reader.member.trouble is not None:
-                raise GroupError(f"consumer group member {reader.member.trouble}")
+            reader.member.check()
             while reader.member.changes:
                 reader.apply(reader.member.changes.popleft())
 

@@ -2,8 +2,7 @@
 
 kafka-python resolves host names, connects, negotiates API versions and authenticates. Then the
 engine takes the socket over, because kafka-python's transport copies every payload, which the
-engine must avoid. Each request has the highest version that both the broker and the engine support.
-A broker closes the connection without an answer if it does not support the version of a request.
+engine must avoid.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
+from jobs.engine.network.apis import PRODUCE, Api, negotiated
 from jobs.engine.network.links import (
     Address,
     Resolved,
@@ -49,60 +49,6 @@ from jobs.engine.network.refusals import (
 )
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from metrics.common.errors import ConfigError, RedlineError
-
-
-@dataclass(frozen=True)
-class Api:
-    """A kind of request: Kafka's name and key, and the range of the engine's versions."""
-
-    name: str
-    key: int
-    least: int
-    most: int
-
-
-PRODUCE = Api("Produce", 0, 7, 7)
-FETCH = Api("Fetch", 1, 10, 10)
-METADATA = Api("Metadata", 3, 4, 9)
-FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 3)
-INIT_PRODUCER_ID = Api("InitProducerId", 22, 1, 4)
-ADD_PARTITIONS_TO_TXN = Api("AddPartitionsToTxn", 24, 0, 3)
-END_TXN = Api("EndTxn", 26, 1, 4)
-
-
-def apis_of_producers(is_idempotent: bool, has_transactions: bool) -> tuple[Api, ...]:
-    """The kinds of requests that the engine's producers send."""
-    if has_transactions:
-        coordinated = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
-        return (PRODUCE, METADATA, *coordinated)
-    return (PRODUCE, METADATA, INIT_PRODUCER_ID) if is_idempotent else (PRODUCE, METADATA)
-
-
-def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dict[Api, int]:
-    """The highest version of each kind of request that both a broker and the engine support.
-
-    Args:
-        apis: the kinds of requests that the broker will get.
-        known: API key → lowest and highest version that the broker supports.
-
-    Raises:
-        ConfigError: no version of a request is supported by both the broker and the engine. The
-            text continues a sentence whose subject is the broker.
-    """
-    found = {}
-    for api in apis:
-        least, most = known.get(api.key, (0, -1))
-        found[api] = min(api.most, most)
-        if found[api] < max(api.least, least):
-            theirs = f" {least} to {most}" if api.key in known else " in no version"
-            ours = f"{api.least} to {api.most}" if api.least < api.most else api.most
-            raise ConfigError(
-                f"supports {api.name}{theirs}, and this engine supports {ours}; expected a version "
-                "that both support, as with brokers of Kafka 2.1 to 4.x; use such a broker, or a "
-                "release of redline that supports this broker"
-            )
-    return found
-
 
 TABLES = (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6"))
 """The kernel's tables of TCP sockets, for the network namespace of this thread."""
@@ -193,44 +139,6 @@ def ensure_descriptors(sockets: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def open_connections(
-    wanted: Sequence[Key],
-    brokers: Mapping[int, Address],
-    options: Mapping[str, Any],
-    timeout_s: float,
-    buffers: SocketBuffers = (-1, -1),
-    rng: random.Random | None = None,
-    apis: Collection[Api] = (),
-) -> dict[Key, Transport]:
-    """Open one authenticated transport for each pair of a client's name and a broker id.
-
-    If a broker closes a new connection at once, the connection is opened again. The pace suits
-    brokers that limit new connections.
-
-    Args:
-        wanted: the connections to open.
-        brokers: broker id → (host, port).
-        options: connection options of kafka-python, as `Security.client_kwargs` returns them.
-        timeout_s: a broker counts as silent after this time without a new connection [s].
-        buffers: sizes of the sockets' send and receive buffers [B]; -1 leaves a size to the kernel.
-        rng: source of the jitter; by default seeded by the first connection.
-        apis: the kinds of requests that the connections will carry.
-
-    Raises:
-        BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
-            connections.
-        ConfigError: no version of one of `apis` is supported by both the broker and the engine, or
-            a file of the security options cannot be used.
-    """
-    connector = Connector(brokers, options, timeout_s, buffers, apis)
-    opened, refused = _open_all(wanted, connector, Aim.ALL, rng)
-    if refused:
-        for transport in opened.values():
-            transport.close()
-        raise refused.pop(next(iter(refused)))  # popped, so that the traceback makes no cycle
-    return opened
-
-
 def refusals_of(
     brokers: Mapping[int, Address], options: Mapping[str, Any], timeout_s: float
 ) -> dict[int, str]:
@@ -258,7 +166,15 @@ _Refused = dict[Key, RedlineError]
 
 @dataclass(frozen=True)
 class Connector:
-    """The settings that all connections of a client share; see `open_connections`."""
+    """The settings that all connections of a client share.
+
+    Attributes:
+        brokers: broker id → (host, port).
+        options: connection options of kafka-python, as `Security.client_kwargs` returns them.
+        timeout_s: a broker counts as silent after this time without a new connection [s].
+        buffers: sizes of the sockets' send and receive buffers [B]; -1 leaves a size to the kernel.
+        apis: the kinds of requests that the connections will carry.
+    """
 
     brokers: Mapping[int, Address]
     options: Mapping[str, Any]
@@ -266,12 +182,28 @@ class Connector:
     buffers: SocketBuffers = (-1, -1)
     apis: Collection[Api] = ()
 
-    def open(self, wanted: Sequence[Key]) -> dict[Key, Transport]:
-        """Open these connections; see `open_connections`."""
-        options = dict(self.options)
-        return open_connections(
-            wanted, self.brokers, options, self.timeout_s, self.buffers, apis=self.apis
-        )
+    def open(self, wanted: Sequence[Key], rng: random.Random | None = None) -> dict[Key, Transport]:
+        """Open one authenticated transport for each pair of a client's name and a broker id.
+
+        If a broker closes a new connection at once, the connection is opened again. The pace suits
+        brokers that limit new connections.
+
+        Args:
+            wanted: the connections to open.
+            rng: source of the jitter; by default seeded by the first connection.
+
+        Raises:
+            BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
+                connections.
+            ConfigError: no version of one of `apis` is supported by both the broker and the engine,
+                or a file of the security options cannot be used.
+        """
+        opened, refused = _open_all(wanted, self, Aim.ALL, rng)
+        if refused:
+            for transport in opened.values():
+                transport.close()
+            raise refused.pop(next(iter(refused)))  # popped, so that the traceback makes no cycle
+        return opened
 
 
 class Aim(Enum):
@@ -318,8 +250,16 @@ class Opening:
     """
 
     def __init__(self, connector: Connector, aim: Aim, rng: random.Random) -> None:
+        # One context for all connections, because reading the system's certificates takes long.
+        self._tls = tls_context(connector.options)
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         self._connector, self._aim, self._rng = connector, aim, rng
+        # Buffer sizes are set before connecting, because the TCP window depends on them.
+        sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), connector.buffers, strict=True)
+        sized = [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
+        self._socket_options = [*_SOCKET_OPTIONS, *sized]
+        self._look_ups: dict[Address, Any] = {}
+        self._resolved: dict[Address, Resolved] = {}
         self._began_s = time.monotonic()
         patience = {Aim.ALL: PATIENCE, Aim.PROBES: 1, Aim.LOST: math.inf}[aim]
         self._end_s = self._began_s + connector.timeout_s * patience
@@ -330,11 +270,6 @@ class Opening:
         self.refused: _Refused = {}
 
     def __enter__(self) -> Opening:
-        try:
-            self._opener = _Opener(self._net, self._connector, self._rng, self._aim)
-        except BaseException:
-            self._net.close()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -384,7 +319,7 @@ class Opening:
 
     def _start(self, attempt: Attempt, now_s: float) -> None:
         deadline_s = min(now_s + self._connector.timeout_s, self._end_s)
-        future = self._net.call_soon_with_future(self._opener.open, *attempt.key, deadline_s)
+        future = self._net.call_soon_with_future(self._open, *attempt.key, deadline_s)
         self._running[future] = attempt
         future.add_both(lambda _: self._ended.append(future))
 
@@ -430,40 +365,17 @@ class Opening:
         if any(refused == broker for _, refused in self.refused):
             return
         address = self._connector.brokers[broker]
+        resolved = self._resolved.get(address, Resolved())
         found = Refused(
             took=pacer.took,
             left=pacer.left,
-            open_from_here=self._opener.count_open_to(address),
+            open_from_here=count_open_to({each[4][:2] for each in resolved.found}),
             passed_s=time.monotonic() - self._began_s,
         )
         text = found.explain(error.__cause__ or error)
         self.refused["", broker] = BrokerConnectError(
             f"{error}{found.hint}" if text is None else f"{broker_words(broker, address)} {text}"
         )
-
-
-class _Opener:
-    """Opener of connections that share their options."""
-
-    def __init__(self, net: Any, connector: Connector, rng: random.Random, aim: Aim) -> None:
-        self._net = net
-        self._connector = connector
-        self._options = connector.options
-        self._rng = rng
-        self._aim = aim
-        self._look_ups: dict[Address, Any] = {}
-        self._resolved: dict[Address, Resolved] = {}
-        # Buffer sizes are set before connecting, because the TCP window depends on them.
-        sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), connector.buffers, strict=True)
-        sized = [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
-        self._socket_options = [*_SOCKET_OPTIONS, *sized]
-        # One context for all connections, because reading the system's certificates takes long.
-        self._tls = tls_context(connector.options)
-
-    def count_open_to(self, address: Address) -> int | None:
-        """Number of open connections from this host to a broker; None if it is unknown."""
-        resolved = self._resolved.get(address, Resolved())
-        return count_open_to({found[4][:2] for found in resolved.found})
 
     async def _look_up(self, address: Address, deadline_s: float) -> Resolved:
         """The addresses of a host. All connections share one look-up until a connection fails."""
@@ -475,11 +387,11 @@ class _Opener:
         self._resolved[address] = found
         return found
 
-    async def open(self, name: str, broker_id: int, deadline_s: float) -> Transport:
+    async def _open(self, name: str, broker_id: int, deadline_s: float) -> Transport:
         """Open a connection before `deadline_s` on the monotonic clock [s]."""
         address = self._connector.brokers[broker_id]
         where = broker_words(broker_id, address)
-        own = {**self._options, "client_id": client_id_of(name, self._options)}
+        own = {**self._connector.options, "client_id": client_id_of(name, self._connector.options)}
         connection = KafkaConnection(self._net, node_id=broker_id, **own)
         with ExitStack() as ending, ExitStack() as closing:
             # The connection and its parts refer to each other. Loads run without Python's collector
@@ -503,7 +415,7 @@ class _Opener:
                     await _probe(connection)
             except Exception as error:
                 self._look_ups.pop(address, None)
-                text = f"{where}: {explain_refusal(error, self._options)}"
+                text = f"{where}: {explain_refusal(error, self._connector.options)}"
                 for each in (error, *error.args):  # kafka-python's errors wrap socket errors
                     if isinstance(each, BaseException):
                         each.__traceback__ = None  # its frames refer to the error: a cycle

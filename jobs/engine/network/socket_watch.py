@@ -17,7 +17,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs.engine.network.transport import Channel
+from jobs.engine.network.sockets import Channel
 from metrics.trial.sockets import KernelBuffers, SocketCounts
 
 _IS_LINUX = sys.platform == "linux"
@@ -178,8 +178,6 @@ class SocketTally:
         first: figures at the start of the window; None for a socket that is opened later.
     """
 
-    __slots__ = ("_acked_bytes", "_counts", "_first", "_is_counted", "_last")
-
     def __init__(self, counts: SocketCounts, first: TcpInfo | None) -> None:
         self._counts = counts
         self._first = self._last = first
@@ -228,8 +226,6 @@ class SocketTally:
 
 class _Watched:
     """A watched connection, with its socket at the last look."""
-
-    __slots__ = ("broker", "channel", "tally", "transport")
 
     def __init__(self, broker: int, channel: Channel, counts: SocketCounts) -> None:
         self.broker = broker

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from jobs.engine.batches.pool import BatchPool, pool_of
-from jobs.engine.network.connections import Connector, apis_of_producers
+from jobs.engine.network.apis import apis_of_producers
+from jobs.engine.network.connections import Connector
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account, producer_report

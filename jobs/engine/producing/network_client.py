@@ -10,13 +10,8 @@ from jobs.engine.network.connections import Connector
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
-from jobs.engine.network.transport import (
-    Buffer,
-    Channel,
-    Sockets,
-    Transport,
-    correlation_id_of,
-)
+from jobs.engine.network.sockets import Channel, Sockets
+from jobs.engine.network.transport import Buffer, Transport, correlation_id_of
 from jobs.engine.producing.batch import UNACKNOWLEDGED, Batch
 from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen, Replace
 from jobs.engine.producing.producer import Connection

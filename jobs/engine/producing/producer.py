@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from jobs.engine.batches.sections import Section
-from jobs.engine.network.transport import Channel, FrameReader
+from jobs.engine.network.sockets import Channel
+from jobs.engine.network.transport import FrameReader
 from jobs.engine.producing.batch import Batch, ProducerIdState
 from jobs.engine.producing.protocol import ControlRequest, ProduceEncoder
 from jobs.engine.producing.schedule import EndingSchedule, Schedule, due_between
@@ -96,21 +97,6 @@ class Connection(Channel):
             response.
     """
 
-    __slots__ = (
-        "answered",
-        "broker",
-        "encoder",
-        "has_successor",
-        "in_flight",
-        "is_congested",
-        "is_open",
-        "is_wanted",
-        "max_in_flight",
-        "producer",
-        "queues",
-        "reader",
-        "sent",
-    )
     is_parsed_whole = True
     encoder: ProduceEncoder
 
@@ -217,36 +203,6 @@ class Producer:
         closed_loop: whether records are available whenever there is room. In a closed loop, latency
             counts from the time at which the batch is sealed, and no record is late.
     """
-
-    __slots__ = (
-        "_batch_size",
-        "_first_due_s",
-        "_keys",
-        "_linger_s",
-        "_next_partition",
-        "_partition_bytes",
-        "_partitions",
-        "_schedule",
-        "_weights",
-        "blocked",
-        "buffered_bytes",
-        "closed_loop",
-        "connections",
-        "full_records",
-        "full_s",
-        "has_keys",
-        "id_state",
-        "index",
-        "name",
-        "opened",
-        "partition",
-        "queues",
-        "ready_s",
-        "scheduled_s",
-        "section",
-        "transactions",
-        "waits",
-    )
 
     def __init__(
         self,

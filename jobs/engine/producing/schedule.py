@@ -115,10 +115,6 @@ class FixedArrivals:
         """Number of records with a position up to this one."""
         return max(0, math.floor(position - self._phase) + 1)
 
-    def before(self, position: float) -> int:
-        """Number of records with a lower position."""
-        return max(0, math.ceil(position - self._phase))
-
 
 @functools.lru_cache(maxsize=2)
 def _poisson_cycle(seed: int) -> list[float]:
@@ -132,8 +128,7 @@ def _poisson_cycle(seed: int) -> list[float]:
 
 
 class PoissonArrivals:
-    """Arrivals with independent, exponential gaps. Each producer starts at a random point of a
-    cycle.
+    """Arrivals with independent, exponential gaps, from a random point of a cycle.
 
     All producers of a task share one cycle of 262,144 points, so that any record of any producer
     can be looked up. The mean rate of a whole cycle is exact.
@@ -155,12 +150,6 @@ class PoissonArrivals:
         count = int(cycles) * _CYCLE + bisect_right(self._points, rest)
         return max(0, count - self._first)
 
-    def before(self, position: float) -> int:
-        """Number of records with a lower position."""
-        cycles, rest = divmod(position + self._origin, _CYCLE)
-        count = int(cycles) * _CYCLE + bisect_left(self._points, rest)
-        return max(0, count - self._first)
-
 
 class Schedule(Protocol):
     """The due times of one producer's records 0, 1, 2, …"""
@@ -169,24 +158,24 @@ class Schedule(Protocol):
         """Time at which this record is due, on the engine's clock [s]."""
         ...
 
-    def due_until(self, at_s: float) -> int:
-        """Number of records that are due at or before this time."""
-        ...
+    def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
+        """Number of records that are due at or before this time.
 
-    def due_before(self, at_s: float) -> int:
-        """Number of records that are due before this time."""
+        Args:
+            slack: a record up to this number of records later counts, too. A negative slack leaves
+                out a record that is due exactly at this time.
+        """
         ...
 
 
 def due_between(schedule: Schedule, from_s: float, to_s: float) -> int:
     """Number of records that are due in [from_s, to_s)."""
-    return schedule.due_before(to_s) - schedule.due_before(from_s)
+    due_before_end = schedule.due_until(to_s, -_TOLERANCE)
+    return max(0, due_before_end - schedule.due_until(from_s, -_TOLERANCE))
 
 
 class EvenSchedule:
     """The schedule with record k at `first_s + k/rate`: a faster form of a `PacedSchedule`."""
-
-    __slots__ = ("_first_s", "_rate")
 
     def __init__(self, rate_records_per_s: float, first_s: float) -> None:
         self._rate = rate_records_per_s
@@ -196,13 +185,9 @@ class EvenSchedule:
         """Time at which this record is due [s]."""
         return self._first_s + record / self._rate
 
-    def due_until(self, at_s: float) -> int:
-        """Number of records that are due at or before this time."""
-        return max(0, math.floor((at_s - self._first_s) * self._rate + _TOLERANCE) + 1)
-
-    def due_before(self, at_s: float) -> int:
-        """Number of records that are due before this time."""
-        return max(0, math.ceil((at_s - self._first_s) * self._rate - _TOLERANCE))
+    def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
+        """Number of records that are due at or before this time; see `Schedule`."""
+        return max(0, math.floor((at_s - self._first_s) * self._rate + slack) + 1)
 
 
 class ClosedLoop:
@@ -215,13 +200,12 @@ class ClosedLoop:
         """The start of the loop, at which all records become available."""
         return self._start_s
 
-    def due_until(self, at_s: float) -> int:
-        """Number of available records at this time: 0, or more than a producer can send."""
-        return _ENDLESS if at_s >= self._start_s else 0
+    def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
+        """Number of available records at this time: more than a producer can send.
 
-    def due_before(self, at_s: float) -> int:
-        """Always 0, because the records of a closed loop have no due time."""
-        return 0
+        It is 0 before the start, and for a negative slack, because records have no due time.
+        """
+        return _ENDLESS if at_s >= self._start_s and slack >= 0 else 0
 
 
 class PacedSchedule:
@@ -238,13 +222,9 @@ class PacedSchedule:
         """Time at which this record is due [s]."""
         return self._start_s + self._pace.time_s(self._arrivals.position(record))
 
-    def due_until(self, at_s: float) -> int:
-        """Number of records that are due at or before this time."""
-        return self._arrivals.until(self._pace.records(at_s - self._start_s) + _TOLERANCE)
-
-    def due_before(self, at_s: float) -> int:
-        """Number of records that are due before this time."""
-        return self._arrivals.before(self._pace.records(at_s - self._start_s) - _TOLERANCE)
+    def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
+        """Number of records that are due at or before this time; see `Schedule`."""
+        return self._arrivals.until(self._pace.records(at_s - self._start_s) + slack)
 
 
 class EndingSchedule:
@@ -258,13 +238,10 @@ class EndingSchedule:
         """Time at which this record is due; infinite after the last record."""
         return self._whole.due_s(record) if record < self._records else math.inf
 
-    def due_until(self, at_s: float) -> int:
-        """Number of records that are due at or before this time."""
-        return min(self._records, _ENDLESS if at_s == math.inf else self._whole.due_until(at_s))
-
-    def due_before(self, at_s: float) -> int:
-        """Number of records that are due before this time."""
-        return min(self._records, _ENDLESS if at_s == math.inf else self._whole.due_before(at_s))
+    def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
+        """Number of records that are due at or before this time; see `Schedule`."""
+        whole = _ENDLESS if at_s == math.inf else self._whole.due_until(at_s, slack)
+        return min(self._records, whole)
 
 
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from jobs.engine.network.connections import Api, Connector
+from jobs.engine.network.apis import Api
+from jobs.engine.network.connections import Connector
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ConsumerOptions, ProducerOptions

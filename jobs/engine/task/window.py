@@ -35,11 +35,6 @@ class Window:
         load_end_s: end of the load, which is the end of the last window.
     """
 
-    __slots__ = (
-        "_compare_s", "_driver", "_left", "_parent", "end_s", "load_end_s", "number", "since_s",
-        "start_s",
-    )  # fmt: skip
-
     def __init__(
         self,
         start_s: float,
