@@ -19,33 +19,22 @@ PAGE = "page"
 # for resources. Each resource also has its own shape.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 """Colors of lines, in order of use."""
-RESOURCE_COLORS = {
-    Resource.REQUEST_HANDLERS.value: "#0072b2",
-    Resource.NETWORK_THREADS.value: "#e69f00",
-    Resource.CPU.value: "#d55e00",
-    Resource.HEAP.value: "#9a6bd0",
-    Resource.MEMORY.value: "#6b4f2a",
-    Resource.DISK.value: "#009e73",
-    Resource.NETWORK.value: "#56b4e9",
-    Resource.REPLICATION.value: "#cc79a7",
-    Resource.QUOTA.value: "#b59f00",
-    Resource.CONNECTION.value: "#882255",
-    Resource.UNKNOWN.value: "#8a8a8a",
+RESOURCE_LOOKS = {
+    Resource.REQUEST_HANDLERS.value: ("#0072b2", "square"),
+    Resource.NETWORK_THREADS.value: ("#e69f00", "diamond"),
+    Resource.CPU.value: ("#d55e00", "triangle-up"),
+    Resource.HEAP.value: ("#9a6bd0", "triangle-left"),
+    Resource.MEMORY.value: ("#6b4f2a", "stroke"),
+    Resource.DISK.value: ("#009e73", "circle"),
+    Resource.NETWORK.value: ("#56b4e9", "triangle-down"),
+    Resource.REPLICATION.value: ("#cc79a7", "cross"),
+    Resource.QUOTA.value: ("#b59f00", "triangle-right"),
+    Resource.CONNECTION.value: ("#882255", "arrow"),
+    Resource.UNKNOWN.value: ("#8a8a8a", "wedge"),
 }
-
-RESOURCE_SHAPES = {
-    Resource.REQUEST_HANDLERS.value: "square",
-    Resource.NETWORK_THREADS.value: "diamond",
-    Resource.CPU.value: "triangle-up",
-    Resource.HEAP.value: "triangle-left",
-    Resource.MEMORY.value: "stroke",
-    Resource.DISK.value: "circle",
-    Resource.NETWORK.value: "triangle-down",
-    Resource.REPLICATION.value: "cross",
-    Resource.QUOTA.value: "triangle-right",
-    Resource.CONNECTION.value: "arrow",
-    Resource.UNKNOWN.value: "wedge",
-}
+"""Name of a resource → (color, shape) of its marks."""
+RESOURCE_COLORS = {name: color for name, (color, _) in RESOURCE_LOOKS.items()}
+RESOURCE_SHAPES = {name: shape for name, (_, shape) in RESOURCE_LOOKS.items()}
 
 
 def specification(chart: TopLevelMixin) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.rows import CaseRow, HeadroomRow, SweepCase
 from metrics.traffic.clients import ConsumerOptions, ProducerPattern
-from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.traffic.pattern import TopicOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Reason, part_label
 from metrics.trial.trial import Trial
@@ -70,7 +70,7 @@ def part_rows(trial: Trial) -> list[PartRow]:
             trial.run_id,
             trial.number,
             part.part,
-            offered_scale(part),
+            part.records_per_s / (part.at_scale_1 or part).records_per_s,
             part.producers,
             part.producer,
             part.topic,
@@ -81,12 +81,6 @@ def part_rows(trial: Trial) -> list[PartRow]:
         for part in trial.pattern.parts
         if part.part in accounts
     ]
-
-
-def offered_scale(part: TrafficPattern) -> float:
-    """The offered multiple of a part's traffic at scale 1 [ratio]."""
-    base = part.at_scale_1 or part
-    return part.records_per_s / base.records_per_s
 
 
 @dataclass(frozen=True)

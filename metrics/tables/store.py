@@ -477,22 +477,23 @@ class TableStore:
 
     def samples_of(self, run_id: str) -> dict[int, list[BrokerSample]]:
         """Number of the trial → samples of the brokers."""
-        found: dict[int, list[BrokerSample]] = {}
-        for kept in _records(SampleRow, self.read("samples", run_id)):
-            found.setdefault(kept.trial, []).append(kept.sample)
-        return found
+        return self._samples(SampleRow, "samples", run_id)
 
     def host_samples_of(self, run_id: str) -> dict[int, list[HostSample]]:
         """Number of the trial → samples of the hosts; empty if there is no table of hosts."""
-        found: dict[int, list[HostSample]] = {}
         try:
-            rows = _records(HostRow, self.read("hosts", run_id))
+            return self._samples(HostRow, "hosts", run_id)
         except _spark_errors() as error:
             if _NO_TABLE.search(str(error)) is None:
                 raise
-            return found
-        for kept in rows:
-            found.setdefault(kept.trial, []).append(kept.sample)
+            return {}
+
+    def _samples(
+        self, kind: type[SampleRow | HostRow], table: str, run_id: str
+    ) -> dict[int, list[Any]]:
+        found: dict[int, list[Any]] = {}
+        for row in _records(kind, self.read(table, run_id)):
+            found.setdefault(row.trial, []).append(row.sample)
         return found
 
     def boundaries(self, run_id: str) -> DataFrame:

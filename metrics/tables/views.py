@@ -159,38 +159,17 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
     low, high = sql.coalesce("load_sustained", "np_sustained"), overloaded_load()
     upper = sql.col("mb_per_s_per_broker") * sql.col("mps_overloaded") / sql.col("mps")
     each = sql.col("mb_per_s_per_broker") / sql.col("mb_per_s")
-    return boundaries.select(
-        "cluster",
-        "workload",
-        "goal",
-        "bpm",
-        "axis",
-        low.alias("load_sustained"),
-        high.alias("load_overloaded"),
-        (1 - low / high).alias("width"),
-        "load_low",
-        "load_high",
-        "load_estimate",
-        "doubtful",
-        "mps",
-        "mb_per_s",
-        "mb_per_s_per_broker",
+    derived = {
+        "load_sustained": low,
+        "load_overloaded": high,
+        "width": 1 - low / high,
         # On the axis message_bytes, the two sides of a bracket have different message sizes.
-        sql.when(sql.col("axis") != "message_bytes", upper).alias("mb_per_s_per_broker_overloaded"),
-        (each * sql.col("mb_per_s_low")).alias("mb_per_s_per_broker_low"),
-        (each * sql.col("mb_per_s_high")).alias("mb_per_s_per_broker_high"),
-        "latency_p50_ms",
-        "latency_p99_ms",
-        "latency_p999_ms",
-        "limited_by",
-        "evidence",
-        "confidence",
-        "trials",
-        "gave_up",
-        "notes",
-        "run_id",
-        "at",
-    ).orderBy("cluster", "workload", "goal", "axis", "bpm")
+        "mb_per_s_per_broker_overloaded": sql.when(sql.col("axis") != "message_bytes", upper),
+        "mb_per_s_per_broker_low": each * sql.col("mb_per_s_low"),
+        "mb_per_s_per_broker_high": each * sql.col("mb_per_s_high"),
+    }
+    points = boundaries.withColumns(derived).select(*_POINTS)
+    return points.orderBy("cluster", "workload", "goal", "axis", "bpm")
 
 
 def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
@@ -342,6 +321,12 @@ VIEWS: Mapping[str, tuple[str, str]] = {
 """Name of a view → (its description, its query with the names of tables in braces)."""
 
 
+_POINTS = ("cluster", "workload", "goal", "bpm", "axis", "load_sustained", "load_overloaded",
+           "width", "load_low", "load_high", "load_estimate", "doubtful", "mps", "mb_per_s",
+           "mb_per_s_per_broker", "mb_per_s_per_broker_overloaded", "mb_per_s_per_broker_low",
+           "mb_per_s_per_broker_high", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms",
+           "limited_by", "evidence", "confidence", "trials", "gave_up", "notes", "run_id",
+           "at")  # fmt: skip
 _MOVED = ("at", "cluster", "workload", "goal", "bpm", "moved", "change", "mb_per_s_per_broker",
           "limited_by", "environment", "run_id", "previous_run_id")  # fmt: skip
 _HISTORY = ("at", "cluster", "workload", "goal", "axis", "bpm", "mps", "mps_overloaded",
