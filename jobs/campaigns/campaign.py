@@ -288,8 +288,8 @@ class Campaign(Body, Generic[CaseT]):
 
 
 _ATTRIBUTES = {"figure": FigureKind, "unit": str}
-"""Attribute of a package's measurement class → its type. It is checked before the trials, because
-the answer needs it after them.
+"""Attribute of a package's measurement class → its type. These attributes are checked before the
+trials, because the answer needs them after the trials.
 """
 
 
@@ -311,7 +311,7 @@ def measurement_named(name: str) -> Measurement:
         others = ", ".join(installed_names(MEASUREMENTS)) or "none is installed"
         raise ConfigError(
             f"asks is {name}; expected {', '.join(own_names())}, or a measurement of an installed "
-            f"package ({others}); correct it, or install the package beside kafka-redline"
+            f"package ({others}); correct the name, or install the package"
         )
     added = load_extension(MEASUREMENTS, name)
 
@@ -322,7 +322,7 @@ def measurement_named(name: str) -> Measurement:
         )
 
     if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):
-        raise broken("which leads to no class of jobs.runs.measurement.Measurement; expected one")
+        raise broken("which is not a subclass of jobs.runs.measurement.Measurement; expected one")
     own = getattr(added.found, "name", None)
     if own != name:
         raise broken(f"and its class has the name {own!r}; expected the same name")

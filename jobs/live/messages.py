@@ -102,8 +102,8 @@ class Messages:
             self._send("done" if error is None else title, "\n".join(body))
 
     def _send(self, title: str, body: str) -> None:
-        """Start to send a message to each address after the previous message, and wait for the last
-        message.
+        """Wait for the previous message, and start to send a message to each address; wait for the
+        last message, too.
 
         The exit of the interpreter does not wait for these threads, because an answer may take
         forever.

@@ -78,7 +78,7 @@ def volume_result(last: Mapping[str, Any], *, is_writing: bool) -> Result:
     invalid = why_invalid(last)
     is_own = bool(last.get("volume_bytes")) == is_writing
     took_s = last.get("moved_s") if is_own and not invalid else None
-    left = "a part of the volume was left when the trial ended"
+    left = "a part of the volume was missing when the trial ended"
     return Result(
         {},
         1,

@@ -289,8 +289,8 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
     if load.profile is not None and (producer.arrivals == "bursts" or ramp_up_s):
         raise ConfigError(
             f"--profile {load.profile.name} with producer.arrivals {producer.arrivals} and "
-            f"trial.ramp_up_s {ramp_up_s:g}; expected arrivals fixed or poisson and no ramp, as "
-            "the profile already changes the rate; change both settings"
+            f"trial.ramp_up_s {ramp_up_s:g}; expected arrivals fixed or poisson and no ramp, "
+            "because the profile already changes the rate; change both settings"
         )
 
 

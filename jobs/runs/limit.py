@@ -209,7 +209,7 @@ class LimitRun(Body):
             if why := why or context.guards.refusal(pattern) or "":
                 refused.append(why)
                 return None
-            progress.reason = f"offering {self.config.axis.amount(load)} until disks write it"
+            progress.reason = f"offering {self.config.axis.amount(load)} until its data is on disk"
             progress.trials_left = 1
             try:
                 return measurer.trial(load)
@@ -356,7 +356,7 @@ def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dic
 def hinted_lines(
     lines: Mapping[str, Line], warm_up: WarmUp, goals: Iterable[Goal]
 ) -> dict[str, Line]:
-    """The lines with a first load that is computed from the reading of a warm-up."""
+    """Set the first load of each line from the reading of a warm-up."""
     idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
     return {
         name: replace(

@@ -342,8 +342,8 @@ def _known(time_ms: float) -> float | None:
 def _votes_near_limit(
     trials: Iterable[Trial], bracket: Bracket, config: Configuration, goal: str
 ) -> tuple[AttributionVote, ...]:
-    """The votes of the overloads at and above the bracket; overloads near the bracket have more
-    weight.
+    """The votes for the limiting resource by overloads at or above the bracket; near overloads
+    weigh more.
     """
     lowest = bracket.overloaded
     if lowest is None:
@@ -374,8 +374,8 @@ def _held(
     config: Configuration,
     goal: str,
 ) -> Iterator[str]:
-    """Notes about the limits of a point that were confirmed by a held load, and about limits that
-    were not.
+    """Notes about limits of a point that a held load confirmed, and about limits that it did not
+    confirm.
     """
     for hold in holds.failed:
         over = [

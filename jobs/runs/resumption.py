@@ -229,6 +229,6 @@ def _require_all_used(used: int, trials: Sequence[Trial]) -> None:
         sizes = sorted({trial.point_message_bytes for trial in trials})
         raise ConfigError(
             f"the run has {len(trials)} trials at {', '.join(map(str, sizes))} B, and this goal "
-            f"and workload lead to {used} of them; expected the configuration of the run's start; "
+            f"and workload explain {used} trials; expected the configuration of the run's start; "
             "start a new run without --resume"
         )

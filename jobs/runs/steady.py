@@ -149,7 +149,7 @@ def failed_after_s(trial: Trial) -> float | None:
 
 
 def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Boundary:
-    """The boundary with the duration and the bytes for which its sustained load is proven.
+    """Add to a boundary the duration and the bytes for which its sustained load is proven.
 
     Args:
         boundary: the boundary.
@@ -180,7 +180,7 @@ def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Bounda
 
 
 def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = "") -> Boundary:
-    """The boundary with the steady limit that a trial of the same message size proves."""
+    """Add the steady limit to a boundary, proven by a trial of the same message size."""
     return replace(
         boundary,
         steady_load=float(trial.load),
@@ -408,7 +408,7 @@ class SteadyAnswer:
     why: str = ""
 
     def complete(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary:
-        """The boundary with its steady limit, or with the reason why it has no steady limit.
+        """Add the steady limit to a boundary, or the reason why it has no steady limit.
 
         Args:
             boundary: the boundary.

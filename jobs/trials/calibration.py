@@ -64,7 +64,7 @@ class Calibration:
             warn(context.reporter, f"the planted limit could not be measured: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
-        """The boundary with its planted limit, if the planted limit is known."""
+        """Add the planted limit to a boundary, if the planted limit is known."""
         if context.config.axis not in (NP, SCALE):
             return boundary
         unit, rates = _unit(context, boundary.message_bytes), planted_rates(context.environment)

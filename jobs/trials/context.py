@@ -48,8 +48,9 @@ class TrialHistory:
             The rows of later trials contain it.
         series_doubt: why the exporters' series are not proven; empty if they are proven, None
             before the first load.
-        idle_unproven: broker whose series of the idle time did not fall under a load yet → idle
-            fraction below which a trial proves that the series falls [ratio].
+        idle_unproven: broker id → idle fraction [ratio]. Contains the brokers whose series of the
+            idle time did not fall under a load yet; a trial with a lower fraction proves the
+            series.
     """
 
     numbers: Iterator[int] = field(default_factory=partial(count, 1))

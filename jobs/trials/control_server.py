@@ -395,7 +395,7 @@ class TaskChannel:
         """
         task = self._writers.pop(writer, None)
         if task is not None and task not in self._done and not self._has_ended:
-            why = "was lost in the middle of the load: its executor or its Python process ended"
+            why = "was lost during the load: its executor or its Python process ended"
             self._fail(task, why, _host_of(writer))
 
     def _fail(self, task: int, why: str, host: str = "an unknown host") -> None:
@@ -418,9 +418,7 @@ class TaskChannel:
         for task in self._silent_beats:
             self._silent_beats[task] += 1
             if self._silent_beats[task] * _HEARTBEAT_S > SILENCE_MAX_S:
-                self._fail(
-                    task, f"sent nothing for {SILENCE_MAX_S:.0f} s in the middle of the load"
-                )
+                self._fail(task, f"sent nothing for {SILENCE_MAX_S:.0f} s during the load")
 
     def send(self, text: bytes) -> None:
         """Send a line to all tasks; must be called on the server's thread."""

@@ -156,7 +156,7 @@ class Gates:
     def renew_level(self) -> None:
         """Measure the load of other clients and the idle time of the brokers again, after a change.
 
-        As many seconds of earlier readings as of new ones are kept, so that both loads count as
+        Earlier readings are kept for the length of the new measurement, so that both loads count as
         usual.
         """
         self._forget_looks()
@@ -238,9 +238,9 @@ class Gates:
     def idle_at_rest(self) -> float:
         """Lowest idle fraction of any broker's request handlers without our load [ratio].
 
-        It was measured before the run, or later after a change in the load of other clients. It is
-        1 if it is unknown, and on brokers without other clients, because the measurement of a
-        second is too short.
+        The fraction was measured before the run, or later after a change in the load of other
+        clients. It is 1 if it is unknown. It is also 1 on brokers without other clients, because
+        their measurement takes only a second.
         """
         if not self.is_shared:
             return 1.0

@@ -38,8 +38,8 @@ INTERVAL_MAX_S = 5.0
 BRAKE_INTERVAL_S = 1.0
 """Interval between two checks for the stop topic [s]; each check is one small request."""
 BRAKE_LOOKERS = 3
-"""Number of brokers that are asked for the stop topic at the same time, so that a broker that does
-not answer delays nothing.
+"""Number of brokers that are asked for the stop topic at the same time, so that a silent broker
+does not delay the check.
 """
 
 OWNER_INTERVAL_S = 2.0
@@ -810,8 +810,8 @@ class Guards:
         return lasting
 
     def _offline_dirs_clause(self) -> str:
-        """A clause about failed log directories, which explain missing replicas; empty
-        without any.
+        """A clause that explains missing replicas by failed log directories; empty if no directory
+        failed.
         """
         try:
             gone = [each for each in self.health.log_dirs() if each.is_offline]
@@ -820,7 +820,7 @@ class Guards:
         if not gone:
             return ""
         named = format_some(f"{each.path} of broker {each.broker_id}" for each in gone)
-        return f", as the log directory {named} is offline: its disk is full or fails"
+        return f", because the log directory {named} is offline: its disk is full or fails"
 
     def stop(self, why: str | None) -> None:
         """Stop the run for a reason; None changes nothing, and the first reason is kept.

@@ -71,7 +71,7 @@ class PointTopics:
         context = self._context
         cluster = context.config.cluster
         if cluster.starts_brokers:
-            return "they end with the brokers of this run"
+            return "the topics are deleted with the brokers of this run"
         of_run = f"--cluster {quote(cluster.given)} --run {context.topics.owner}"
         return f"redline cleanup {of_run} --yes deletes them"
 

@@ -141,9 +141,9 @@ def why_not_idle(
     if window.contradiction is not None:
         return NotIdle(window.contradiction)
     if window.start_s is None:
-        return NotIdle(f"{broker} does not answer with its metrics")
+        return NotIdle(f"the metrics of {broker} cannot be read")
     if window.ticked_s == 0.0:
-        return NotIdle(f"{broker}: its one-minute rates have not moved yet")
+        return NotIdle(f"{broker}: its one-minute rates were not updated yet")
     unnoted = unnoted_s / max(LOOK_S, window.ticked_s or (window.end_s or 0.0) - window.start_s)
     if idle is not None and idle < min(AT_REST_IDLE, baseline.handler_idle - IDLE_LOSS) - unnoted:
         return NotIdle(f"{broker}: request handlers idle {idle:.2f}")

@@ -1,10 +1,10 @@
 """The loads before the first trial: a growing load (a climb), and the warm-up of cold brokers.
 
-A first trial at a guessed load may be many times more than the brokers of a shared cluster can
-take. A climb begins with a small share of the load that the brokers have anyway, at most doubles
-every few seconds, and ends within two seconds after a step that is too large. A climb is no
-evidence for a limit; it only shows where the search begins. On cold brokers, whose JVMs have just
-started, the climb stays at its last load until more load does not make the brokers faster.
+A first trial at a guessed load may exceed the limit of a shared cluster many times. A climb begins
+with a small share of the load that the brokers have anyway, at most doubles every few seconds, and
+ends within two seconds after a step that is too large. A climb is no evidence for a limit; it only
+shows where the search begins. On cold brokers, whose JVMs have just started, the climb stays at its
+last load until more load does not make the brokers faster.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ class Counts:
         last_acked_s: time from the window's start to the last acknowledgement [s]; None without
             acknowledged records.
         cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
-        compression_ratio: size of the records of a batch before compression over their size after
-            it, measured before the trial [ratio]; None if no task took part.
+        compression_ratio: size of a batch's records before compression divided by their size after
+            compression, measured before the trial [ratio]; None if no task took part.
     """
 
     offered_records: int = 0

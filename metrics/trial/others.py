@@ -163,7 +163,7 @@ class Rate:
 
     @property
     def high(self) -> float:
-        """A rate that still is normal, as in a burst: the mean plus one standard deviation."""
+        """Upper bound of a normal rate, as in a burst: the mean plus one standard deviation."""
         return self.mean + self.deviation
 
 
@@ -233,8 +233,8 @@ class Change:
     """The difference between the load of other clients in a trial and their usual level.
 
     Attributes:
-        share: the part of the difference that the standard deviation does not explain, as a share
-            of all clients' traffic [ratio]; negative if the load fell.
+        share: the part of the difference that exceeds the normal deviation, divided by all clients'
+            traffic [ratio]; negative if the load fell.
         text: the load and its usual level, such as `wrote 40.0 MB/s, and 20.0 MB/s before the
             trial`.
     """
@@ -430,7 +430,7 @@ def others_at(
         everything: traffic of all clients in the window.
         client: the counts of our clients in the window.
         level: the usual load of other clients, without our load.
-        commits_per_s: highest rate of offsets that our own groups commit [1/s].
+        commits_per_s: highest number of offsets that our consumer groups commit per second [1/s].
     """
     counts, lasted_s = client.counts, client.duration_s
     share = counts.acked_records / counts.acked_total if counts.acked_total else 0.0

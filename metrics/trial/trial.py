@@ -193,7 +193,7 @@ class Trial:
         return self.finished_at_s - self.started_at_s
 
     def observation(self, goal: str) -> Observation:
-        """The trial as an observation, for the search for the limit of one goal."""
+        """Convert the trial to an observation for the search of one goal's limit."""
         judged = self.judgements[goal]
         by_generator, readings = judged.is_by_generator, dict(judged.utilization)
         at_rest = self._handlers_at_rest(readings.get(HANDLER_IDLE))

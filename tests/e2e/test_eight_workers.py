@@ -97,7 +97,7 @@ def test_executors_that_are_lost_in_a_trial_and_between_two_are_waited_for(
             code = command.wait(LINE_S)
         finally:
             log.warning("after %.0f s:\n%s", time.monotonic() - began_s, command.text)
-    assert "INVALID" in first and "was lost in the middle of the load" in first
+    assert "INVALID" in first and "was lost during the load" in first
     # A verdict follows from this machine; that all tasks took part does not.
     assert "task" not in second, command.text
     assert code in (0, 3), command.text

@@ -67,7 +67,7 @@ def test_a_worker_that_the_kernel_kills_affects_only_its_trial(
         await_load(testbed)
         child(command, "pyspark.worker").kill()
         finished = command.await_line("trial-finished trial=1 ", PART_S)
-        assert "INVALID" in finished and "was lost in the middle of the load" in finished
+        assert "INVALID" in finished and "was lost during the load" in finished
         assert "INVALID" not in command.await_line("trial-finished trial=2 ", PART_S)
         assert command.wait(PART_S) == 0, command.text
         assert "Traceback" not in command.text
@@ -142,5 +142,5 @@ def test_a_task_that_dies_in_minute_two_ends_the_load(
     log.warning("the run ended after %.1f s: %s", time.monotonic() - killed_s, command.text)
     assert code == 3
     assert "no conclusion, because trial" in command.text
-    assert re.search(r"task \d on .* was lost in the middle of the load", command.text)
+    assert re.search(r"task \d on .* was lost during the load", command.text)
     assert "was sustained for 2 min until then" in command.text

@@ -112,7 +112,7 @@ def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_succ
         assert await_ends(producers, SOON_S) == []
         finished = command.await_line("trial-finished trial=1 ", LOAD_S)
         assert "INVALID" in finished
-        assert "was lost in the middle of the load" in finished
+        assert "was lost during the load" in finished
         again = command.await_line("trial-started trial=2 ", LOAD_S)
         assert producers_of(again) == producers_of(started)
         assert command.wait(RUN_S) == 0, command.text

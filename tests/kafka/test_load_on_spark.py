@@ -166,7 +166,7 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
             threading.Event().wait(3.0)
             return topic.ends() == before
 
-        with pytest.raises(StageFailedError, match=r"task \d on .* lost in the middle of the load"):
+        with pytest.raises(StageFailedError, match=r"task \d on .* lost during the load"):
             topic.offer(
                 spark,
                 pattern(4, measure_s=60.0),

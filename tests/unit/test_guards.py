@@ -106,7 +106,7 @@ def test_a_log_directory_that_went_offline_is_named_when_replicas_are_missing(
     watching, blind = guards(cluster), guards(cluster)
     cluster.lacking = ORDERS
     cluster.dirs += (LogDir(2, "/b", -1, -1, is_offline=True),)
-    with stops(r"under-replicated, as the log directory /b of brok"):
+    with stops(r"under-replicated, because the log directory /b of brok"):
         watching.require_healthy()
 
     def hang(_: object = ()) -> tuple[LogDir, ...]:

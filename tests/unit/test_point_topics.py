@@ -125,7 +125,7 @@ def test_topics_of_brokers_that_the_run_starts_end_with_them(
     with topics:
         topics.open(traffic(100, 4))
     (text,) = warnings(reporter)
-    assert text.endswith("no broker answers; they end with the brokers of this run")
+    assert text.endswith("no broker answers; the topics are deleted with the brokers of this run")
 
 
 REMAIN = (

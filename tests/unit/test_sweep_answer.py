@@ -240,7 +240,7 @@ def test_a_time_that_was_not_measured_is_no_answer() -> None:
     back, gone = (held(trial(leaders_back_s=each)) for each in (2.5, None))
     for asks, made, value, why in (
         ("fill", moved, 2.0, ""),
-        ("drain", moved, None, "a part of the volume was left"),
+        ("drain", moved, None, "a part of the volume was missing"),
         ("failover", back, 2.5, ""),
         ("failover", gone, None, "some partitions had no leader"),
     ):
