@@ -63,7 +63,11 @@ def clean_up_cluster(
             hint = "; --yes deletes them" if chosen else ""
             note(reporter, f"{len(chosen)} of {len(everything)} leftovers of runs match{hint}")
             return 0
-        return _delete(opened.admin, chosen, reporter)
+        if left := delete_and_report(opened.admin, chosen, reporter):
+            raise RedlineError(
+                f"{left} of {len(chosen)} leftovers could not be deleted; the reasons are above"
+            )
+        return 0
 
 
 def _name_kept(
@@ -108,14 +112,20 @@ def _table(found: Sequence[Leftover]) -> Table:
     return Table("Leftovers of runs", ("kind", "name", "run began"), tuple(rows))
 
 
-def _delete(admin: KafkaAdmin, chosen: Sequence[Leftover], reporter: Reporter) -> int:
+def delete_and_report(
+    admin: KafkaAdmin, chosen: Sequence[Leftover], reporter: Reporter, origin: str = "of runs"
+) -> int:
+    """Delete leftovers and report the result; return the number of leftovers that remain.
+
+    Args:
+        admin: the client for requests to the cluster.
+        chosen: the leftovers to delete.
+        reporter: shows the result, and a warning for each leftover that remains.
+        origin: the origin of the leftovers, for the message.
+    """
     troubles = delete_leftovers(admin, chosen)
-    left = len(troubles)
     for trouble in troubles:
         warn(reporter, trouble)
-    note(reporter, f"deleted {len(chosen) - left} of {len(chosen)} leftovers")
-    if left:
-        raise RedlineError(
-            f"{left} of {len(chosen)} leftovers could not be deleted; the reasons are above"
-        )
-    return 0
+    deleted = len(chosen) - len(troubles)
+    note(reporter, f"deleted {deleted} of {len(chosen)} leftovers {origin}")
+    return len(troubles)

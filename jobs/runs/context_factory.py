@@ -26,10 +26,11 @@ from jobs.cluster.opening import (
 )
 from jobs.cluster.permissions import require_throttling_seen
 from jobs.cluster.sources import open_hosts, open_metrics, require_sources
-from jobs.cluster.topic_plan import delete_leftovers, leftovers
+from jobs.cluster.topic_plan import leftovers
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, note, warn
+from jobs.runs.cluster_cleanup import delete_and_report
 from jobs.runs.environment import environment_of
 from jobs.runs.options import RunOptions
 from jobs.spark.session import close_session, local_session
@@ -218,15 +219,8 @@ class ContextFactory:
                 f"leftovers of an earlier part of the run stay on the cluster: {error}",
             )
             return
-        troubles = delete_leftovers(admin, own)
-        for trouble in troubles:
-            warn(self.reporter, trouble)
         if own:
-            gone = len(own) - len(troubles)
-            note(
-                self.reporter,
-                f"deleted {gone} of {len(own)} leftovers of an earlier part of the run",
-            )
+            delete_and_report(admin, own, self.reporter, "of an earlier part of the run")
 
     def _phase(self, text: str) -> None:
         self.reporter.report(PhaseStarted(text))

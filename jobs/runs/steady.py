@@ -176,7 +176,9 @@ def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Bounda
     )
     lighter = [(each, proof) for each, proof in sustained if each.load <= boundary.loads[0]]
     on_disk = [(each, proof) for each, proof in lighter if proof.on_disk]
-    return with_steady(found, *_highest(on_disk)) if on_disk else found
+    if not on_disk:
+        return found
+    return with_steady(found, *max(on_disk, key=lambda pair: (pair[0].load, pair[1].duration_s)))
 
 
 def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = "") -> Boundary:
@@ -189,10 +191,6 @@ def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = 
         steady_bytes=proof.taken_bytes,
         steady_note="; ".join(filter(None, (note, proof.disks_note))),
     )
-
-
-def _highest(proven: Iterable[tuple[Trial, DiskProof]]) -> tuple[Trial, DiskProof]:
-    return max(proven, key=lambda pair: (pair[0].load, pair[1].duration_s))
 
 
 EXPIRIES = 3.5

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -49,20 +50,6 @@ KEPT_S = 900.0
 """Time for which the results of the canaries' records are kept [s]."""
 
 
-@dataclass
-class _Record:
-    broker_id: int
-    sent_s: float
-    ended_s: float | None = None
-    read_s: float | None = None
-    has_failed: bool = False
-
-    def as_of(self, now_s: float) -> CanaryTime:
-        acked_ms = 1000.0 * ((now_s if self.ended_s is None else self.ended_s) - self.sent_s)
-        read_ms = None if self.read_s is None else 1000.0 * (self.read_s - self.sent_s)
-        return CanaryTime(self.broker_id, self.sent_s, acked_ms, read_ms, self.has_failed)
-
-
 class Canaries:
     """The canaries of a run; they run on their own thread until the context manager closes.
 
@@ -88,7 +75,7 @@ class Canaries:
         self._leaders = tuple(leaders)
         self._clock = clock
         self._lock = threading.Lock()
-        self._records: dict[int, _Record] = {}
+        self._records: dict[int, CanaryTime] = {}
         self._numbers = itertools.count()
         self._rest: tuple[CanaryTime, ...] = ()
         self._sent_s = clock()
@@ -134,9 +121,11 @@ class Canaries:
         """All kept records; a record without an acknowledgement has the time from its send until
         now.
         """
-        now_s = self._clock()
         with self._lock:
-            return [each.as_of(now_s) for each in self._records.values()]
+            return [
+                self._ended(each) if math.isnan(each.acked_ms) else each
+                for each in self._records.values()
+            ]
 
     def windows(self, start_s: float, end_s: float) -> tuple[CanaryWindow, ...]:
         """The canaries' readings of each broker in a window [s since the epoch]."""
@@ -167,7 +156,7 @@ class Canaries:
         number, now_s = next(self._numbers), self._clock()
         with self._lock:
             self._sent_s = now_s
-            self._records[number] = _Record(self._leaders[partition], now_s)
+            self._records[number] = CanaryTime(self._leaders[partition], now_s, math.nan)
             oldest = next(iter(self._records))
             if self._records[oldest].sent_s < now_s - KEPT_S:
                 del self._records[oldest]
@@ -177,25 +166,29 @@ class Canaries:
         """Register that a record is acknowledged now."""
         with self._lock:
             if number in self._records:
-                self._records[number].ended_s = self._clock()
+                self._records[number] = self._ended(self._records[number])
 
     def failed(self, error: object, number: int | None = None) -> None:
         """Register that a record failed now; without a number, all unacknowledged records
         failed.
         """
-        now_s = self._clock()
         self.trouble = f"{type(error).__name__}: {error}"
         with self._lock:
             known = self._records
             for each in list(known) if number is None else [number]:
-                if each in known and known[each].ended_s is None:
-                    known[each].ended_s, known[each].has_failed = now_s, True
+                if each in known and math.isnan(known[each].acked_ms):
+                    known[each] = replace(self._ended(known[each]), has_failed=True)
 
     def read(self, number: int) -> None:
         """Register that a record is read back now."""
         with self._lock:
             if number in self._records:
-                self._records[number].read_s = self._clock()
+                record = self._records[number]
+                read_ms = 1000.0 * (self._clock() - record.sent_s)
+                self._records[number] = replace(record, read_ms=read_ms)
+
+    def _ended(self, record: CanaryTime) -> CanaryTime:
+        return replace(record, acked_ms=1000.0 * (self._clock() - record.sent_s))
 
     # --- on the thread of the canaries ---------------------------------------
 

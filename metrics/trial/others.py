@@ -253,16 +253,16 @@ class _Quantity:
     digits: int
     negligible: float
 
-    def change(self, now: float, level: Rate, of_all: float) -> Change:
+    def change(self, now: Rate, level: float, of_all: float) -> Change:
         """The difference of a rate from its usual level, as a share of the rate of all clients."""
-        off = now - level.mean
-        beyond = max(0.0, abs(off) - BEYOND_DEVIATIONS * level.deviation)
+        off = now.mean - level
+        beyond = max(0.0, abs(off) - BEYOND_DEVIATIONS * now.deviation)
         is_negligible = abs(off) <= self.negligible or of_all <= 0
         share = 0.0 if is_negligible else math.copysign(beyond / of_all, off)
         return Change(
             share,
-            f"{self.verb} {self.shown(now)} {self.unit}, and {self.shown(level.mean)} "
-            f"(± {self.shown(level.deviation)}) before the trial",
+            f"{self.verb} {self.shown(now.mean)} {self.unit}, and {self.shown(level)} "
+            f"(± {self.shown(now.deviation)}) before the trial",
         )
 
     def shown(self, rate: float) -> str:
@@ -359,17 +359,13 @@ class OtherLoad:
         """The differences of messages, written bytes and read bytes from their usual level; unknown
         ones are left out.
         """
-        messages = Rate(self.at_rest_messages_per_s, self.at_rest_messages_deviation_per_s or 0.0)
-        written = Rate(self.at_rest_bytes_per_s, self.at_rest_bytes_deviation_per_s or 0.0)
-        found = [_MESSAGES.change(self.messages_per_s, messages, self.all_messages_per_s)]
-        if self.bytes_per_s is not None:
-            found.append(_WRITTEN.change(self.bytes_per_s, written, self.all_bytes_per_s))
-        if self.read_bytes_per_s is not None and self.at_rest_read_bytes_per_s is not None:
-            read = Rate(
-                self.at_rest_read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s or 0.0
-            )
+        level, written = self.at_rest_messages_per_s, self.written
+        found = [_MESSAGES.change(self.messages, level, self.all_messages_per_s)]
+        if written is not None:
+            found.append(_WRITTEN.change(written, self.at_rest_bytes_per_s, self.all_bytes_per_s))
+        if self.read is not None and self.at_rest_read_bytes_per_s is not None:
             everything = self.all_bytes_per_s + (self.all_read_bytes_per_s or 0.0)
-            found.append(_READ.change(self.read_bytes_per_s, read, everything))
+            found.append(_READ.change(self.read, self.at_rest_read_bytes_per_s, everything))
         return found
 
     @property

@@ -283,7 +283,7 @@ def test_a_task_that_disconnects_during_the_load_is_lost_and_ends_the_load_of_al
         lost.send(start_s=1.0)
         lost.close()
         _until(lambda: channel.failure)
-        assert str(channel.failure).startswith("task 1 on 127.0.0.1 was lost in the middle")
+        assert str(channel.failure).startswith("task 1 on 127.0.0.1 was lost during the load")
         with pytest.raises(OrphanedError):
             _until(other.receive)
         other.close()
