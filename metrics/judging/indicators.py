@@ -143,8 +143,8 @@ class IdleIndicator(BrokerIndicator):
     is_floor = True
 
     @abstractmethod
-    def idle(self, span: Span) -> float | None:
-        """The idle fraction of the threads between two samples [ratio]."""
+    def value(self, window: BrokerWindow | Span) -> float | None:
+        """The idle fraction of the threads in a window, or between two samples [ratio]."""
 
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
         """A text such as `request handlers idle 0.12, below 0.20`."""
@@ -160,7 +160,7 @@ class IdleIndicator(BrokerIndicator):
         allowed = 1.0 - getattr(limits, self.limit_name)
 
         def used(span: Span) -> float | None:
-            idle = self.idle(span)
+            idle = self.value(span)
             return None if idle is None else (1.0 - idle) / allowed
 
         return EarlyEvidence(means=slices.means(self.name, used))
@@ -175,14 +175,9 @@ class RequestHandlerIdle(IdleIndicator):
     threads = "request handlers"
     resource = Resource.REQUEST_HANDLERS
 
-    def value(self, window: BrokerWindow) -> float | None:
-        """The idle fraction of the request handlers."""
+    def value(self, window: BrokerWindow | Span) -> float | None:
+        """The mean idle fraction of all request handlers."""
         return window.handler_idle
-
-    def idle(self, span: Span) -> float | None:
-        """The mean idle fraction of all request handlers between two samples."""
-        idle_ns = span.per_s(HANDLER_IDLE_NS)
-        return None if idle_ns is None else idle_ns / 1e9
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The idle fraction of the busiest broker."""
@@ -295,16 +290,9 @@ class NetworkIdle(IdleIndicator):
     threads = "busiest network thread"
     resource = Resource.NETWORK_THREADS
 
-    def value(self, window: BrokerWindow) -> float | None:
+    def value(self, window: BrokerWindow | Span) -> float | None:
         """The idle fraction of the busiest network thread."""
         return window.network_idle
-
-    def idle(self, span: Span) -> float | None:
-        """The idle fraction of the busiest network thread between two samples."""
-        waits_ns = span.deltas(NETWORK_WAIT_NS).values()
-        if not waits_ns or span.duration_s <= 0:
-            return None
-        return min(waits_ns) / 1e9 / span.duration_s
 
 
 class RequestQueue(BrokerIndicator):
@@ -450,37 +438,40 @@ class ConsumerLag(Indicator):
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """One reason for each group beyond the limit."""
-        client, most = evidence.client, limits.consumer_lag_growth_max
-        if most is None or client.counts.offered_records == 0:
-            return []
-        offered_per_s = client.counts.offered_records / client.duration_s
-        most = lag_allowed(most, client.duration_s)
         return [
             Reason(
                 self.name,
-                f"consumer group {group} fell behind by {growth_per_s:.0f} records/s, "
-                f"{growth_per_s / offered_per_s:.1%} of the offered rate, above {most:.1%}",
-                growth_per_s / offered_per_s,
+                f"consumer group {group} fell behind by "
+                f"{evidence.lag_growth_per_s[group]:.0f} records/s, {share:.1%} of the offered "
+                f"rate, above {most:.1%}",
+                share,
                 most,
             )
-            for group, growth_per_s in sorted(evidence.lag_growth_per_s.items())
-            if growth_per_s / offered_per_s > most
+            for group, share, most in self._shares(evidence, limits)
+            if share > most
         ]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The growth of the lag of the group that fell behind most."""
-        client, most = evidence.client, limits.consumer_lag_growth_max
-        growth = evidence.lag_growth_per_s
-        if most is None or not growth or client.counts.offered_records == 0:
+        shares = self._shares(evidence, limits)
+        if not shares:
             return None
-        group = max(growth, key=growth.__getitem__)
-        share = growth[group] * client.duration_s / client.counts.offered_records
-        most = lag_allowed(most, client.duration_s)
+        group, share, most = max(shares, key=lambda each: each[1])
         text = (
             f"the lag of consumer group {group} grew by {share:.1%} of the offered records, not "
             f"above {most:.1%}"
         )
         return Reason(self.name, text, share, most)
+
+    def _shares(self, evidence: Evidence, limits: Indicators) -> list[tuple[str, float, float]]:
+        """(group, growth of its lag over the offered records, highest allowed growth)."""
+        client, most = evidence.client, limits.consumer_lag_growth_max
+        if most is None or client.counts.offered_records == 0:
+            return []
+        offered_per_s = client.counts.offered_records / client.duration_s
+        allowed = lag_allowed(most, client.duration_s)
+        grown = sorted(evidence.lag_growth_per_s.items())
+        return [(group, per_s / offered_per_s, allowed) for group, per_s in grown]
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
         """None if consumer groups read, because tasks report the lag only at the end."""

@@ -295,7 +295,7 @@ class BrokerProof:
 
     def too_idle(self) -> str:
         """A clause if the handlers are more idle than the load allows, or an empty text."""
-        idle, busy = _idle(self.load), self.busy_least
+        idle, busy = self.load.span.handler_idle, self.busy_least
         # The updates of one-minute rates may begin up to one interval before the load.
         ticked_s = self.load.span.ticked_s(HANDLER_IDLE_NS)
         beside = TICK_S / ticked_s if ticked_s else 0.0
@@ -315,13 +315,13 @@ class BrokerProof:
 
         None if the polls at rest do not show the idle time.
         """
-        idle = _idle(self._unloaded)
+        idle = self._unloaded.span.handler_idle
         return None if idle is None else idle - _edge_error(self._unloaded) - self._idle_error
 
     @property
     def is_shown(self) -> bool:
         """Whether the idle time fell by more than its error."""
-        idle, below = _idle(self.load), self.proven_below
+        idle, below = self.load.span.handler_idle, self.proven_below
         return idle is not None and below is not None and idle < below
 
     @property
@@ -353,12 +353,6 @@ class BrokerProof:
     def _idle_error(self) -> float:
         """Error of the idle time under the load [ratio]."""
         return IDLE_SPARE + self.pool.idle_error + _edge_error(self.load)
-
-
-def _idle(polls: Polls) -> float | None:
-    """Share of the time for which the request handlers waited [ratio]."""
-    per_s = polls.span.per_s(HANDLER_IDLE_NS)
-    return None if per_s is None else per_s / 1e9
 
 
 def _edge_error(polls: Polls) -> float:

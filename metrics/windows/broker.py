@@ -132,6 +132,17 @@ class Span:
         # Count and mean are read one after the other, so a sum may seem to fall.
         return max(0.0, grown)
 
+    @property
+    def handler_idle(self) -> float | None:
+        """Idle fraction of the request handlers, the mean of all handlers [ratio]."""
+        return scaled(self.per_s(HANDLER_IDLE_NS), 1e-9)
+
+    @property
+    def network_idle(self) -> float | None:
+        """Idle fraction of the busiest network thread [ratio]."""
+        least_ns = min(self.deltas(NETWORK_WAIT_NS).values(), default=None)
+        return over(scaled(least_ns, 1e-9), self.duration_s)
+
     def gauges(self, name: str) -> list[float]:
         """The values of a gauge. Negative values, which mean unknown in the JVM, are left out."""
         found = (sample.values.get(name) for sample in self._samples)
@@ -491,8 +502,6 @@ def broker_window(
 
 def _measured(window: BrokerWindow, inside: Sequence[BrokerSample]) -> BrokerWindow:
     span = Span(inside)
-    idle = scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
-    network_wait_s = [delta / 1e9 for delta in span.deltas(NETWORK_WAIT_NS).values()]
     gc_ms = pauses(span.deltas(GC_MS))
     heap = heap_shares(inside)
     cpu_cores = scaled(span.per_s("process_cpu_ns"), 1e-9)
@@ -507,10 +516,10 @@ def _measured(window: BrokerWindow, inside: Sequence[BrokerSample]) -> BrokerWin
     }
     return replace(
         window,
-        contradiction=impossible_idle(window.broker_id, idle, span.duration_s),
-        handler_idle=idle,
+        contradiction=impossible_idle(window.broker_id, span.handler_idle, span.duration_s),
+        handler_idle=span.handler_idle,
         handler_idle_error=scaled(span.per_s(CONTROLLER_HANDLER_NS), 0.5e-9),
-        network_idle=over(min(network_wait_s, default=None), span.duration_s),
+        network_idle=span.network_idle,
         request_queue_max=span.gauge_max("request_queue_size"),
         **requests,
         **rates,

@@ -175,30 +175,19 @@ class HostWindow:
 
 
 def host_window(
-    samples: Iterable[HostSample],
-    host: str,
-    start_s: float,
-    end_s: float,
-    brokers: Sequence[int] = (),
-    *,
-    generates: bool,
-    shares_machine: bool,
+    named: HostWindow, samples: Iterable[HostSample], start_s: float, end_s: float
 ) -> HostWindow:
     """The window of one host between two times.
 
     Args:
-        samples: samples of any hosts in any order, also from before and after the window.
-        host: name of the host.
+        named: a window of the host without values.
+        samples: samples of the host in any order, also from before and after the window.
         start_s, end_s: the measured window [s since the epoch].
-        brokers: ids of the brokers on the host.
-        generates: True if tasks of the load ran on the host.
-        shares_machine: True if brokers run on the same machine.
     """
-    own = [each for each in samples if each.host == host and each.values]
     inside = sorted(
-        (each for each in own if start_s <= each.at_s <= end_s), key=lambda each: each.at_s
+        (each for each in samples if each.values and start_s <= each.at_s <= end_s),
+        key=lambda each: each.at_s,
     )
-    named = HostWindow(host, tuple(brokers), generates, shares_machine)
     if not inside or inside[-1].at_s <= inside[0].at_s:
         return named
     span = Span(inside)
@@ -267,13 +256,10 @@ def host_windows(
         by_host.setdefault(each.host, []).append(each)
     return tuple(
         host_window(
+            HostWindow(host, tuple(brokers.get(host, ())), host in tasks_on, host in machines),
             by_host.get(host, ()),
-            host,
             start_s,
             end_s,
-            brokers.get(host, ()),
-            generates=host in tasks_on,
-            shares_machine=host in machines,
         )
         for host in [*brokers, *sorted(tasks_on - set(brokers))]
     )

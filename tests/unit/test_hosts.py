@@ -299,9 +299,9 @@ def window(
     looks: Sequence[HostSample] | None = None, start_s: float = 99.0, end_s: float = 111.0
 ) -> HostWindow:
     """The window of a host with two brokers."""
-    return host_window(
-        looks or two_samples(), "b1", start_s, end_s, (1, 2), generates=False, shares_machine=True
-    )
+    named = HostWindow("b1", (1, 2), generates=False, shares_machine=True)
+    own = [each for each in looks or two_samples() if each.host == "b1"]
+    return host_window(named, own, start_s, end_s)
 
 
 def without(part: str, sample: HostSample) -> HostSample:
