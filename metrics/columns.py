@@ -318,7 +318,7 @@ def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
         return functools.partial(restored, cast("type[Any]", hint))
     if hint is datetime:
         return lambda value: value.astimezone(timezone.utc)
-    if origin is Literal:
+    if origin is Literal or hint is Any:
         return lambda value: value
     if isinstance(hint, type) and hasattr(hint, "from_text"):
         return cast("Callable[[Any], Any]", hint.from_text)

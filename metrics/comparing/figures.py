@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -190,14 +190,9 @@ def load_sweep(path: Path) -> SweepRecord:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        document.setdefault("named", {})  # older versions wrote neither `named` nor `kind`
-        names = {each.name for each in fields(SweepRecord)} - {"kind"}
-        own = {name: document[name] for name in names}
-        results = tuple(restored(Result, each) for each in document["results"])
-        own["axes"] = {path: tuple(values) for path, values in document["axes"].items()}
         older = {"limit": LIMIT, "load": ACKNOWLEDGED}.get(document["asks"], TIME)
-        kind = restored(FigureKind, document["kind"]) if "kind" in document else older
-        return SweepRecord(**own | {"results": results, "kind": kind})
+        # Older versions did not write the kind.
+        return restored(SweepRecord, {"kind": asdict(older), **document})
     except (*(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError),) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
