@@ -109,11 +109,9 @@ class Barrier(Protocol):
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
         """Index of this task in the stage."""
-        ...
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
         """The messages of all tasks; blocks until all tasks have called."""
-        ...
 
 
 def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
@@ -212,8 +210,8 @@ class _Task:
         """Wait for the driver's start signal.
 
         If the plan has no control channel, the task uses Spark's barrier, which polls once per
-        second. If the task could not connect to the driver, it takes no part, and the other tasks
-        wait up to their time limit.
+        second. A task that could not connect to the driver takes no part, and the other tasks wait
+        up to their time limit.
         """
         ready = TaskReady(self._wall_clock(), socket.gethostname(), problem)
         if self._driver is not None:
@@ -271,7 +269,7 @@ class _Task:
 def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
-    """Connect to the driver. Reports sent there have the numbers of the whole load."""
+    """Connect to the driver. Reports to the driver have the numbers of the whole load."""
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)
     driver.place = functools.partial(placed, plan)

@@ -165,8 +165,8 @@ def spark_jar(name: str) -> Path:
             return found[-1]
     raise ConfigError(
         f"Spark's jar {name} is missing from its pip package and from the jars of SPARK_HOME "
-        f"({home or 'not set'}); expected it in one of them. Run make setup, or pip install "
-        "pyspark, or set SPARK_HOME."
+        f"({home or 'not set'}); expected the jar in one of the two. Run make setup, or pip "
+        "install pyspark, or set SPARK_HOME."
     )
 
 

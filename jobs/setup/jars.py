@@ -6,8 +6,8 @@ The cache has sets of jars. Each set is downloaded once, either completely or no
 verified before use.
 
 The module also compiles the project's own Java classes to jars for the class path of another JVM,
-such as a broker's JVM. Janino, the compiler in Spark's package, compiles them in a separate JVM in
-less than a second, so a JRE is sufficient. The cache keeps these jars, too.
+such as a broker's JVM. Janino, the compiler in Spark's package, compiles the classes in a separate
+JVM in less than a second, so a JRE is sufficient. The cache keeps these jars, too.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ LOG4J_VERSION = "2.25.3"
 """Version of log4j 2 for a Kafka release without log4j 2 (3.9)."""
 
 EXPORTER_VERSION = "1.0.1"
-"""Version of the Prometheus JMX exporter: the newest one on Maven Central."""
+"""Version of the Prometheus JMX exporter: the newest version on Maven Central."""
 
 SPARK_HAS = (
     "com.fasterxml.jackson.core",

@@ -141,7 +141,7 @@ def java_problem(machine: Machine) -> str | None:
 
 
 def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
-    """The major version of a Java launcher. For "1.8.0" it is 8.
+    """The major version of a Java launcher, such as 8 for "1.8.0".
 
     Raises:
         ConfigError: the launcher does not start, or does not print its version.
@@ -181,7 +181,7 @@ def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None
 
 
 def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> str | None:
-    """The problem of the available memory; None without a problem, or if it is unknown."""
+    """The problem of the available memory; None without a problem, or if the memory is unknown."""
     available = available_memory_bytes(machine)
     if available is None or available >= needed_bytes:
         return None
@@ -200,9 +200,8 @@ def available_memory_bytes(machine: Machine) -> int | None:
 
 
 def _kernel_available(machine: Machine) -> int | None:
-    meminfo = machine.proc / "meminfo"
-    if meminfo.is_file():
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    if meminfo := _text(machine.proc / "meminfo"):
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
         return int(match.group(1)) * 1024 if match else None
     # On other systems (macOS) the standard library shows only the installed memory.
     try:
@@ -231,27 +230,26 @@ def _cgroup_available(machine: Machine) -> int | None:
 
 
 def _own_cgroup(machine: Machine) -> str:
-    try:
-        text = (machine.proc / "self" / "cgroup").read_text()
-    except OSError:  # without procfs there are no control groups
-        return ""
-    match = re.search(r"^0::/(.*)$", text, re.MULTILINE)
+    match = re.search(r"^0::/(.*)$", _text(machine.proc / "self" / "cgroup"), re.MULTILINE)
     return match.group(1) if match else ""
 
 
 def _statistic(path: Path, key: str) -> int:
-    try:
-        match = re.search(rf"^{key} (\d+)$", path.read_text(), re.MULTILINE)
-    except OSError:  # unknown, so nothing counts as reclaimable
-        return 0
+    match = re.search(rf"^{key} (\d+)$", _text(path), re.MULTILINE)
     return int(match.group(1)) if match else 0
 
 
 def _whole_number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None  # "max": no limit is set
+
+
+def _text(path: Path) -> str:
+    """The text of a file of the kernel; empty if the system does not have the file."""
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # missing, or "max": no limit is set
-        return None
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _address_space() -> int | None:

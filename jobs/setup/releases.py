@@ -54,8 +54,8 @@ def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
 
     Args:
         release: a release that `RELEASE` accepts.
-        chosen: the user's choice. By default it is ZooKeeper before 3.9, like most clusters of
-            these releases, and separate KRaft controllers from 3.9 on.
+        chosen: the user's choice. By default, releases before 3.9 use ZooKeeper, as most of their
+            clusters do, and later releases use separate KRaft controllers.
 
     Raises:
         ConfigError: the release does not support the choice.

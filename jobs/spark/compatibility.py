@@ -5,7 +5,7 @@ the next file of the table's log, and must fail if that file exists. HDFS, Azure
 Storage and local disks support this. S3 needs help: Delta's default LogStore for S3 is
 `S3SingleDriverLogStore`, with which a second driver overwrites a commit of the first
 (docs.delta.io, "Storage configuration"). Runs, nights and notebooks share their tables, so a run
-refuses such a place. Databricks has a commit service of its own.
+refuses a place without safe commits. Databricks has a commit service of its own.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DUMP_TIMEOUT_S = 120.0
-"""Time limit for writing the archive [s]. On an idle machine it takes 10 s."""
+"""Time limit for writing the archive [s]. On an idle machine, writing the archive takes 10 s."""
 
 
 def make_archive() -> Path:

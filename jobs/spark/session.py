@@ -65,7 +65,7 @@ SOURCE = java_source(__package__, NAME)
 _log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
 _SOURCE = java_source(__package__, _NAME)
-"""Java source for Janino, hence its plain style. The shell in it has its own `kill`."""
+"""Java source for Janino, hence its plain style. The shell has a built-in `kill`."""
 
 
 def pass_on_termination(jvm: Any) -> None:
@@ -151,10 +151,11 @@ LOCAL = {
 
 QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
 """Options for the JVM of a local session, which runs for minutes and plans small queries. The
-second compiler of the JVM costs more than it saves, on the cores that make the load. Without it,
-opening the tables and twelve appends took 40 instead of 62 CPU-seconds, and 30 instead of 36 s.
-With one compiler the JVM would have only 48 MB for compiled code, which Spark fills. Sweeping this
-code and compiling it again took 25 of the 147 CPU-seconds of tests/spark/test_store.py."""
+second compiler of the JVM costs more than it saves, on the cores that make the load. Without the
+second compiler, opening the tables and twelve appends took 40 instead of 62 CPU-seconds, and 30
+instead of 36 s. With one compiler the JVM would have only 48 MB for compiled code, which Spark
+fills. Sweeping this code and compiling it again took 25 of the 147 CPU-seconds of
+tests/spark/test_store.py."""
 
 ONE_COLLECTOR = "-XX:+UseSerialGC"
 """Option for the JVM of a local session. On two cores, concurrent collector threads cost more than
@@ -173,15 +174,15 @@ def local_session(
     settings: Mapping[str, str] | None = None,
     java_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """A session that reads and writes Delta tables. Close it with `close_session`.
+    """A session that reads and writes Delta tables. `close_session` closes the session.
 
-    If there is an active session (a notebook, Databricks), it is returned. Under spark-submit, the
-    session uses spark-submit's master and settings. Otherwise Spark starts as `local[slots]` on the
+    An active session (in a notebook or on Databricks) is returned. Under spark-submit, the session
+    uses spark-submit's master and settings. Otherwise Spark starts as `local[slots]` on the
     loopback interface, without output on the terminal.
 
     Args:
         slots: number of tasks that can run at once, which is the maximum for a barrier stage. Only
-            for local sessions. By default it is the number of processors, at least 2.
+            for local sessions. The default is the number of processors, at least 2.
         app_name: name of the application.
         log: file for the output of Spark and its Python workers; by default a temporary file.
         settings: Spark settings that override the defaults.
@@ -387,8 +388,8 @@ def _own_interrupts() -> Iterator[None]:
     """Keep the present handler of SIGINT while a context is created.
 
     PySpark's handler cancels jobs over the connection that waits for a job, so an interrupt looks
-    like a network error. The present handler raises KeyboardInterrupt. The code that catches it
-    closes the session, which ends the jobs.
+    like a network error. The present handler raises KeyboardInterrupt. The code that catches
+    KeyboardInterrupt closes the session, which ends the jobs.
     """
     handler = signal.getsignal(signal.SIGINT)
     yield

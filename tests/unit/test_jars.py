@@ -224,7 +224,9 @@ def test_the_jars_are_in_the_pip_package_or_in_the_home_of_spark_submit(
     found = SimpleNamespace(submodule_search_locations=[str(package)])
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    with pytest.raises(ConfigError, match=r"SPARK_HOME \(not set\); expected it in one of them"):
+    with pytest.raises(
+        ConfigError, match=r"SPARK_HOME \(not set\); expected the jar in one of the two"
+    ):
         spark_jar("ivy")
     monkeypatch.setenv("SPARK_HOME", str(home))
     for folder, name in ((home, "ivy-9.9.jar"), (package, "ivy-2.5.3.jar")):

@@ -149,7 +149,7 @@ def message_stream(
 
 
 def _stratified(rng: random.Random) -> Iterator[float]:
-    """Shares from 0 to 1; each of 128 consecutive ones is from another 128th of the range."""
+    """Random numbers from 0 to 1. Of 128 in a row, one lies in each 128th of the range."""
     while True:
         for stratum in reversed(rng.sample(range(_STRATA), _STRATA)):
             yield (stratum + rng.random()) / _STRATA

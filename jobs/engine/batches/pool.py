@@ -129,8 +129,8 @@ _MEAN_TOLERANCE = 0.01
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
     """Record counts for which a section has compressed bodies, in ascending order up to `full`.
 
-    The counts next to `natural` are among them if `natural` is below `full`. The other counts start
-    at 1, with about `per_octave` counts in each doubling.
+    If `natural` is below `full`, the result includes the counts next to `natural`. The other counts
+    start at 1, with about `per_octave` counts in each doubling.
     """
     around = range(max(1, natural - 1), natural + 2) if natural < full else ()
     counts = {full, *around}

@@ -2,10 +2,10 @@
 
 A section has the records of one full batch, encoded once. A shorter batch takes the first records
 of a section. Without compression these are a prefix of the data, because records follow each other
-with ascending offset deltas. With compression they are a separate body, because compressed data
-cannot be cut. Only the 61-byte header differs between sends: timestamps, record count, the stamp of
-an idempotent producer, and the CRC-32C over all bytes after the CRC field. The layout is Kafka's
-record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
+with ascending offset deltas. With compression the shorter batch has a separate body, because
+compressed data cannot be cut. Only the 61-byte header differs between sends: timestamps, record
+count, the stamp of an idempotent producer, and the CRC-32C over all bytes after the CRC field. The
+layout is Kafka's record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
 
 The CRC-32C of a batch is computed without reading the records again. A CRC is linear: the CRC of a
 head and a body is the CRC of the head, shifted by as many zero bytes as the body has, exclusive-or

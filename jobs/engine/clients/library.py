@@ -43,24 +43,19 @@ class LibraryProducer(Protocol):
             partition: number of the record's partition (`jobs.engine.task.plan`).
             settled: called once with the outcome if the record is accepted.
         """
-        ...
 
     def serve(self) -> None:
         """Call `settled` for all known outcomes, if the library needs polling."""
-        ...
 
     def end(self) -> None:
         """Drop the queued records, if the library can."""
-        ...
 
     def close(self) -> None:
         """Close without waiting for outstanding acknowledgements."""
-        ...
 
     @property
     def throttle_ms(self) -> int:
         """Sum of the throttle times that brokers reported [ms]."""
-        ...
 
 
 class LibraryConsumer(Protocol):
@@ -68,35 +63,28 @@ class LibraryConsumer(Protocol):
 
     def open(self) -> None:
         """Subscribe to the topics. The consumer joins its group when it polls."""
-        ...
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
         """Take the records that have arrived. Waits at most `timeout_s` for the first record."""
-        ...
 
     def take_assignment(self) -> Mapping[int, int] | None:
         """Take a new assignment: partition → start offset; None if there is no new assignment.
 
         No record of a newly assigned partition is polled before `begin`.
         """
-        ...
 
     def begin(self) -> None:
         """Start reading all partitions that are assigned now and later."""
-        ...
 
     def high_watermark(self, partition: int) -> int | None:
         """End offset of a partition that the library last received; None if it is unknown."""
-        ...
 
     @property
     def throttle_ms(self) -> int:
         """Sum of the throttle times that brokers reported [ms]."""
-        ...
 
     def close(self) -> None:
         """Commit, and leave the group."""
-        ...
 
 
 def kafka_options(
@@ -108,7 +96,8 @@ def kafka_options(
         options: options of producers or consumers.
         without: properties with another name in the library, and properties that the caller
             implements.
-        known: properties that the library has; None if the library itself rejects unknown ones.
+        known: properties that the library has; None if the library itself rejects unknown
+            properties.
 
     Raises:
         LibraryError: the library lacks an option that differs from its default.

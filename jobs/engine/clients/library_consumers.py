@@ -79,7 +79,10 @@ class LibraryMember(GroupMember):
                 if assigned is not None:
                     records = self._apply_assignment(assigned, records)
                 self._count(records)
-                self._update_high_watermarks(library)
+                for partition, position in self.positions.items():
+                    end = library.high_watermark(partition)
+                    if end is not None:
+                        position.high_watermark = max(end, position.offset)
         except _ERRORS as error:
             self._note(error)
         finally:
@@ -121,12 +124,6 @@ class LibraryMember(GroupMember):
             position.advance(1, offset + 1)
             age_s = wall_s - created_ms / 1000.0 if created_ms >= 0 else None
             self.ledger.count_read(1, size, age_s, now)
-
-    def _update_high_watermarks(self, library: LibraryConsumer) -> None:
-        for partition, position in self.positions.items():
-            end = library.high_watermark(partition)
-            if end is not None:
-                position.high_watermark = max(end, position.offset)
 
 
 class LibraryConsumers:

@@ -265,7 +265,7 @@ class RdKafkaProducer:
         self._producer.flush(1.0)
 
     def _name(self, error: Any) -> str:
-        """The error's name in Kafka's Java client, as the other clients report it."""
+        """The error's name, as kafka-python names the error."""
         code = int(error.code())
         if code == self._kafka.KafkaError._PURGE_QUEUE:
             return NEVER_SENT

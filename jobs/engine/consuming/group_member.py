@@ -61,7 +61,8 @@ class Moved:
 
     Attributes:
         leaders: partition → broker id of the current leader.
-        starts: partition → first offset of the log, for partitions that requested it.
+        starts: partition → first offset of the log, for partitions whose first offset was
+            requested.
     """
 
     leaders: Mapping[int, int]
@@ -127,7 +128,7 @@ class GroupMember:
         self._thread.start()
 
     def leave(self) -> None:
-        """Tell the thread to leave: it commits, and returns the partitions to the group."""
+        """Tell the thread to commit, and to return the partitions to the group."""
         self._leaving.set()
 
     def join(self, timeout_s: float) -> None:

@@ -141,7 +141,8 @@ RETRY_S = 0.1
 
 _OFFSET_OUT_OF_RANGE = 1
 _NO_SUCH_SESSION = frozenset({70, 71})
-"""Error codes of brokers that have dropped the fetch session; the next request begins a new one."""
+"""Error codes of brokers that have dropped the fetch session. The next request begins a new
+session."""
 
 
 class Reader:

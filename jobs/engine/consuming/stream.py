@@ -50,19 +50,15 @@ class Sink(Protocol):
 
     def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
         """Begin the batches of the partition with this number."""
-        ...
 
     def take_batch(self, batch: Batch, now: float) -> None:
         """Take a complete batch, whose last byte arrived at `now`."""
-        ...
 
     def take_control_batch(self, last_offset: int, records: int) -> None:
         """Take a complete control batch, which marks the end of a transaction."""
-        ...
 
     def end_response(self, answer: FetchAnswer, now: float) -> None:
         """End the response."""
-        ...
 
 
 Batch = tuple[int, int, int, int, int, int]

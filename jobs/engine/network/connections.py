@@ -1,4 +1,4 @@
-"""Connections to brokers. kafka-python opens them, and the engine's event loop then drives them.
+"""Connections to brokers, which kafka-python opens and the engine's event loop then drives.
 
 kafka-python resolves host names, connects, negotiates API versions and authenticates. Then the
 engine takes the socket over, because kafka-python's transport copies every payload, which the
@@ -160,10 +160,6 @@ def refusals_of(
     return {broker: str(error) for (_, broker), error in refused.items()}
 
 
-_Opened = dict[Key, Transport]
-_Refused = dict[Key, RedlineError]
-
-
 @dataclass(frozen=True)
 class Connector:
     """The settings that all connections of a client share.
@@ -223,7 +219,7 @@ class Aim(Enum):
 
 def _open_all(
     wanted: Sequence[Key], connector: Connector, aim: Aim, rng: random.Random | None = None
-) -> tuple[_Opened, _Refused]:
+) -> tuple[dict[Key, Transport], dict[Key, RedlineError]]:
     """Open connections, with a separate pace for each broker; see `Opening`."""
     ensure_descriptors(len(wanted))
     with Opening(connector, aim, rng or random.Random(repr(wanted[:1]))) as opening:
@@ -246,7 +242,7 @@ class Opening:
 
     Attributes:
         opened: the open connections.
-        refused: one refused connection for each broker that refused, with the explanation.
+        refused: one refused connection of each refusing broker, with the explanation.
     """
 
     def __init__(self, connector: Connector, aim: Aim, rng: random.Random) -> None:
@@ -266,8 +262,8 @@ class Opening:
         self._pacers: dict[int, ConnectPacer] = {}
         self._running: dict[Any, Attempt] = {}
         self._ended: list[Any] = []
-        self.opened: _Opened = {}
-        self.refused: _Refused = {}
+        self.opened: dict[Key, Transport] = {}
+        self.refused: dict[Key, RedlineError] = {}
 
     def __enter__(self) -> Opening:
         return self
@@ -463,8 +459,8 @@ def _take_over(
 ) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
-    A broker limits the session of a login (KIP-368): it closes the connection at the first request
-    after `session_lifetime_ms`. The value 0 stands for a session without a limit.
+    A broker limits the session of a login (KIP-368): the broker closes the connection at the first
+    request after `session_lifetime_ms`. The value 0 stands for a session without a limit.
 
     The function uses private fields. The exact version of kafka-python is pinned, and a test
     against a real broker fails if these fields change.

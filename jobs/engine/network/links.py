@@ -1,7 +1,7 @@
 """Host names, TCP connections and TLS contexts for connections to brokers.
 
-Each host is looked up once for all connections to it, within a deadline. The system's resolver can
-block without a limit, so each look-up runs on a thread of its own, which is abandoned at the
+One look-up of a host, within a deadline, serves all connections to the host. The system's resolver
+can block without a limit, so each look-up runs on a thread of its own, which is abandoned at the
 deadline. A connection goes to the first address of the host that answers.
 
 The module also has kafka-python's transports, with one fault corrected.
@@ -108,7 +108,7 @@ async def dial(
     """Connect to the first address of a host that answers, according to RFC 8305.
 
     The attempts start one after the other, with a delay of `ATTEMPT_DELAY_S`. If an attempt fails,
-    the next one starts at once. Started attempts run in parallel until one of them connects.
+    the next attempt starts at once. Started attempts run in parallel until one of them connects.
 
     Args:
         net: kafka-python's event loop.

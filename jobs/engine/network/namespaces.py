@@ -1,8 +1,8 @@
 """Network namespaces of Linux. A new socket belongs to the namespace of the thread that opens it.
 
 A thread with the capability CAP_SYS_ADMIN can enter another namespace and open connections there.
-Earlier connections of the thread stay in the earlier namespace. Threads that it starts begin in the
-current namespace. See namespaces(7) and setns(2).
+Earlier connections of the thread stay in the earlier namespace. A new thread begins in the
+namespace of the thread that starts it. See namespaces(7) and setns(2).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CLONE_NEWNET = 0x40000000
 
 
 class Namespaces:
-    """The network namespace that a thread has entered, and its namespace before.
+    """The network namespace that a thread has entered, and the namespace that it has left.
 
     Args:
         there: descriptor of the entered namespace; None if the thread has entered none.
-        home: descriptor of the namespace before.
+        home: descriptor of the namespace that the thread has left.
     """
 
     def __init__(self, there: int | None, home: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Connection options for executors. The options have secrets, and `repr` does not show them."""
+"""Connection options for executors. The options have secrets, which `repr` does not show."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """The pace of opening new connections to one broker. Pure.
 
 Brokers and cloud services limit the number of connections and the rate of new ones. Some limits
-close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let
-it wait (max.connection.creation.rate, max.connections). So the pacer works like TCP's congestion
-window: the number of connections that are being opened grows while they open quickly, and halves if
-a connection is closed or has to wait. After a closed connection the pacer also pauses.
+close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let a
+connection wait (max.connection.creation.rate, max.connections). So the pacer works like TCP's
+congestion window: the number of connections that are being opened grows while they open quickly,
+and halves if a connection is closed or has to wait. After a closed connection the pacer also
+pauses.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class ConnectPacer:
             self.window = min(self.window, WINDOW_MAX)
 
     def refused(self, attempt: Attempt, now_s: float) -> None:
-        """Record that the broker closed a connection; the pacer opens it again later."""
+        """Record that the broker closed a connection, which will be opened again later."""
         self._running -= 1
         self._waiting.append(attempt.key)
         if self._decrease(attempt, now_s):

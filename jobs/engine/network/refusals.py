@@ -128,7 +128,7 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
     Args:
         error: an error of Python's ssl module, of a socket or of kafka-python.
         options: connection options of kafka-python. The text contains only the protocol and the
-            mechanism from them.
+            mechanism from these options.
     """
     error = _cause(error)
     protocol = str(options.get("security_protocol", "PLAINTEXT"))

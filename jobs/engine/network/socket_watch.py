@@ -92,19 +92,13 @@ def parsed(answer: bytes) -> TcpInfo | None:
         # Exact even if the last segment is short. TCP counts the handshake as one acknowledged
         # byte.
         in_flight_bytes = max(0, min(in_flight_bytes, sent_bytes - resent_bytes - acked_bytes + 1))
-    knows_limits = size >= _WITH_LIMITS_BYTES
+    limits_us = (busy_us, receiver_us, buffer_us)
+    counted = acked_bytes, sent_bytes, resent_bytes, received_bytes
     return TcpInfo(
         rtt_us,
         rtt_min_us if size >= _WITH_MIN_RTT_BYTES else None,
-        cwnd * mss,
-        in_flight_bytes,
-        acked_bytes,
-        sent_bytes,
-        resent_bytes,
-        received_bytes,
-        busy_us if knows_limits else None,
-        receiver_us if knows_limits else None,
-        buffer_us if knows_limits else None,
+        *(cwnd * mss, in_flight_bytes, *counted),
+        *(limits_us if size >= _WITH_LIMITS_BYTES else (None, None, None)),
     )
 
 
@@ -156,8 +150,8 @@ WATCHED_MAX = 64
 """Maximum number of watched sockets per task. Reading one socket takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""Number of looks after which the buffers are read again; they change slowly. The last look reads
-them, too."""
+"""Number of looks after which the buffers are read again; they change slowly. The last look of a
+window also reads the buffers."""
 
 _COUNTERS = (
     "sent_bytes",
@@ -185,7 +179,7 @@ class SocketTally:
         self._is_counted = False
 
     def add(self, info: TcpInfo, memory: SocketMemory | None) -> None:
-        """Add the figures of one look at the socket."""
+        """Add the figures that one look at the socket has read."""
         self._last = info
         counts = self._counts
         counts.watched += not self._is_counted
@@ -236,7 +230,7 @@ class _Watched:
 
 
 class SocketWatch:
-    """A watch of some of a task's connections: fixed ones, evenly spread over the brokers.
+    """A watch of a fixed selection of a task's connections, evenly spread over the brokers.
 
     Args:
         channels: (broker id, connection) of all connections of the task.

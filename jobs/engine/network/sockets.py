@@ -102,21 +102,17 @@ class Owner(Protocol):
         """Handle bytes that arrived at `now`.
 
         Args:
-            data: the received bytes without dropped ones; valid only during the call.
+            data: the received bytes, without dropped bytes; valid only during the call.
         """
-        ...
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
         """Handle that the socket has taken all unwritten buffers."""
-        ...
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         """Handle a lost connection. The channel has no transport any more."""
-        ...
 
     def handle_woken(self) -> None:
         """Handle that another thread has woken the selector."""
-        ...
 
 
 class Sockets:
@@ -127,7 +123,7 @@ class Sockets:
         receive_bytes: size of the buffer for one read from a socket [B].
 
     Attributes:
-        wake: makes the selector return. Any thread may call it.
+        wake: makes the selector return. Any thread may call `wake`.
         waited_s: total time spent waiting [s].
         are_stamped: whether the kernel stamps arrivals for all channels with `is_parsed_whole`.
     """
@@ -169,7 +165,7 @@ class Sockets:
         self._waker.close()
 
     def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
-        """Send buffers after the unwritten ones; False if the connection is lost."""
+        """Send buffers after the unwritten buffers; False if the connection is lost."""
         transport = channel.transport
         if transport is None:
             return False

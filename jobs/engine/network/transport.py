@@ -85,7 +85,7 @@ class FrameReader:
         self._needed = _COUNT.size
 
     def feed(self, data: Buffer) -> Iterable[memoryview]:
-        """The frames that `data` completes. Each frame is valid until the next one is taken.
+        """The frames that `data` completes. Each frame is valid until the next frame is taken.
 
         Raises:
             AnswerFormatError: the size of a frame is negative or too large.
@@ -198,7 +198,7 @@ class Transport:
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
         """Receive as `receive_into` does, and also return the time at which the last byte arrived.
 
-        The time is in seconds since the epoch; 0 if it is unknown.
+        The time is in seconds since the epoch; 0 if the time is unknown.
 
         Raises:
             OSError: the connection is lost.
@@ -341,7 +341,7 @@ class TlsTransport(Transport):
 
 
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer pieces. Small buffers are joined; large ones stay separate.
+    """The same bytes in fewer pieces. Small buffers are joined; large buffers stay separate.
 
     A join costs a tenth of the encryption, and a call for each small buffer costs several times as
     much as a join. The size of a piece is limited, because bytes that a full socket does not take

@@ -77,7 +77,7 @@ class TimeLog:
             self.fold()
 
     def begin_slice(self, number: int) -> None:
-        """Begin a slice; later times belong to it."""
+        """Begin a slice, to which all later times belong."""
         self.fold()
         empty = np.zeros(_DOUBLINGS * _SLICE_BINS)
         self._slice = self._slices.setdefault(number, empty)
@@ -125,8 +125,8 @@ class Account:
         log_bytes: size of the batches that were acknowledged in this window [B].
         slice_s: length of the slices of the window [s]. Latencies are also counted per slice.
         refused: number of error codes in produce responses, in this window and all earlier ones.
-        answered_s: broker id → time of the broker's last answer. With acks=0 it is the time of the
-            last request that the broker's socket took.
+        answered_s: broker id → time of the broker's last answer. With acks=0, the time is when the
+            broker's socket took the last request.
     """
 
     def __init__(
@@ -158,10 +158,8 @@ class Account:
         self.sockets: dict[int, SocketCounts] = {}
         # Shortcuts to counts that change with every batch.
         self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
-        self._acked_at, self._acked_of = (
-            self.counts.acked_by_partition,
-            self.counts.by_producer.acked,
-        )
+        self._acked_at = self.counts.acked_by_partition
+        self._acked_of = self.counts.by_producer.acked
         self.latency = TimeLog(self._interval_s)
         self.lateness = TimeLog()
         self.slice_s = slice_length_s(window.duration_s)
@@ -235,13 +233,10 @@ class Account:
             counts.acked_bytes += payload_bytes
             self.acked_in_window[producer] += records
             if now >= self._slice_end_s:
-                self._next_slice(now)
+                number = int((now - self.window.start_s) // self.slice_s)
+                self.latency.begin_slice(number)
+                self._slice_end_s = self.window.start_s + (number + 1) * self.slice_s
             self.latency.add(now - first_due_s, records)
-
-    def _next_slice(self, now: float) -> None:
-        number = int((now - self.window.start_s) // self.slice_s)
-        self.latency.begin_slice(number)
-        self._slice_end_s = self.window.start_s + (number + 1) * self.slice_s
 
     def count_failed(
         self,
@@ -274,7 +269,7 @@ class Account:
         counts.retry_errors[error] += records
 
     def count_duplicates(self, producer: int, partition: int, records: int) -> None:
-        """Count records of which the log may have one more copy than the other counts say."""
+        """Count records of which the log may have another copy, in addition to the other counts."""
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
 

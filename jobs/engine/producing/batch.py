@@ -105,7 +105,7 @@ class ProducerIdState:
         return self._epochs.get(partition, self.epoch)
 
     def stamp(self, batch: Batch) -> tuple[int, int]:
-        """Epoch and sequence of a batch. The first send of the batch sets them."""
+        """Epoch and sequence of a batch. The first send of the batch sets both numbers."""
         if batch.stamp is None:
             partition = batch.partition
             sequence = self._next.get(partition, 0)
@@ -137,7 +137,7 @@ class ProducerIdState:
         batch.trouble.is_unsure = False
 
     def withdraw(self, batch: Batch) -> bool:
-        """Take back the sequence of a batch that no broker has; False if later batches use it."""
+        """Take back the sequence of a batch that no broker has; False if later batches follow."""
         if batch.stamp is None:
             return True
         sequence = batch.stamp[1]

@@ -317,7 +317,7 @@ class Delivery:
         self._request_leaders(producer, now)
 
     def _forget_request(self, connection: Connection, request: ControlRequest, now: float) -> None:
-        """Forget a request that was lost with its connection, so that it is sent again."""
+        """Forget a request that was lost with its connection, so that the request is sent again."""
         if request is self._leaders_request:
             self._leaders_request, self._leaders_from_s = None, 0.0
         else:
@@ -440,7 +440,7 @@ class Delivery:
         now: float,
         others: Sequence[Batch] = (),
     ) -> list[Batch]:
-        """Seal the open batch for a request over this connection that also has `others`."""
+        """Seal the open batch for a request over this connection, beside the batches `others`."""
         producer.waits = False
         if producer.transactions is not None:
             producer.transactions.unsettled += 1
@@ -450,7 +450,7 @@ class Delivery:
         return producer.divide(records, now, self.leaders, connection.broker, taken)
 
     def _fill(self, connection: Connection, now: float) -> Produce | Replace | None:
-        """The next request over this connection; None if it has no room or nothing waits."""
+        """The next request over this connection; None if nothing may be sent now."""
         if connection.has_successor:
             is_drained = not connection.in_flight and not connection.is_congested
             return Replace(connection) if is_drained else None
@@ -542,7 +542,7 @@ class Delivery:
     def _send_to_coordinator(
         self, ways: list[Connection], request: ControlRequest, now: float
     ) -> bool:
-        """Send over the least busy open connection; False if none of them is open."""
+        """Send over the least busy open connection; False if no connection is open."""
         if open_ways := [each for each in ways if each.is_open]:
             connection = min(open_ways, key=lambda each: len(each.in_flight))
             self._requests.append(SendControlRequest(connection, request))

@@ -1,7 +1,7 @@
 """The event loop that makes one task act as many producers.
 
 The loop has one thread and one selector. The delivery (`jobs.engine.producing.delivery`) decides
-what to send and when; the network client carries it out. The loop calls both, receives the driver's
+what to send and when; the network client does so. The loop calls both, receives the driver's
 messages, and takes the load through its phases.
 
 The module also has the schedules of producers in a growing load, and `WireProducers`, the engine's
@@ -45,7 +45,7 @@ _ENDLESS_S = 1e9
 def growing_schedule(
     plan: TrialPlan, index: int, start_s: float, last_step: int | None = None
 ) -> Schedule:
-    """The schedule of a producer. In a growing load it begins at the producer's step.
+    """The schedule of a producer. In a growing load, the schedule begins at the producer's step.
 
     In a growing load of a mix, one producer of each part offers a share of its rate. The share
     grows with the steps, and this producer has no bursts.

@@ -76,7 +76,7 @@ class NetworkClient:
             self.sockets.add(connection, transports[key])
 
     def follow(self, decider: Registration | Delivery) -> None:
-        """Carry out the actions of this decider from now on, and report events to it.
+        """Carry out the actions of this decider from now on, and report events to the decider.
 
         A connection with a request of the previous decider in flight is closed, because the
         response could still arrive.

@@ -29,16 +29,15 @@ _CHOSEN_AT_ONCE = 64
 class PartitionQueue:
     """Batches of one producer that wait for one partition, in the order of their records.
 
-    A queue exists only while batches wait. A queue takes turns with the other queues of the
-    connection to its leader, unless it is muted. A queue is muted if a batch failed, if the
-    connection is lost, or if the partition must first be added to a transaction. A muted queue
-    sends failed batches one at a time, before all later batches. So the order of a partition's
-    records changes no more than `max_in_flight` allows, and the sequences of an idempotent producer
-    stay in order.
+    A queue exists only while batches wait. Unless a queue is muted, it takes turns with the other
+    queues of the connection to its leader. A queue is muted if a batch failed, if the connection is
+    lost, or if the partition must first be added to a transaction. A muted queue sends failed
+    batches one at a time, before all later batches. So the order of a partition's records changes
+    no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in order.
 
     Attributes:
-        batches: first the failed batches, and then full batches that were never sent. The
-            producer's open batch may wait after them.
+        batches: first the failed batches, and then full batches that were never sent. After these
+            batches, the producer's open batch may wait.
         connection: the connection for which the queue last waited.
         is_muted: whether the queue sends only failed batches, one at a time.
         under_way: the failed batch that was sent again and is not acknowledged yet.
@@ -77,7 +76,8 @@ class PartitionQueue:
 class Connection(Channel):
     """One producer's connection to one broker.
 
-    The delivery uses the attributes up to `has_successor`. The network client uses the others.
+    The delivery uses the attributes up to `has_successor`. The network client uses the other
+    attributes.
 
     Attributes:
         broker: broker id.
@@ -149,7 +149,7 @@ class Connection(Channel):
 
         Args:
             count: maximum number of batches.
-            size_bytes: maximum total size of the batches [B]. A single batch may exceed it.
+            size_bytes: maximum total size of the batches [B]. A single batch may be larger.
         """
         queues, producer, taken, size = self.queues, self.producer, list[Batch](), 0
         for _ in range(len(queues)):
@@ -191,12 +191,12 @@ class Producer:
             transaction while the current transaction ends.
         full_records: number of records that fit into the open batch.
         full_s: time at which the first record that does not fit into the open batch is due.
-        ready_s: time at which the open batch is ready: it is full, or `linger_ms` is over.
+        ready_s: time at which the open batch is ready, because it is full or `linger_ms` is over.
         scheduled_s: time for which the producer is scheduled.
         buffered_bytes: size of the waiting batches, failed ones included [B].
         blocked: whether `buffer_memory` is used up, so that no record is added until brokers accept
             batches.
-        id_state: state of an idempotent producer; None for others.
+        id_state: state of an idempotent producer; None for other producers.
         transactions: state of the transactions; None without transactions.
         has_keys: whether each record chooses its own partition. Otherwise each batch chooses a
             partition.

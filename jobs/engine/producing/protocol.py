@@ -288,8 +288,8 @@ def decode_answer(
 
     Returns:
         The error code, and the content. For leaders the content is partition → broker id of the
-        leader, for partitions with a leader. For a coordinator it is (broker id, address). For a
-        producer id it is (producer id, epoch).
+        leader, for partitions with a leader. For a coordinator the content is (broker id, address).
+        For a producer id the content is (producer id, epoch).
 
     Raises:
         AnswerFormatError: the frame is not a response to this request.

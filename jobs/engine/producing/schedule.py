@@ -112,7 +112,7 @@ class FixedArrivals:
         return record + self._phase
 
     def until(self, position: float) -> int:
-        """Number of records with a position up to this one."""
+        """Number of records up to this position."""
         return max(0, math.floor(position - self._phase) + 1)
 
 
@@ -145,7 +145,7 @@ class PoissonArrivals:
         return cycles * _CYCLE + self._points[index] - self._origin
 
     def until(self, position: float) -> int:
-        """Number of records with a position up to this one."""
+        """Number of records up to this position."""
         cycles, rest = divmod(position + self._origin, _CYCLE)
         count = int(cycles) * _CYCLE + bisect_right(self._points, rest)
         return max(0, count - self._first)
@@ -156,7 +156,6 @@ class Schedule(Protocol):
 
     def due_s(self, record: int) -> float:
         """Time at which this record is due, on the engine's clock [s]."""
-        ...
 
     def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
         """Number of records that are due at or before this time.
@@ -165,7 +164,6 @@ class Schedule(Protocol):
             slack: a record up to this number of records later counts, too. A negative slack leaves
                 out a record that is due exactly at this time.
         """
-        ...
 
 
 def due_between(schedule: Schedule, from_s: float, to_s: float) -> int:
@@ -203,7 +201,7 @@ class ClosedLoop:
     def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
         """Number of available records at this time: more than a producer can send.
 
-        It is 0 before the start, and for a negative slack, because records have no due time.
+        Before the start, and for a negative slack, the number is 0: records have no due time.
         """
         return _ENDLESS if at_s >= self._start_s and slack >= 0 else 0
 

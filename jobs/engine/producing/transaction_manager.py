@@ -27,8 +27,8 @@ class TransactionManager:
     """The transactions of all producers. A producer without transactions may always send.
 
     Args:
-        send: sends a request over one of these connections. If none is open, it requests to open
-            them, and returns False.
+        send: sends a request over one of these connections. If no connection is open, `send`
+            requests to open the connections, and returns False.
         backoff_s: returns the time before a retry after this number of failures [s].
 
     Attributes:
@@ -47,7 +47,7 @@ class TransactionManager:
         self.open: set[Producer] = set()
 
     def admits(self, producer: Producer, partition: int, now: float) -> bool:
-        """Whether the partition's batches may be sent. If not, requests to add the partition."""
+        """Whether the partition's batches may be sent. Requests to add a missing partition."""
         transactions = producer.transactions
         if transactions is None or transactions.admits(partition):
             return True

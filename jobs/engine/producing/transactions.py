@@ -99,7 +99,7 @@ class Transactions:
         return partition in self.partitions
 
     def add_wanted(self, partition: int, now: float) -> None:
-        """Add a partition to the wanted ones, because batches wait for it."""
+        """Add a partition to the wanted partitions, because batches wait for the partition."""
         self.wanted.add(partition)
         if self.began_s is None:
             self.began_s = now

@@ -36,7 +36,6 @@ class TaskClient(Protocol):
             RedlineError: the library is missing or does not support the plan, a broker cannot be
                 reached, or a group does not settle in time.
         """
-        ...
 
     def run(
         self,
@@ -47,7 +46,7 @@ class TaskClient(Protocol):
     ) -> TaskReport:
         """Send or read the load from `start_s` on, through warm-up and windows, and then drain.
 
-        At the end of each window except the last, the task reports it to the driver.
+        At the end of each window except the last, the task reports the window to the driver.
 
         Args:
             start_s: start of the load, on the monotonic clock [s].
@@ -59,11 +58,9 @@ class TaskClient(Protocol):
         Raises:
             RedlineError: the load had to end early, for the reason in the text.
         """
-        ...
 
     def close(self) -> None:
         """Leave the groups and close all connections; does nothing if none is open."""
-        ...
 
 
 Gather = Callable[[str], list[str]]

@@ -24,8 +24,8 @@ def compare_clocks(
     the error.
 
     Args:
-        ask_driver: requests the driver's time and waits for it [s since the epoch]. The result None
-            ends the comparison, because the driver does not answer.
+        ask_driver: requests the driver's time and waits for the answer [s since the epoch]. The
+            result None ends the comparison, because the driver does not answer.
         rounds: maximum number of round trips.
         clock: monotonic clock [s].
         wall_clock: clock of this host [s since the epoch].

@@ -4,11 +4,11 @@ The driver listens (`jobs.trials.control_server`). The task connects with TLS be
 connections to brokers. The plan has the driver's certificate, which authenticates the driver, and
 the trial's token, which authenticates the task and is in the task's first message. Both sides send
 JSON, one object per line. The driver admits each task of a trial once, and no task of a load that
-has ended. Spark aborts a barrier stage that has lost a task if the stage is the last one of its
+has ended. Spark aborts a barrier stage that has lost a task if the stage is the last stage of its
 job, as here. Spark would restart any other stage (see Spark's DAGScheduler).
 
-A channel that closes or stays silent ends the load. A task that ends as planned says so before it
-closes the channel.
+A channel that closes or stays silent ends the load. A task that ends as planned reports its end
+before it closes the channel.
 
 All tasks start their load at the same time, after every task is ready.
 """
@@ -103,7 +103,7 @@ def start_signals(
         ready: messages of the tasks.
         received_s: time at which the driver received the last message, on the driver's clock [s
             since the epoch]; 0 if the tasks exchange messages without the driver.
-        missing: text that names the tasks without a message in time; empty if all sent one.
+        missing: text that names the tasks without a message in time; empty if there are none.
     """
     last_s = max(each.now_s for each in ready.values())
     ready_s = min(max(last_s, received_s), last_s + LATE_MAX_S)

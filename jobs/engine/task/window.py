@@ -1,4 +1,4 @@
-"""The measured windows of a task. The driver can begin the first one earlier, or end it early."""
+"""The measured windows of a task. The driver can begin or end the first window early."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Window:
             acked: records acknowledged in the window; None if the task reports no progress.
             written: records acknowledged since the start of the load.
             refused: error responses since the start of the load; 0 if the client does not count
-                them.
+                errors.
 
         Raises:
             OrphanedError: the parent process or the driver has ended.
