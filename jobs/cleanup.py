@@ -10,19 +10,19 @@ from typing import Any
 import click
 
 from jobs.entry import run
-from jobs.options import RunId, cluster_options, duration_s, lock_option
+from jobs.options import Duration, RunId, cluster_options, lock_option
 
 
 @click.command("cleanup")
 @cluster_options
 @click.option("--run", "run_id", type=RunId(), metavar="RUN_ID",
               help="Select only topics and groups of this run.  [default: all runs]")  # fmt: skip
-@click.option("--older-than", metavar="TIME",
+@click.option("--older-than", "age_s", type=Duration(), metavar="TIME",
               help="Select only topics and groups of runs that began longer ago than this, such as "
                    "24h. Names without a time are selected only with --run.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Delete the listed topics and groups.")
 @lock_option
-def cleanup(older_than: str | None, yes: bool, **selected: Any) -> int:
+def cleanup(yes: bool, **selected: Any) -> int:
     """List topics and consumer groups that killed runs left on a cluster; --yes deletes them.
 
     The command recognizes the topics and groups by their names, and touches nothing else on the
@@ -32,8 +32,7 @@ def cleanup(older_than: str | None, yes: bool, **selected: Any) -> int:
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.runs.cluster_cleanup import clean_up_cluster
 
-    age_s = None if older_than is None else duration_s(older_than)
-    return clean_up_cluster(age_s=age_s, deletes=yes, **selected)
+    return clean_up_cluster(deletes=yes, **selected)
 
 
 if __name__ == "__main__":

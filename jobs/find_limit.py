@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from jobs.entry import run
-from jobs.options import COUNT_MAX, ConfName, Count, RunId, duration_s, pattern_options, run_options
+from jobs.options import COUNT_MAX, ConfName, Count, Duration, RunId, pattern_options, run_options
 from jobs.runs.options import RunOptions
 
 
@@ -21,7 +21,7 @@ from jobs.runs.options import RunOptions
               metavar="NAME|FILE",
               help="The definition of sustained: a name in conf/goals, or a path. Several goals, "
                    "with commas between them, use the same trials.")  # fmt: skip
-@click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
+@click.option("--confirm", "confirm_s", type=Duration(), metavar="TIME",
               help="Confirm each limit with a load of this duration, such as 30m; the same as "
                    "--set goal.search.confirm_s=SECONDS.")  # fmt: skip
 @click.option("--to-failure", is_flag=True,

@@ -114,7 +114,7 @@ def _server(
 
 
 def _choice(question: str, answers: Sequence[str]) -> str:
-    return _prompt(question, type=click.Choice(answers), default=answers[0])
+    return str(_prompt(question, type=click.Choice(answers), default=answers[0]))
 
 
 def _prompt(question: str, **options: Any) -> Any:

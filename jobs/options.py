@@ -29,21 +29,6 @@ COUNT_MAX = 1_000_000_000
 """Upper bound of all counts. A larger count is a typing error."""
 
 
-def duration_s(text: str) -> float:
-    """The number of seconds in a text with a unit, such as 90s, 30m or 1.5h [s].
-
-    Raises:
-        ConfigError: the text is not a time with a unit.
-    """
-    seconds = amount(text, "seconds")
-    if not seconds:
-        raise ConfigError(
-            f"{text!r} is not a time; expected a number above 0 with the unit s, m or h; write, "
-            "for example, 30m"
-        )
-    return float(seconds)
-
-
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
     """An option type that converts a text. A ValueError of `read` becomes a usage error."""
 
@@ -65,15 +50,18 @@ class Duration(Parsed):
     name = "time"
 
     def read(self, value: Any) -> float:
-        """The duration [s]. A text that is not a finite time is an error."""
+        """The duration [s]. A text that is not a finite time above 0 is an error."""
         text = str(value).strip()
         try:
             seconds = float(text)
         except ValueError:
-            return duration_s(text)
+            seconds = amount(text, "seconds") or 0.0
         if not 0 < seconds < math.inf:
-            raise ValueError(f"{value!r} is not a time; expected a finite number above 0.")
-        return seconds
+            raise ValueError(
+                f"{value!r} is not a time; expected a finite number above 0 with the unit s, m or "
+                "h, such as 30m, or a number of seconds."
+            )
+        return float(seconds)
 
 
 class Rate(Parsed):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
 from jobs.cluster.admin import AdminError, ClusterInfo, TopicSize
@@ -36,12 +35,12 @@ from metrics.sources.one_minute_rates import require_whole_ticks
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import is_blind, missing_metrics, shortcomings
 from metrics.sources.source import (
-    History,
     KeepsHistory,
     MetricsSource,
     NodeInfo,
     named_brokers,
     sample_interval_of,
+    steps_of,
 )
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.units import format_counted, format_size, format_some
@@ -70,9 +69,9 @@ def history_findings(
     except ScrapeError as error:
         return [warning(CHECK, f"the brokers' metrics of the last day cannot be read: {error}")]
     idle = [
-        (share, broker, at_s)
+        (idle_ns / 1e9 / (end_s - start_s), broker, end_s)
         for broker, values in known.items()
-        for share, at_s in _shares(values, step_s)
+        for start_s, end_s, idle_ns in steps_of(values, step_s)
     ]
     if not idle:
         return [
@@ -87,17 +86,6 @@ def history_findings(
             f"{(now_s - first_s) / 3600:.1f} h of metrics; the busiest request handlers were on "
             f"broker {broker}, idle {share:.2f} in the {step_s / 60:.0f} min before {day} UTC",
         )
-    ]
-
-
-def _shares(values: History, step_s: float) -> list[tuple[float, float]]:
-    """Pairs (idle share, end of the step [s since the epoch]) of all steps without a gap or a
-    restart.
-    """
-    return [
-        ((idle_ns - before_ns) / 1e9 / (at_s - before_s), at_s)
-        for (before_s, before_ns), (at_s, idle_ns) in pairwise(values)
-        if idle_ns >= before_ns and at_s - before_s < 1.5 * step_s
     ]
 
 

@@ -302,26 +302,21 @@ def _packages(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list
     check = "executors' packages"
     found = []
     for name, version in driver.packages.items():
-        found += _lacking(check, name, executors)
+        lacking = [each for each in executors if each.packages.get(name) is None]
+        if lacking:
+            why = next((w for each in lacking if (w := each.package_errors.get(name))), "")
+            found.append(
+                problem(
+                    check,
+                    f"{_some(each.host for each in lacking)} cannot use the package {name} "
+                    f"({why or 'not installed'})",
+                    "the package on every executor",
+                    f"install the package into the executors' Python (pip install {name})",
+                )
+            )
         if version is not None:
             found += _of_other_version(check, name, version, executors)
     return found or [ok(check, ", ".join(f"{n} {v}" for n, v in driver.packages.items()))]
-
-
-def _lacking(check: str, name: str, executors: Sequence[ExecutorFacts]) -> list[Finding]:
-    hosts = [each.host for each in executors if each.packages.get(name) is None]
-    if not hosts:
-        return []
-    errors = (each.package_errors.get(name, "") for each in executors)
-    why = next((error for error in errors if error), "not installed")
-    return [
-        problem(
-            check,
-            f"{_some(hosts)} cannot use the package {name} ({why})",
-            "the package on every executor",
-            f"install the package into the executors' Python (pip install {name})",
-        )
-    ]
 
 
 def _of_other_version(

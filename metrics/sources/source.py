@@ -7,8 +7,9 @@ costs were measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 from typing_extensions import Self
@@ -174,6 +175,17 @@ def poll_interval_of(source: MetricsSource, asked_s: float) -> float:
 
 History = Sequence[tuple[float, float]]
 """(time [s since the epoch], value) of a reading, oldest first."""
+
+
+def steps_of(values: History, step_s: float) -> Iterator[tuple[float, float, float]]:
+    """(Start, end, increase of the counter) of each step without a gap or a restart.
+
+    Args:
+        step_s: planned length of a step [s]; a step that is 1.5 times as long has a gap.
+    """
+    for (start_s, before), (end_s, after) in pairwise(values):
+        if after >= before and end_s - start_s < 1.5 * step_s:
+            yield start_s, end_s, after - before
 
 
 @runtime_checkable

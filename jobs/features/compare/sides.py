@@ -46,11 +46,7 @@ from metrics.units import UNKNOWN, format_size
 
 TESTBED_KEYS = {
     "kafka": "kafka_version",
-    "profile": "profile",
-    "brokers": "brokers",
-    "metadata": "metadata",
-    "security": "security",
-    "jmx_secured": "jmx_secured",
+    **{key: key for key in ("profile", "brokers", "metadata", "security", "jmx_secured")},
 }
 """Setting of a side → its key of `testbed` in a cluster's file. All other settings are broker
 properties.

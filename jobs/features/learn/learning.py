@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,7 +38,7 @@ from metrics.features.learn.keys import LearnedPart, is_slow, learned_part
 from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, Figure, TopicPart, parts_of
 from metrics.reporting.files import require_new, write_file, write_json_file
 from metrics.sources.http_access import ScrapeError
-from metrics.sources.source import History, KeepsHistory
+from metrics.sources.source import History, KeepsHistory, steps_of
 from metrics.units import format_counted, format_duration, format_some, format_volume, iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
@@ -83,9 +82,8 @@ def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
     """
     steps: dict[float, dict[int, float]] = {}
     for broker, values in found.items():
-        for (before_s, before), (at_s, value) in pairwise(values):
-            if value >= before and at_s - before_s < 1.5 * STEP_S:
-                steps.setdefault(before_s, {})[broker] = (value - before) / (at_s - before_s)
+        for start_s, end_s, records in steps_of(values, STEP_S):
+            steps.setdefault(start_s, {})[broker] = records / (end_s - start_s)
     return [
         (at_s, sum(rates.values()))
         for at_s, rates in sorted(steps.items())
