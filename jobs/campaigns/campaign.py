@@ -125,7 +125,7 @@ class CampaignAnswer:
 
     Attributes:
         name: the name of its files, such as `sweep` for sweep.json and sweep.html.
-        write: writes the answer for programs.
+        write: writes the answer for programs to a path.
         page: returns the content of the answer's HTML page.
         tables, notices: the answer for the terminal.
         remedy: what the user can do to get files that could not be written.

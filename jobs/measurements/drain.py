@@ -58,7 +58,7 @@ class Drain(Fill):
         move_volume(loads, "reading the volume", config=reading)
 
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
-        """The time of the trial that reads."""
+        """The time of the trial that reads the volume."""
         return volume_result(trials[-1], is_writing=False)
 
 

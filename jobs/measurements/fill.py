@@ -34,7 +34,7 @@ class Fill(HeldMeasurement):
         move_volume(loads, "writing a volume")
 
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
-        """The time of the trial that writes."""
+        """The time of the trial that writes the volume."""
         return volume_result(trials[-1], is_writing=True)
 
 

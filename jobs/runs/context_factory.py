@@ -313,9 +313,6 @@ class ContextFactory:
             sweep_case=self.order.sweep_case,
             history=self.history,
             broker_outage=opened.outage(self.reporter),
-            open_metrics_without=lambda offline: open_metrics(
-                config.cluster, opened.without(offline), getattr(spark, "_jvm", None)
-            ),
         )
 
     def _require_ready(self, session: Session, opened: OpenCluster) -> SessionReport:

@@ -318,7 +318,7 @@ class TimeBudget:
         return max(0.0, self.total_s - (self.clock() - self.began_s))
 
     def share(self, share: float) -> TimeBudget:
-        """The budget shortened to a share of its length [ratio]."""
+        """Shorten the budget to a share of its length [ratio]."""
         return self if self.total_s is None else replace(self, total_s=share * self.total_s)
 
     def refusal(self, needed_s: float) -> str:

@@ -21,7 +21,7 @@ from jobs.runs.estimate import (
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import conclude_run, summary_of_run
-from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, hold_until_valid
+from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, repeat_until_valid
 from metrics.common.bounds import OfferedRate
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
 from metrics.judging.disk_proof import proof_of
@@ -136,7 +136,7 @@ class FixedLoadRun(Body):
         """
         try:
             with Rig.open(run.context, self.config.cluster.warm_up_max_s) as rig:
-                self._hold(rig)
+                self._offer(rig)
         except GuardStopError:
             self.trials[:] = run.context.history.trials  # includes the trial that the guard ended
             raise
@@ -164,7 +164,7 @@ class FixedLoadRun(Body):
         ended = ended or self._cut_short
         return answer_of_load(counted, ceilings, self.load.duration_s is not None, ended)
 
-    def _hold(self, rig: Rig) -> None:
+    def _offer(self, rig: Rig) -> None:
         load = self.load
         if load.duration_s is not None:
             count = load.trials_expected(self.config.workload.trial.measure_s)
@@ -173,16 +173,16 @@ class FixedLoadRun(Body):
             measurer.hold_windows(load.load, count, self.trials, load.profile)
             return
 
-        def hold(left: int) -> Trial:
+        def make(left: int) -> Trial:
             why = "a fixed load" if left > 1 else "a fixed load, for the last time"
-            return rig.hold(load.message_bytes, load.load, why, left)
+            return rig.trial(load.message_bytes, load.load, why, left)
 
         if load.repeats_invalid:
             spare = self.config.goal.search.invalid_repeats_max
-            hold_until_valid(hold, load.trials, spare, self.trials)
+            repeat_until_valid(make, load.trials, spare, self.trials)
             return
         for left in range(load.trials, 0, -1):
-            self.trials.append(hold(left))
+            self.trials.append(make(left))
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
         """The outcome of the run from its error, or from the verdicts if the load must be

@@ -127,7 +127,7 @@ class Body(ABC):
 
     @abstractmethod
     def plan(self, out: Path) -> Plan:
-        """The plan of the run, for the time before any load."""
+        """The plan of the run, which is shown before any load."""
 
     @property
     def shares_brokers(self) -> bool:

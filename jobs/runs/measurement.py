@@ -161,7 +161,7 @@ class Loads:
         held = self._body.load
         load = held.load if load is None else load
         try:
-            trial = self._rig.hold(held.message_bytes, load, why, left, config, stop)
+            trial = self._rig.trial(held.message_bytes, load, why, left, config, stop)
         except Exception as error:
             self.failure = error
             raise

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from jobs.cluster.sources import open_metrics
 from jobs.runs.estimate import line_of
 from jobs.runs.results import boundary_of
 from jobs.trials.context import RunContext
@@ -72,13 +73,15 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
     Raises:
         NoConclusionError: the brokers did not stop or did not return in time.
     """
-    assert context.broker_outage and context.open_metrics_without, "see ContextFactory"
+    assert context.broker_outage is not None, "see ContextFactory"
+    cluster, jvm = context.cluster, getattr(context.session.spark, "_jvm", None)
     try:
         offline = context.broker_outage.begin(count)
         context.topics.offline = offline
         context.guards.accept_current_state()
         rest = {broker: each for broker, each in context.addresses.items() if broker not in offline}
-        with closing(context.open_metrics_without(offline)) as source:
+        rest_of_cluster = cluster.without(offline)
+        with closing(open_metrics(context.config.cluster, rest_of_cluster, jvm)) as source:
             facts = replace(context.facts, offline=count)
             state = offline_state(count)
             yield replace(context, source=source, addresses=rest, facts=facts, state=state)

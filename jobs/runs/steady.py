@@ -393,7 +393,7 @@ def _written_share(proof: DiskProof) -> float | None:
 
 @dataclass(frozen=True)
 class SteadyAnswer:
-    """The result of the holds of a run for its limits.
+    """The holds of a run, and what they prove about the limits of the run.
 
     Attributes:
         largest: the limit of the first hold; None without a limit.

@@ -100,8 +100,8 @@ class Canaries:
         """Keep the records from `since_s` to now as the readings without the run's load.
 
         Args:
-            since_s: records that were sent earlier are left out [s since the epoch]. A driver that
-                starts Spark delays its own clients.
+            since_s: records that were sent earlier are left out [s since the epoch]. Clients of the
+                driver are slower while the driver starts Spark.
 
         Returns:
             A sentence about the brokers with too few acknowledged records for a guard; None if

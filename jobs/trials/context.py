@@ -4,7 +4,7 @@ trials of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -150,13 +150,12 @@ class RunContext:
         caveats: sentences about what the metrics cannot show.
         state: the state of the cluster for the rows of trials, such as `1 broker offline`.
         broker_outage: takes brokers out of service; None if the cluster does not support it.
-        open_metrics_without: opens the cluster's metrics without some brokers.
         sweep_case: the case of a sweep that the run measures.
         history: the finished trials; the only part that changes during the run.
         canaries: clients that measure how the loads affect other clients; None on a cluster without
             other clients.
         sample_interval_min_s: shortest supported time between two samples of a broker's metrics
-            [s]. It limits the interval of every `config`.
+            [s]. Every `config` of the run has at least this interval.
     """
 
     run_id: str
@@ -176,7 +175,6 @@ class RunContext:
     caveats: tuple[str, ...] = ()
     state: str = ALL_BROKERS
     broker_outage: BrokerOutage | None = None
-    open_metrics_without: Callable[[frozenset[int]], MetricsSource] | None = None
     sweep_case: SweepCase = field(default_factory=SweepCase)
     history: TrialHistory = field(default_factory=TrialHistory)
     canaries: Canaries | None = None

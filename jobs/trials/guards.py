@@ -65,7 +65,7 @@ last `RATE_OVER_S` [s].
 """
 
 STOP = "stop"
-"""The end of the name of the topic that stops a run; `cluster.name_prefix` comes before it."""
+"""Name of the topic that stops a run, without `cluster.name_prefix` at its beginning."""
 
 HARM_S = 15.0
 """Harm to other clients stops the run if it lasts for this time [s]; a certain overload ends
@@ -148,7 +148,7 @@ class Guards:
         warn: receives a sentence about each condition that the guards cannot watch.
         clock: monotonic time [s].
         lock: the lock of the cluster; None for a run without it.
-        cleaning: the delays of the brokers' deletions; Kafka's defaults by default.
+        cleaning: the delays after which brokers delete log files; Kafka's defaults by default.
         used_share_default: `disk_used_share_max` if the goal does not set this key [ratio].
         owner: returns topic → bounds of the cluster's owner; no bounds by default.
         times: the times at which loads are allowed; at any time by default.
@@ -349,8 +349,8 @@ class Guards:
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
-        """A sentence about a load without a planned volume that has written up to the limit; None
-        below it.
+        """A sentence about a load without a planned volume that has reached the limit; None if it
+        has not.
         """
         most, written = self.limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:

@@ -108,7 +108,7 @@ class Rig:
         """
         return cls(context, PointTopics(context), open_gates(context, warm_up_max_s))
 
-    def hold(
+    def trial(
         self,
         message_bytes: int,
         load: int,
@@ -607,13 +607,13 @@ class TrialMeasurer:
             time.sleep(LOOK_S)
 
 
-def hold_until_valid(
-    hold: Callable[[int], Trial], count: int, spare: int, into: list[Trial]
+def repeat_until_valid(
+    make: Callable[[int], Trial], count: int, spare: int, into: list[Trial]
 ) -> None:
     """Make trials until `count` of them are valid, or more than `spare` are INVALID.
 
     Args:
-        hold: makes a trial; receives the number of valid trials that are still missing.
+        make: makes a trial; receives the number of valid trials that are still missing.
         count: required number of valid trials.
         spare: largest accepted number of INVALID trials.
         into: receives each trial once it is judged, so that it is kept after an error.
@@ -621,7 +621,7 @@ def hold_until_valid(
     while (missing := count - sum(each.is_valid for each in into)) > 0:
         if len(into) - (count - missing) > spare:
             return
-        into.append(hold(missing))
+        into.append(make(missing))
 
 
 def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: int) -> int:

@@ -5,7 +5,7 @@ partitions in the samples.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -129,21 +129,9 @@ def lacking_now(
     brokers = brokers_of(context.source)
     if not brokers or brokers != context.addresses.keys():
         return None
-    return lacking_in(sampler.samples_taken(), brokers, clock() - FRESH_S)
-
-
-def lacking_in(
-    samples: Sequence[BrokerSample], brokers: Collection[int], since_s: float
-) -> float | None:
-    """The number of under-replicated partitions according to the last sample of each broker.
-
-    Args:
-        samples: samples, oldest first.
-        brokers: ids of all brokers.
-        since_s: earlier samples are too old [s since the epoch].
-    """
+    since_s = clock() - FRESH_S
     last: dict[int, BrokerSample] = {}
-    for each in reversed(samples):
+    for each in reversed(sampler.samples_taken()):
         if len(last) == len(brokers) or each.at_s < since_s:
             break
         if each.broker_id in brokers:

@@ -180,7 +180,7 @@ class LadderRun(Body):
                 def rung(
                     producers: int, rig: Rig = rig, message_bytes: int = message_bytes
                 ) -> Rung:
-                    return Rung.of(rig.hold(message_bytes, producers, "a rung of a ladder"))
+                    return Rung.of(rig.trial(message_bytes, producers, "a rung of a ladder"))
 
                 producers = self.first
                 while self._may_offer(message_bytes, producers):

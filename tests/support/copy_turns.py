@@ -154,7 +154,7 @@ class Turns(FixedLoadRun):
                 say("pause")
                 time.sleep(SENT_S)
                 original = self._logs.loads(windows, from_s, from_s + WINDOW_S, is_copy=False)
-                trial = rig.hold(self.load.message_bytes, SCALE_UNITS, "a copy", left, config)
+                trial = rig.trial(self.load.message_bytes, SCALE_UNITS, "a copy", left, config)
                 self.trials.append(trial)
                 assert trial.is_valid, trial.reasons
                 client = trial.evidence.client

@@ -178,7 +178,7 @@ class NoRig:
     def __exit__(self, *_: object) -> None:
         return
 
-    def hold(self, *_: object) -> Any:
+    def trial(self, *_: object) -> Any:
         if self._failure is not None:
             raise self._failure
         return trial()

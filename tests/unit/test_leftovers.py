@@ -158,7 +158,7 @@ def test_a_resumed_run_deletes_only_its_own_leftovers(tmp_path: Path) -> None:
     config = load("testbed", "demo", "default")
     order = RunOrder(tmp_path, "unused", reporter=reporter, run_id=RUN, resumes=True)
     factory = ContextFactory(config, order, RUN, reporter)
-    factory._delete_leftovers(cast(OpenCluster, SimpleNamespace(admin=admin)))
+    factory._delete_leftovers(cast(OpenCluster, SimpleNamespace(admin=admin)), "this part")
     assert admin.names == {*others, *unmarked, refused}
     trouble, count = [each.text for each in reporter.events if isinstance(each, Notice)]
     assert refused in trouble

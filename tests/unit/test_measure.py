@@ -18,7 +18,7 @@ from jobs.trials import measure
 from jobs.trials.context import TrialHistory
 from jobs.trials.load import Load, StageFailedError
 from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, written_records
-from jobs.trials.sampling import FRESH_S, READING, lacking_in, lacking_now
+from jobs.trials.sampling import FRESH_S, READING, lacking_now
 from metrics.common.errors import NoConclusionError
 from metrics.sources.beans import Role
 from metrics.sources.hosts.source import NoHosts
@@ -149,7 +149,7 @@ def test_a_trial_is_offered_judged_kept_and_said() -> None:
 def test_a_trial_of_its_own_configuration_is_one_of_the_run() -> None:
     cluster = Cluster(GROWN, GROWN, BEFORE, GROWN)
     own = CONFIG.with_workload(trial=replace(CONFIG.workload.trial, measure_s=5.0))
-    made = [cluster.rig.hold(1_000, 4, config=own), cluster.rig.hold(1_000, 4)]
+    made = [cluster.rig.trial(1_000, 4, config=own), cluster.rig.trial(1_000, 4)]
     assert [each.pattern.phases.measure_s for each in made] == [5.0, 4.0]
     assert cluster.history.trials == made
 
@@ -210,17 +210,23 @@ def test_each_broker_has_to_show_its_own_partitions() -> None:
         ([*resting, sample(3, 7.0)], 0.0),  # a controller
         ([], None),
     ]
+    context = context_of((1, 2), (1, 2))
     for samples, expected in cases:
-        assert lacking_in(samples, (1, 2), NOW_S - FRESH_S) == expected, samples
+        sampler: Any = SimpleNamespace(samples_taken=lambda found=samples: found)
+        assert lacking_now(sampler, context, lambda: NOW_S) == expected, samples
+
+
+def context_of(nodes: tuple[int, ...], addresses: tuple[int, ...]) -> Any:
+    """A context with the metrics of some brokers."""
+    roles = frozenset({Role.BROKER})
+    source = SimpleNamespace(nodes={each: NodeInfo(each, "4.1", roles) for each in nodes})
+    return SimpleNamespace(source=source, addresses=dict.fromkeys(addresses, ("h", 1)))
 
 
 def test_metrics_of_some_brokers_say_nothing_of_the_partitions_of_the_others() -> None:
-    roles = frozenset({Role.BROKER})
     sampler: Any = SimpleNamespace(samples_taken=lambda: [sample(1, 0.0), sample(2, 0.0)])
     cases: list[tuple[tuple[int, ...], tuple[int, ...], float | None]] = [
         ((1, 2), (1, 2), 0.0), ((1, 2), (1, 2, 3), None), ((1,), (1, 2), None), ((), (), None),
     ]  # fmt: skip
     for nodes, addresses, expected in cases:
-        source = SimpleNamespace(nodes={each: NodeInfo(each, "4.1", roles) for each in nodes})
-        context: Any = SimpleNamespace(source=source, addresses=dict.fromkeys(addresses, ("h", 1)))
-        assert lacking_now(sampler, context, lambda: NOW_S) == expected
+        assert lacking_now(sampler, context_of(nodes, addresses), lambda: NOW_S) == expected

@@ -12,7 +12,7 @@ from jobs.config import load
 from jobs.measurements.load import Load
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.measurement import Case
-from jobs.trials.measure import Rig, hold_until_valid
+from jobs.trials.measure import Rig, repeat_until_valid
 from metrics.common.errors import NoConclusionError
 from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
@@ -49,7 +49,7 @@ def test_invalid_trials_are_repeated_within_a_bound() -> None:
             missing.append(count)
             return next(left)
 
-        hold_until_valid(hold, 2, 2, into)
+        repeat_until_valid(hold, 2, 2, into)
         assert (into, missing) == (trials(made), asked)
 
 
@@ -66,7 +66,7 @@ class Holding:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def hold(self, *_: Any) -> Trial:
+    def trial(self, *_: Any) -> Trial:
         return self._left.pop(0)
 
 

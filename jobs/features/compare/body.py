@@ -376,7 +376,7 @@ class ComparisonRun(Campaign[int]):
         load = load_of_cluster(load_per_broker, run.contexts[_name(side)].brokers)
         done = sum(len(context.history.trials) for context in run.contexts.values())
         left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
-        return self._rigs[side].hold(message_bytes, load, f"{side.value}: {reason}", max(1, left))
+        return self._rigs[side].trial(message_bytes, load, f"{side.value}: {reason}", max(1, left))
 
     def _facts(self, run: RunState) -> dict[Side, SideFacts]:
         return {

@@ -37,7 +37,7 @@ from jobs.runs.results import why_no_answer
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates, open_gates
-from jobs.trials.measure import Rig, hold_until_valid
+from jobs.trials.measure import Rig, repeat_until_valid
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.figures import middle
@@ -208,8 +208,8 @@ class CaseMeasurer:
         trials: list[Trial] = []
         with Rig(context, PointTopics(context), self.gates) as rig:
             size = config.workload.message_bytes[0]
-            hold = partial(rig.hold, size, load, f"case {case.name}")
-            hold_until_valid(hold, case.repeats, spare, trials)
+            make = partial(rig.trial, size, load, f"case {case.name}")
+            repeat_until_valid(make, case.repeats, spare, trials)
         invalid = [trial for trial in trials if not trial.is_valid]
         if len(trials) - len(invalid) < case.repeats:
             why = "; ".join(f"{each.indicator}: {each.text}" for each in invalid[-1].reasons)
