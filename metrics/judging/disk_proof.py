@@ -46,7 +46,6 @@ class DiskProof:
         fastest_share: highest rate at which the disks of the slowest host wrote for some seconds,
             over the rate at which the host's brokers received bytes [ratio].
         why: reason why the load is not proven on disk. Empty if it is proven.
-        is_early: True if the window is so short that the kernel does not write pages yet.
         disks_note: names of the counted disks if the disks of the log dirs are unknown, or empty.
     """
 
@@ -57,7 +56,6 @@ class DiskProof:
     full_s: float | None = None
     written_share: float | None = None
     why: str = ""
-    is_early: bool = False
     fastest_share: float | None = None
     disks_note: str = ""
 
@@ -97,7 +95,6 @@ def disk_proof(
         None if not why else min(filter(None, map(full_after_s, windows)), default=None),
         slowest,
         why,
-        duration_s <= expire_s + FLUSHER_S,
         min(filter(None, map(_fastest_share, windows)), default=None),
         _disks_note(windows),
     )

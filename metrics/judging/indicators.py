@@ -332,7 +332,7 @@ class RequestQueue(BrokerIndicator):
         for broker_id in slices.broker_ids:
             limit = self.limit(broker_id, slices.cluster, limits)
             if limit is not None:
-                queued = (after.values.get(self._GAUGE) for _, after in slices.of(broker_id))
+                queued = (span.gauge_max(self._GAUGE) for span in slices.of(broker_id))
                 waiting = [each > limit for each in queued if each is not None]
                 shares[f"{self.name}/{broker_id}"] = (waiting, 0.0)
         return EarlyEvidence(shares=shares)
@@ -341,9 +341,8 @@ class RequestQueue(BrokerIndicator):
 class ProduceResponseTime(BrokerIndicator):
     """A rule that finds brokers whose produce requests take too long on average.
 
-        The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. This time begins
-        with
-    the arrival of the request and ends with the last byte of the answer. The mean of the window is
+    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. It begins with the
+    arrival of the request and ends with the last byte of the answer. The mean of the window is
     exact.
     """
 
@@ -376,7 +375,7 @@ class ProduceResponseTime(BrokerIndicator):
         assert most is not None, "see is_on"
         means = {}
         for broker_id in slices.broker_ids:
-            spans = [Span(edges) for edges in slices.of(broker_id)]
+            spans = slices.of(broker_id)
             requests = [span.per_s(f"{self._TIMES}_count") or 0.0 for span in spans]
             if any(requests):
                 per_s = sum(requests) / len(requests)

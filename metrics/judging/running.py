@@ -30,8 +30,6 @@ from search.signals import own_utilization
 Acked = Sequence[tuple[float, int]]
 """(seconds since the start of the window, records acknowledged since then), oldest first."""
 
-Edges = tuple[BrokerSample, BrokerSample]
-
 
 @dataclass(frozen=True)
 class Slices:
@@ -70,28 +68,24 @@ class Slices:
         return int(self.window_s / self.interval_s + 1e-9)
 
     @cached_property
-    def _by_broker(self) -> dict[int, list[Edges]]:
+    def _by_broker(self) -> dict[int, list[Span]]:
         start_s, end_s = self.window
         good, found = good_samples(self.samples), {}
         for broker_id in sorted(self.broker_ids):
             own = good.get(broker_id, [])
             inside = [sample for sample in own if start_s <= sample.at_s <= end_s]
-            found[broker_id] = list(pairwise(inside))
+            found[broker_id] = list(map(Span, pairwise(inside)))
         return found
 
-    def of(self, broker_id: int) -> Sequence[Edges]:
-        """The slices of one broker so far, each as a pair of samples."""
+    def of(self, broker_id: int) -> Sequence[Span]:
+        """The slices of one broker so far."""
         return self._by_broker[broker_id]
 
     def means(self, name: str, read: Callable[[Span], float | None]) -> dict[str, list[float]]:
-        """`name/broker id` → the values that `read` returns for the broker's slices,
-        without None.
-        """
+        """`name/broker id` → the known values that `read` returns for the broker's slices."""
         return {
-            f"{name}/{broker_id}": [
-                value for edges in slices if (value := read(Span(edges))) is not None
-            ]
-            for broker_id, slices in self._by_broker.items()
+            f"{name}/{broker_id}": [each for each in map(read, spans) if each is not None]
+            for broker_id, spans in self._by_broker.items()
         }
 
 

@@ -2,10 +2,10 @@
 
 The rules of an exporter choose the case of a series' name, the separators, and the last word of the
 name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean are in the
-name and which are labels. Only the order is always the same: first the domain, then
-type, name and other keys, then the attribute. So names are compared without case and separators.
-The last word shows the meaning of the number, or leaves it uncertain: `_total` is a count in some
-rules, and a rate in others.
+name and which are labels. Only the order is always the same: first the domain, then type, name and
+other keys, then the attribute. So names are compared without case and separators. The last word
+shows the meaning of the number, or leaves it uncertain: `_total` is a count in some rules, and a
+rate in others.
 """
 
 from __future__ import annotations
@@ -215,9 +215,7 @@ def _starred(name: str, found: re.Match[str]) -> str:
 
 
 def _shortened(found: re.Match[str], parts: Iterable[_Part]) -> str:
-    """Whether the exporter's rule removed `PerSec` or `Percent` from the name: `short`
-    or `whole`.
-    """
+    """`short` if the exporter's rule removed `PerSec` or `Percent` from the name, or `whole`."""
     whole = next((part.values[0] for part in parts if part.key == "name" and part.values), "")
     return "whole" if whole in found[0] else "short"
 

@@ -47,9 +47,7 @@ class CertifiedServer:
     addresses: str
 
     def explain_server_certificate(self, error: ssl.SSLCertVerificationError) -> str:
-        """A clause: why the client refuses the server's certificate, what is expected,
-        the remedy.
-        """
+        """A clause with the reason why the server's certificate is refused, and the remedy."""
         code = error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):
             return (

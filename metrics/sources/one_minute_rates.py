@@ -205,9 +205,7 @@ def _events(before: float, after: float) -> float:
 
 
 def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
-    """Whether there was exactly one tick between two rates, so that its events are a
-    whole number.
-    """
+    """Whether exactly one tick lies between two rates, so that its events are a whole number."""
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
     return events >= -spare and abs(events - round(events)) <= spare

@@ -115,9 +115,7 @@ class Sampler(Generic[Sample]):
         return self.start()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Stop the thread. Raise the thread's error unless another error is already
-        being raised.
-        """
+        """Stop the thread, and raise its error unless another error is being raised."""
         self._stopped.set()
         self._thread.join()
         if error is None and self._failure is not None:

@@ -313,9 +313,7 @@ class Scrapers:
         self._threads: ThreadPoolExecutor | None = None
 
     def open(self, probe: Callable[[Scraper], Probed]) -> list[Probed]:
-        """The result of `probe` for each scraper, in order. The first error of `probe`
-        is raised.
-        """
+        """The result of `probe` for each scraper, in order, or the first error of `probe`."""
         threads = ThreadPoolExecutor(len(self._scrapers), self._name)
         self._threads = threads
         try:

@@ -151,14 +151,12 @@ class Choices:
         selectors: reading → its chosen series.
         preferred: one clause for each choice between several series.
         refused: readings without a chosen series, although the page shows series for them.
-        unproven: readings whose chosen series has an uncertain name and was always 0.
         needs_poll: whether a further poll can improve the choice.
     """
 
     selectors: Mapping[str, tuple[Selector, ...]] = field(default_factory=dict)
     preferred: tuple[str, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    unproven: tuple[str, ...] = ()
     needs_poll: bool = False
 
     @property
@@ -353,7 +351,6 @@ def choose(polls: Sequence[Poll]) -> Choices:
         chosen,
         tuple(preferred),
         tuple(each for reading, each in refused.items() if reading not in rates),
-        tuple(each for each in by_reading if each in unproven - rates.keys()),
         is_early or (is_open and is_soon),
     )
 

@@ -35,13 +35,7 @@ from metrics.sources.sample import BrokerSample, Sample
 HANDLER_POLL_S = 0.3
 """Longest single wait of a request handler [s]. The idle counter adds a wait when the wait ends."""
 
-_TRAFFIC = (
-    "messages_in",
-    "bytes_in",
-    "bytes_out",
-    "replication_bytes_in",
-    "replication_bytes_out",
-)
+_TRAFFIC = ("messages_in", "bytes_in", "bytes_out", "replication_bytes_in", "replication_bytes_out")
 _COUNTERS = (
     HANDLER_IDLE_NS,
     SHARED_HANDLER_IDLE_NS,
@@ -629,9 +623,7 @@ def any_isr_changed_share(
     end_s: float,
     at_rest: Mapping[int, float] | None = None,
 ) -> float | None:
-    """The share of the sampling times of `any_isr_changed` with a change [ratio]. None
-    if unknown.
-    """
+    """The share of the sampling times with a change [ratio]. See `any_isr_changed`."""
     changed = any_isr_changed(samples, broker_ids, start_s, end_s, at_rest)
     return sum(changed) / len(changed) if changed else None
 

@@ -93,9 +93,7 @@ class WriteBackWindow:
 
     @property
     def settled_share(self) -> float | None:
-        """Share of the received bytes that disks wrote in the span of settled
-        write-back [ratio].
-        """
+        """Share of the received bytes that disks wrote in settled write-back [ratio]."""
         return over(self.settled_written_bytes, self.settled_taken_bytes)
 
     @property

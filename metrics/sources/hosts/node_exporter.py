@@ -291,11 +291,7 @@ class ServedHosts(_Exporters):
         log_disks: names of the disks with log dirs. Empty if they are not known.
     """
 
-    def __init__(
-        self,
-        feed: ServerFeed,
-        log_disks: Collection[str] = (),
-    ) -> None:
+    def __init__(self, feed: ServerFeed, log_disks: Collection[str] = ()) -> None:
         super().__init__(log_disks)
         self._feed = feed
 

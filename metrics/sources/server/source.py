@@ -37,12 +37,7 @@ class PrometheusServerSource(PrometheusSource):
     )
     correction: ClassVar[str] = "correct metrics.prometheus.broker_pattern or broker_values"
 
-    def __init__(
-        self,
-        feed: ServerFeed,
-        rules: RuleSet | None,
-        version: str = "unknown",
-    ) -> None:
+    def __init__(self, feed: ServerFeed, rules: RuleSet | None, version: str = "unknown") -> None:
         endpoints = [Endpoint(broker, host, 0) for broker, host in sorted(feed.spec.hosts.items())]
         super().__init__(endpoints, rules, 0.0, version, pause=lambda _: None)
         self._feed = feed
