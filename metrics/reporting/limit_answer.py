@@ -241,9 +241,7 @@ def steady_words(boundary: Boundary) -> str:
     if boundary.steady_load is None:
         why = "; ".join(filter(None, (boundary.steady_note, failed)))
         return f"steady: not proven; {why}" if why else ""
-    rate = boundary.steady_mb_per_s
-    limit = boundary.along.amount(round(boundary.steady_load))
-    payload = limit if rate is None else f"{format_mb_per_s(rate)} MB/s ({limit})"
+    payload = load_words(boundary, round(boundary.steady_load), boundary.steady_mb_per_s)
     size = boundary.steady_bytes
     amount = "" if size is None else f", {format_volume(size)}"
     lasted = format_duration(boundary.steady_s or 0.0)

@@ -651,30 +651,6 @@ def _run_facts(summary: RunSummary, trials: Sequence[ListedTrial]) -> tuple[tupl
     )
 
 
-WORDS = {
-    "producers": "identical clients that send records, each at the same fixed rate; a run "
-    "searches for their number, which is np in tables and JSON",
-    "offered": "the rate that producers should send by their schedule",
-    "achieved": "the rate that the brokers acknowledged",
-    "trial": "one step of a run: prepare, warm up, measure, recover",
-    "window": "the measured part of a trial; rates and idle fractions are counter differences "
-    "over exactly this time",
-    "verdict": "the result of a trial: SUSTAINED, OVERLOADED or INVALID, with its reasons",
-    "INVALID": "the verdict of a trial that cannot be judged, for example because the generator "
-    "missed its rate or metrics are missing; the trial is repeated",
-    "bracket": "the highest number of producers that was sustained, and the lowest higher number "
-    "that was overloaded",
-    "interval": "the range in which the limit lies with 90 % confidence, computed from all trials",
-    "doubtful": "a limit whose interval is wider than the goal accepts",
-    "boundary point": "a bracket no wider than the resolution; its value is the sustained side",
-    "boundary line": "the boundary points over a range of message sizes",
-    "resource": "a possible limit of the brokers: request handlers, network threads, CPU, heap, "
-    "disk, network, replication, quota, or the connections to the brokers",
-    "MB": "10⁶ bytes of payload",
-}
-"""Word → meaning; a test compares the meanings with docs/glossary.md."""
-
-
 def report_page(report: Mapping[str, Any]) -> str:
     """Render a report as HTML, with a chart for each goal and a chart of all trials."""
     # Imported here, because jobs without charts need no charting library.
@@ -684,4 +660,4 @@ def report_page(report: Mapping[str, Any]) -> str:
     lines = [boundary_spec(part.summary) for part in report["parts"]]
     latency = throughput_latency_spec([listed.trial for listed in report["trials"]])
     specs = lines if latency is None else [*lines, latency]
-    return render("report.html", report=report, specs=specs, latency=latency, words=WORDS)
+    return render("report.html", report=report, specs=specs, latency=latency)

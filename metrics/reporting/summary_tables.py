@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from metrics.columns import restored
@@ -60,24 +61,14 @@ def summary_of(
     own = {"replication_factor": workload.get("topic.replication_factor", 0)}
     if boundaries and not boundaries[0].parts:  # existing topics may have other options
         own |= boundaries[0].pattern
-    return RunSummary(
-        run_id=last["run_id"],
-        started_at=iso_utc(ordered[0]["at"].timestamp()),
-        finished_at=iso_utc(ends[-1]["at"].timestamp()) if ends else "",
-        cluster=last["cluster"],
-        workload=last["workload"],
-        goal=last["goal"],
-        boundaries=tuple(boundaries),
-        brokers=last["brokers"] or 0,
-        status=last["status"],
-        exit_code=last["exit_code"] or 0,
-        error=last["error"],
-        caveat=last["caveat"] or "",
-        environment=dict(last["environment"] or {}),
-        replication_factor=int(own.get("replication_factor", 0)),
-        consumer_groups=int(workload.get("consumers.groups", 0)),
-        measurement=last.get("measurement") or "",
-    )
+    of_run = {
+        **last,
+        "started_at": iso_utc(ordered[0]["at"].timestamp()),
+        "finished_at": iso_utc(ends[-1]["at"].timestamp()) if ends else "",
+        "replication_factor": own.get("replication_factor"),
+        "consumer_groups": workload.get("consumers.groups"),
+    }
+    return replace(restored(RunSummary, of_run), boundaries=tuple(boundaries))
 
 
 def configuration_of_row(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
