@@ -147,8 +147,6 @@ def run_task(
 
 
 class _Task:
-    """One task of the stage."""
-
     def __init__(self, plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float]) -> None:
         self._plan = plan
         self._task = plan.own_task(barrier.partitionId())

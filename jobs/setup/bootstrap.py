@@ -202,7 +202,6 @@ def requirement_lines(requirements: str, names: Collection[str]) -> str:
 
 
 def _name_of(line: str) -> str:
-    """The normalized name of the package in a requirements line."""
     return line.partition("==")[0].replace("_", "-").lower()
 
 
@@ -292,21 +291,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Set up the checkout that contains this file.")
     parser.set_defaults(step=set_up)
     steps = parser.add_mutually_exclusive_group()
-    steps.add_argument(
-        "--dev",
-        dest="step",
-        action="store_const",
-        const=add_developers,
-        help="add the packages for developers to an environment that is set up",
-    )
-    steps.add_argument(
-        "--unit",
-        dest="step",
-        action="store_const",
-        const=set_up_for_unit_tests,
-        help="install the packages for unit tests, which need no Spark, no Java and no jars",
-    )
-    step = parser.parse_args(arguments).step
+    for option, step, words in (
+        ("--dev", add_developers, "add the packages for developers to a finished set-up"),
+        ("--unit", set_up_for_unit_tests, "install only the packages for unit tests"),
+    ):
+        steps.add_argument(option, dest="step", action="store_const", const=step, help=words)
+    chosen = parser.parse_args(arguments).step
     root = checkout_root()
     if root is None:
         sys.stderr.write(
@@ -315,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return ConfigError.exit_code
     try:
-        step(root)
+        chosen(root)
     except RedlineError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

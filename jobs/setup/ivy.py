@@ -144,7 +144,6 @@ def mirror_url(environ: Mapping[str, str]) -> str | None:
 
 
 def _repository() -> str:
-    """The name of the repository in messages."""
     return mirror_url(os.environ) or "Maven Central"
 
 

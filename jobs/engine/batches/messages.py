@@ -149,7 +149,7 @@ def message_stream(
 
 
 def _stratified(rng: random.Random) -> Iterator[float]:
-    """Random numbers from 0 to 1. Of 128 in a row, one lies in each 128th of the range."""
+    """Random numbers from 0 to 1, of which 128 in a row are spread evenly over the range."""
     while True:
         for stratum in reversed(rng.sample(range(_STRATA), _STRATA)):
             yield (stratum + rng.random()) / _STRATA

@@ -236,10 +236,8 @@ class FetchChannel(Channel):
         self.reader = reader
         self._partitions = partitions
         self._check_crcs = check_crcs
-        self.stream = FetchStream(self, partitions, check_crcs)
+        self.reset()
         self.wall_offset_s = 0.0
-        self.sent_s: float | None = None
-        self.retry_s = 0.0
         self._encoder = encoder
         self._session = FetchSession()
         self._correlation_id = 0
@@ -250,7 +248,7 @@ class FetchChannel(Channel):
     def reset(self) -> None:
         """Prepare for a new transport; no request is in flight."""
         self.stream = FetchStream(self, self._partitions, self._check_crcs)
-        self.sent_s = None
+        self.sent_s: float | None = None
         self.retry_s = 0.0
 
     def handle_lost(self, error: str) -> None:

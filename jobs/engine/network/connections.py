@@ -320,7 +320,6 @@ class Opening:
         future.add_both(lambda _: self._ended.append(future))
 
     def _settle(self) -> None:
-        """Handle the attempts that have ended."""
         ended, self._ended = self._ended, []
         now_s = time.monotonic()
         for future in ended:
@@ -427,7 +426,7 @@ class Opening:
             return _take_over(self._net, connection, transport, retire_share, versions)
 
     async def _shake_hands(self, sock: ssl.SSLSocket, deadline_s: float) -> None:
-        """Do the TLS handshake as kafka-python does, but with a deadline in case of silence."""
+        """Do the TLS handshake as kafka-python does, but with a deadline for a silent broker."""
         while True:
             try:
                 sock.do_handshake()

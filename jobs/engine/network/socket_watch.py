@@ -219,8 +219,6 @@ class SocketTally:
 
 
 class _Watched:
-    """A watched connection, with its socket at the last look."""
-
     def __init__(self, broker: int, channel: Channel, counts: SocketCounts) -> None:
         self.broker = broker
         self.channel = channel

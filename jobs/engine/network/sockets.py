@@ -92,7 +92,7 @@ class Channel:
         return 0
 
     def skip(self, size: int, now: float) -> None:
-        """Handle that `size` of the `skippable` bytes have arrived and were dropped."""
+        """Handle the arrival of `size` of the `skippable` bytes, which were dropped."""
 
 
 class Owner(Protocol):
@@ -106,13 +106,13 @@ class Owner(Protocol):
         """
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """Handle that the socket has taken all unwritten buffers."""
+        """Handle the event that the socket has taken all unwritten buffers."""
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         """Handle a lost connection. The channel has no transport any more."""
 
     def handle_woken(self) -> None:
-        """Handle that another thread has woken the selector."""
+        """Handle a wake-up of the selector by another thread."""
 
 
 class Sockets:
@@ -251,7 +251,7 @@ class Sockets:
             self.lose(channel, "ConnectionClosed")
 
     def _receive(self, channel: Channel, transport: Transport) -> None:
-        """Receive until the buffer's size is used up, because other channels wait, too."""
+        """Receive at most the size of the buffer, because other channels wait, too."""
         left = len(self._buffer)
         while left and channel.transport is transport:
             dropper = _dropper_of(channel, transport)

@@ -106,7 +106,7 @@ class TimeLog:
 
 
 def _times_of(counts: np.ndarray, bins: int) -> Iterator[tuple[float, int]]:
-    """(Time [µs], records) of each bin that is not empty."""
+    """Time [µs] and number of records of each bin that is not empty."""
     (held,) = np.nonzero(counts)
     doublings, places = np.divmod(held, bins)
     times_us = np.ldexp((places + bins) / (2 * bins), doublings + 1)

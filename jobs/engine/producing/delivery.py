@@ -192,7 +192,7 @@ class Delivery:
         return action
 
     def _look(self, now: float) -> Produce | None:
-        """Handle the scheduled object with the earliest time, which has come."""
+        """Handle the scheduled object whose time has come."""
         accumulator = self._accumulator
         at_s, _, timed, producer = accumulator.timers[0]
         if timed is producer and timed.scheduled_s == at_s:
@@ -234,7 +234,7 @@ class Delivery:
             self._filling.append(connection)
 
     def handle_written(self, connection: Connection, now: float) -> None:
-        """Handle that the socket took the newest request, which settles its batches if acks=0."""
+        """Handle a request that the socket has taken, which settles its batches if acks=0."""
         _sent_s, batches = connection.in_flight.pop()  # an older metadata request may be in flight
         assert isinstance(batches, list), "the newest request is a produce request"
         self._unanswered -= 1
@@ -331,7 +331,7 @@ class Delivery:
         self._filling.append(connection)
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
-        """Handle that the successor of a connection has replaced it."""
+        """Handle the replacement of a connection by its successor."""
         connection.is_open = True
         connection.is_wanted = connection.has_successor = False
         for queue in self._accumulator.muted:

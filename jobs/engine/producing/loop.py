@@ -161,13 +161,8 @@ class WireLoop:
         self._task = task
         self._clock = clock
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-        self._network = NetworkClient(
-            pool,
-            plan.partitions,
-            connector or connector_of_producers(plan),
-            clock,
-            plan.pattern.producer.options,
-        )
+        connector = connector or connector_of_producers(plan)
+        self._network = NetworkClient(plan, pool, connector, clock)
         self.producers: list[Producer] = []
         for index in plan.producers_of(task):
             self._add_producer(index, pool, transports)
@@ -282,7 +277,6 @@ class WireLoop:
         account.close()
 
     def _measure(self) -> None:
-        """Run the window."""
         account, sockets = self.account, self._network.sockets
         window = account.window
         cpu_s, waited_s = time.thread_time(), sockets.waited_s

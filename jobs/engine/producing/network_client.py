@@ -25,8 +25,7 @@ from jobs.engine.producing.protocol import (
     encode_request,
 )
 from jobs.engine.producing.registration import Registration
-from jobs.engine.task.plan import Partitions
-from metrics.traffic.clients import ProducerOptions
+from jobs.engine.task.plan import TrialPlan
 
 _RECEIVE_BYTES = 262_144
 
@@ -45,15 +44,11 @@ class NetworkClient:
     _decider: Registration | Delivery
 
     def __init__(
-        self,
-        pool: BatchPool,
-        partitions: Partitions,
-        connector: Connector,
-        clock: Callable[[], float],
-        options: ProducerOptions,
+        self, plan: TrialPlan, pool: BatchPool, connector: Connector, clock: Callable[[], float]
     ) -> None:
+        options = plan.pattern.producer.options
         self._pool = pool
-        self._partitions = partitions
+        self._partitions = plan.partitions
         self._clock = clock
         self.wall_offset_s = 0.0
         self._is_answered = options.acks != "0"

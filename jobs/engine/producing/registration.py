@@ -153,7 +153,7 @@ class Registration:
             self._replacing.append(connection)
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
-        """Handle that the successor of a connection has replaced it; see `Delivery`."""
+        """Handle the replacement of a connection by its successor; see `Delivery`."""
         connection.is_open = True
         connection.is_wanted = connection.has_successor = False
 

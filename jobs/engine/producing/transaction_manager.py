@@ -94,35 +94,40 @@ class TransactionManager:
         Raises:
             TransactionError: the coordinator refused the request, and a retry cannot succeed.
         """
-        transactions, counts = producer.transactions, self._accumulator.account.counts
+        transactions = producer.transactions
         assert transactions is not None, "a producer with transactions sent the request"
         assert transactions.request_in_flight is request, "one request at a time"
+        account, partitions = self._accumulator.account, transactions.partitions
         if code:
             wait_s = self._backoff_s(transactions.failures + 1)
             transactions.fail_request(code, wait_s, now)
-        elif isinstance(request, AddPartitions):
-            counts.transaction_log_records += 1
-            for partition in transactions.take_added():
+            self.advance(producer, transactions, now)
+            return
+        transactions.complete_request()
+        if isinstance(request, AddPartitions):
+            account.counts.transaction_log_records += 1
+            partitions.update(request.partitions)
+            for partition in request.partitions:
                 if (queue := producer.queues.get(partition)) is not None:
                     self._accumulator.schedule(queue, producer, now)
         elif isinstance(request, EndTransaction):
-            counts.transaction_log_records += LOG_RECORDS_OF_AN_END
-            partitions, account = transactions.partitions, self._accumulator.account
+            account.counts.transaction_log_records += LOG_RECORDS_OF_AN_END
             if request.is_commit:
                 account.count_commit(partitions, now - transactions.ending_since_s, now)
             else:
                 account.count_abort(partitions, transactions.acked_records)
-            transactions.finish()
+            partitions.clear()
+            transactions.wanted.clear()
         elif isinstance(request, RenewEpoch):
             assert producer.id_state is not None, "a producer with transactions is idempotent"
             producer.id_state.renew_all(*answer)
-            transactions.renew()
+            transactions.is_failed = False
         else:
-            transactions.set_coordinator(answer[0])  # no connection if its broker joined later
+            transactions.coordinator = answer[0]  # no connection if its broker joined later
         self.advance(producer, transactions, now)
 
     def settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """Handle that a batch of the transaction was acknowledged or has failed."""
+        """Handle the outcome of a batch of the transaction."""
         transactions.unsettled -= 1
         if transactions.is_ending and not transactions.unsettled:
             self.advance(producer, transactions, now)

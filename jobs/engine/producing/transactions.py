@@ -163,31 +163,11 @@ class Transactions:
         self.failures += 1
         self.not_before_s = now + backoff_s
 
-    def take_added(self) -> tuple[int, ...]:
-        """Take the partitions that the coordinator has just added to the transaction."""
-        request, self.request_in_flight = self.request_in_flight, None
-        assert isinstance(request, AddPartitions), "a request to add partitions was in flight"
-        self.failures = 0
-        self.partitions.update(request.partitions)
-        return request.partitions
-
-    def finish(self) -> None:
-        """Finish the transaction after the coordinator has ended it."""
+    def complete_request(self) -> None:
+        """Handle the success of the request in flight."""
+        if not isinstance(self.request_in_flight, FindCoordinator):
+            self.failures = 0
         self.request_in_flight = None
-        self.failures = 0
-        self.partitions.clear()
-        self.wanted.clear()
-
-    def set_coordinator(self, coordinator: int) -> None:
-        """Set the broker id of the coordinator."""
-        self.request_in_flight = None
-        self.coordinator = coordinator
-
-    def renew(self) -> None:
-        """Record the next epoch, which clears the transaction's failure."""
-        self.request_in_flight = None
-        self.failures = 0
-        self.is_failed = False
 
     def begin(self) -> deque[Batch]:
         """Begin the next transaction; return the batches that waited for it."""
