@@ -171,7 +171,6 @@ def local_session(
     app_name: str = "kafka-redline",
     *,
     log: Path | None = None,
-    settings: Mapping[str, str] | None = None,
     java_options: Sequence[str] | None = None,
 ) -> SparkSession:
     """A session that reads and writes Delta tables. `close_session` closes the session.
@@ -185,7 +184,6 @@ def local_session(
             for local sessions. The default is the number of processors, at least 2.
         app_name: name of the application.
         log: file for the output of Spark and its Python workers; by default a temporary file.
-        settings: Spark settings that override the defaults.
         java_options: JVM options that replace the options for `session_archive`. Only for local
             sessions.
 
@@ -200,13 +198,12 @@ def local_session(
     if active is not None:
         return active
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _submitted_session(app_name, settings or {})
+        return _submitted_session(app_name)
     scratch = Path(tempfile.mkdtemp(prefix="redline-spark-"))
     log = log or scratch / "spark.log"
     try:
         options = read_options(session_archive()) if java_options is None else java_options
         conf = _local_conf(slots or max(2, os.cpu_count() or 2), app_name, scratch, options)
-        conf.setAll(list((settings or {}).items()))
         session = _start(conf, log)
     except BaseException:
         if log.parent != scratch or not log.exists():
@@ -407,14 +404,14 @@ def _log_server_errors(context: SparkContext) -> None:
         server.handle_error = lambda *_request: _log.warning("PySpark's server", exc_info=True)
 
 
-def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+def _submitted_session(app_name: str) -> SparkSession:
     """The session of spark-submit. Delta is added unless spark-submit has named it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     # A session takes its SQL extensions from the settings of the context, not of the builder.
     conf = apply_small_table_settings(SparkConf().setAppName(app_name))
-    conf.setAll([*DELTA.items(), *settings.items()])
+    conf.setAll(list(DELTA.items()))
     with _own_interrupts():
         context = SparkContext.getOrCreate(conf)
     pass_on_termination(_jvm(context))
@@ -424,7 +421,7 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     builder = SparkSession.builder.appName(app_name)
     if not has_class(_jvm(context), DELTA["spark.sql.extensions"]):
         _add_jars(context, delta_jars(context.version, scala_of(_jvm(context))))
-    for key, value in {**DELTA, **settings}.items():
+    for key, value in DELTA.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

@@ -90,11 +90,11 @@ def test_the_pace_follows_a_limit_on_the_rate(rate: float, closes: bool) -> None
 def test_the_connections_in_flight_are_few_at_a_slow_broker_and_many_without_a_limit() -> None:
     broker = Broker(rate=2.0, closes=False)
     pacer, _ = open_at(broker, 60)
-    assert pacer.slowed and pacer.window < 8
+    assert pacer.window < 8
     assert broker.in_flight_max < 30 + 2
     broker = Broker()
     pacer, took_s = open_at(broker, 1_000)
-    assert (pacer.took, broker.attempts, pacer.slowed) == (1_000, 1_000, False)
+    assert (pacer.took, broker.attempts) == (1_000, 1_000)
     assert took_s < 2 * 1_000 / WINDOW_MAX * ROUND_TRIP_S
     assert broker.in_flight_max == WINDOW_MAX
 

@@ -36,13 +36,11 @@ class WireConsumers:
         task: index among the consumer tasks, from 0.
     """
 
-    def __init__(
-        self, plan: TrialPlan, task: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._plan, self._options, self._clock = plan, plan.pattern.consumers, clock
+    def __init__(self, plan: TrialPlan, task: int) -> None:
+        self._plan, self._options = plan, plan.pattern.consumers
         self._task = task
         self._hosted = self._options.members_of(task, plan.consumer_tasks)
-        self._sockets = Sockets(self, clock, _RECEIVE_BYTES)
+        self._sockets = Sockets(self, time.monotonic, _RECEIVE_BYTES)
         self._ledgers: dict[int, GroupLedger] = {}
         self._readers: list[Reader] = []
         self._channels: dict[Key, FetchChannel] = {}
@@ -103,7 +101,7 @@ class WireConsumers:
         for ledger in self._ledgers.values():
             ledger.window = self._window
         if self._options.start != "latest":
-            time.sleep(max(0.0, start_s - self._clock()))  # read the backlog under load only
+            time.sleep(max(0.0, start_s - time.monotonic()))  # read the backlog under load only
         self._watch = SocketWatch([(channel.broker, channel) for channel in self.channels])
         self._set_readers(True)
         self._turn_until(lambda: self._window.start_s)
@@ -170,8 +168,7 @@ class WireConsumers:
     def _turn_until(
         self, phase_end_s: Callable[[], float], is_over: Callable[[], bool] = lambda: False
     ) -> None:
-        clock = self._clock
-        while (now := clock()) < (end_s := phase_end_s()):
+        while (now := time.monotonic()) < (end_s := phase_end_s()):
             if now >= self._next_check_s:
                 self._check(now)
                 if is_over():

@@ -65,7 +65,6 @@ class ConnectPacer:
         setbacks: number of consecutive refusals; refusals of connections that started together
             count once.
         window: number of connections that may be opening at the same time.
-        slowed: whether a connection had to wait.
         progress_s: time of the last opened connection [s]; -inf before the first one.
     """
 
@@ -74,7 +73,6 @@ class ConnectPacer:
     took: int = 0
     setbacks: int = 0
     window: float = WINDOW_START
-    slowed: bool = False
     progress_s: float = -math.inf
     _waiting: deque[Key] = field(default_factory=deque)
     _running: int = 0
@@ -124,7 +122,6 @@ class ConnectPacer:
         self.progress_s = now_s
         self._pause_s = max(PAUSE_MIN_S, PAUSE_DECAY * self._pause_s)
         if now_s - attempt.began_s > SLOW_S:
-            self.slowed = True
             self._decrease(attempt, now_s)
         else:
             self.window += 1.0 if self._is_probing else 1.0 / self.window
