@@ -43,7 +43,7 @@ class PackageSet:
 
 
 RUN_EXTRAS = ("spark", "charts", "live", "forecast", "librdkafka", "msk")
-"""Extras of this project that runs need. The other extras are for notebooks, wheels and
+"""Extras of this project that are needed for runs. The other extras are for notebooks, wheels and
 development, and for Kerberos, which has no wheel for Linux."""
 
 RUNS = PackageSet(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))

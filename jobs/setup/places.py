@@ -2,10 +2,12 @@
 
 The module uses only the standard library, because set-up imports it first.
 
-- Child processes get the environment of this process without secrets.
-- A JVM starts faster from a shared class archive of its loaded classes (JEP 350). The JVM validates
+Child processes get the environment of this process without secrets.
+
+A JVM starts faster from a shared class archive of its loaded classes (JEP 350). The JVM validates
 the archive, and ignores an archive of another Java or class path.
-- The project's packages are top-level packages (`jobs`, `search`, `metrics`, `conf`), so that a
+
+The project's packages are top-level packages (`jobs`, `search`, `metrics`, `conf`), so that a
 checkout works without installation. In a shared environment, another package can have one of these
 names and shadow the project's package.
 """

@@ -2,7 +2,7 @@
 
 Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
-Storage and local disks support this. S3 needs help: Delta's default LogStore for S3 is
+Storage and local disks support this. S3 does not support this. Delta's default LogStore for S3 is
 `S3SingleDriverLogStore`, with which a second driver overwrites a commit of the first
 (docs.delta.io, "Storage configuration"). Runs, nights and notebooks share their tables, so a run
 refuses a place without safe commits. Databricks has a commit service of its own.
@@ -29,7 +29,7 @@ _EXTENSIONS = "spark.sql.extensions"
 
 
 def require_supported_spark() -> SparkPair:
-    """The supported pair for the Spark of this process: of the active session or installed.
+    """The supported pair for the Spark of the active session, or for the installed Spark.
 
     Raises:
         ConfigError: the session is a Spark Connect session, this release of Spark is not supported,

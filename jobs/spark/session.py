@@ -1,19 +1,22 @@
 """The Spark session of a job: the active one, the session of spark-submit, or a new local one.
 
-- A Java class creates and renames the files of a local session without child processes. Hadoop sets
+A Java class creates and renames the files of a local session without child processes. Hadoop sets
 modes and reads links with its native library, which PySpark's package lacks, or else with the
 commands `chmod` and `readlink`. Each appended trial started about 90 of these commands, which took
 a third of the append's CPU time. Janino compiles the source, hence its plain style.
-- SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A
-scheduler or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so
-the driver's Python loses its connection before it can delete topics or report the end. With the
-handler the JVM waits for Python, and returns Python's exit code, 143, as in any other run
+
+SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A scheduler
+or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so the driver's
+Python loses its connection before it can delete topics or report the end. With the handler the JVM
+waits for Python, and returns Python's exit code, 143, as in any other run
 (`org.apache.spark.deploy.PythonRunner`).
-- Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
+
+Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
 import from them. Spark recognizes archives of Python packages by the suffixes .zip, .egg and .jar.
 Spark sends a .whl to the executors, but does not add it to their import path. A wheel is a zip
-file. - The number of task slots is the number of tasks that the registered executors can run at
-once.
+file.
+
+The module also counts the task slots: the tasks that the registered executors can run at once.
 """
 
 from __future__ import annotations
@@ -405,7 +408,7 @@ def _log_server_errors(context: SparkContext) -> None:
 
 
 def _submitted_session(app_name: str) -> SparkSession:
-    """The session of spark-submit. Delta is added unless spark-submit has named it."""
+    """The session of spark-submit. Delta's jars are added if they are missing."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -50,7 +50,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Revoked:
-    """The member lost all its partitions. The reader must stop, and then set `done`."""
+    """The member lost all its partitions. The reader must stop and then set the event `done`."""
 
     done: threading.Event
 

@@ -281,7 +281,7 @@ class Opening:
 
     @property
     def is_running(self) -> bool:
-        """Whether some connections are still to be opened."""
+        """Whether some connections must still be opened."""
         return bool(self._running or self._active())
 
     def step(self) -> None:
@@ -291,7 +291,7 @@ class Opening:
         self._settle()
 
     def _active(self) -> list[tuple[int, ConnectPacer]]:
-        """Brokers with connections that are still to be opened, and their pacers."""
+        """Brokers with connections that must still be opened, and the pacers of these brokers."""
         if self.refused and self._aim is Aim.ALL:
             return []
         over = {broker for _, broker in self.refused}

@@ -34,7 +34,7 @@ PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 2.0
 each opened connection multiplies the next pause by `PAUSE_DECAY`."""
 
 RECONNECT_PAUSE_MAX_S = 1.0
-"""Longest pause before a lost connection is tried again [s]: reconnect.backoff.max.ms."""
+"""Longest pause before a lost connection is tried again [s], as in reconnect.backoff.max.ms."""
 
 PAUSE_DECAY = 0.7
 

@@ -58,7 +58,7 @@ class Channel:
 
     Attributes:
         transport: the transport to the broker; None while the connection is lost.
-        successor: an open transport that will replace `transport`; None without one.
+        successor: an open transport that will replace `transport`; None if there is none.
         unwritten: buffers that the socket has not taken yet.
         peeks: whether the next read is short, because the bytes after it will probably be dropped.
         awaited: number of received bytes at which the selector wakes [B].
@@ -88,7 +88,7 @@ class Channel:
 
     @property
     def skippable(self) -> int:
-        """Number of the next bytes that nobody needs to parse [B]."""
+        """Number of the next bytes that need no parsing [B]."""
         return 0
 
     def skip(self, size: int, now: float) -> None:
@@ -234,8 +234,8 @@ class Sockets:
         """Receive once, for a channel without `skippable` bytes.
 
         Args:
-            before_s: time of the previous look at the sockets [s]. The bytes arrived later than
-                that, even if the clock of the stamps was changed.
+            before_s: time of the previous look at the sockets [s]. The bytes arrived after this
+                look, even if the clock of the stamps was changed.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)

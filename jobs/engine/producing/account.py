@@ -363,7 +363,7 @@ def producer_report(
 
     Args:
         account: the account of a window that has ended.
-        producers: the producers with the schedules that they followed.
+        producers: the producers, with their schedules.
         wall_offset_s: difference between the time since the epoch and the engine's clock [s].
     """
     pool, counts, window = pool_of(plan.pattern.producer), account.counts, account.window

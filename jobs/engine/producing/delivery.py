@@ -352,7 +352,7 @@ class Delivery:
                 self._accumulator.unblock(producer, now)
 
     def update_silence(self, now: float) -> None:
-        """Update the longest silence of each broker. Must be called several times per second."""
+        """Update the longest silence of each broker. Several calls per second are needed."""
         self._account.update_silence(self.producers, self.leaders, now)
 
     def begin_window(self, following: Window, now: float) -> Account:

@@ -123,8 +123,8 @@ for which another thread, such as the sampler of the host, keeps Python's lock."
 def _undisturbed() -> Iterator[None]:
     """Keep other work of the process from delaying the schedule.
 
-    Garbage collection is off, because neither the load nor reopened connections make cycles. Other
-    threads get only short turns.
+    Garbage collection is off, because neither the load nor reopened connections make reference
+    cycles. Other threads get only short turns.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()

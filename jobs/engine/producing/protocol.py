@@ -208,7 +208,7 @@ class Sender:
         client_id: the producer's `client.id`.
         transactional_id: the producer's `transactional.id`; None without transactions.
         timeout_ms: age at which brokers abort a transaction [ms].
-        producer_id, epoch: id and epoch that brokers assigned; -1 without.
+        producer_id, epoch: id and epoch that brokers assigned; -1 before that.
     """
 
     client_id: str

@@ -1,11 +1,11 @@
 """Schedules: the times at which the records of a producer are due.
 
-A schedule has two parts: arrivals and a pace. The arrivals give the position of record k, which is
-a number of records at the mean rate. At a fixed rate the position is k; in a Poisson process the
-position is random. The pace converts a position to a time. At a constant rate the time is
-proportional to the position. During a ramp-up the time is later. In a bursty pattern the time lies
-within a burst. Both parts compute either direction for any record, so they keep no state of earlier
-records.
+A schedule has two parts: arrivals and a pace. The arrivals give the position of record k: the
+number of records that come before it at the mean rate. At a fixed rate the position is k; in a
+Poisson process the position is random. The pace converts a position to a time. At a constant rate
+the time is proportional to the position. During a ramp-up the time is later. In a bursty pattern
+the time lies within a burst. Both parts compute either direction for any record, so they keep no
+state of earlier records.
 """
 
 from __future__ import annotations

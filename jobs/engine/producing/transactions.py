@@ -61,7 +61,7 @@ class Transactions:
         is_ending: whether the transaction accepts no more batches.
         ending_since_s: time at which the end of the transaction began.
         is_failed: whether the transaction is aborted, so that the next epoch is needed.
-        request_in_flight: the unanswered request to the coordinator; None without one.
+        request_in_flight: the unanswered request to the coordinator; None if there is none.
         failures: number of consecutive failed requests.
         not_before_s: earliest time of the next request.
         scheduled_s: time for which the transactions are scheduled.

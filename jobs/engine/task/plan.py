@@ -268,7 +268,7 @@ def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
 
 
 def _shifted(counted: Numbered, first: int, ending: str = "") -> Numbered:
-    """Add `first` to the keys of all mappings whose names end with `ending`."""
+    """Add `first` to the keys of all mappings with a name that ends with `ending`."""
     shifted: dict[str, Any] = {
         each.name: {first + n: count for n, count in getattr(counted, each.name).items()}
         for each in fields(counted)

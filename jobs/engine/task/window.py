@@ -14,11 +14,11 @@ CLOCK_INTERVAL_S = 5.0
 
 
 class EndMissedError(RedlineError):
-    """The driver's decision to end the window arrived after the decided end."""
+    """The driver's message about the end of the window arrived after that end."""
 
 
 class BeginMissedError(RedlineError):
-    """The driver's decision to start the window arrived after the decided start."""
+    """The driver's message about the start of the window arrived after that start."""
 
 
 class Window:
@@ -92,8 +92,8 @@ class Window:
 
         Raises:
             OrphanedError: the parent process or the driver has ended.
-            BeginMissedError, EndMissedError: the driver's decision arrived after the decided start
-                or end of the window.
+            BeginMissedError, EndMissedError: the driver's message about the start or end of the
+                window arrived after that time.
         """
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so the load ends")
