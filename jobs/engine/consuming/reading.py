@@ -150,8 +150,8 @@ class Reader:
 
     Attributes:
         positions: partition → the member's position.
-        generation: number of assignments so far. Answers to requests of an earlier generation are
-            ignored.
+        generation: number of changes of the assignment so far. Answers to requests of an earlier
+            generation are ignored.
         is_paused: True before the first assignment, and during a rebalance.
     """
 

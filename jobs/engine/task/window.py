@@ -22,7 +22,7 @@ class BeginMissedError(RedlineError):
 
 
 class Window:
-    """A window on the task's clock [s]. The driver can move its start and end forward.
+    """A window on the task's clock [s]. The driver can set an earlier start and end.
 
     Args:
         driver: control channel to the driver; None without a driver.
