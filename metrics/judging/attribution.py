@@ -96,16 +96,15 @@ class _ClusterEvidence:
 
     @cached_property
     def cpu_used_share(self) -> float | None:
-        """Share of a machine's CPU that the brokers without spare CPU use together [ratio].
-
-        None if one of these brokers does not report its CPU time.
+        """Share of a machine's CPU that the brokers without spare CPU use together [ratio], or None
+        if one of these brokers does not report its CPU time.
         """
         busy = [each for each in self._brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
         return whole([each.cpu_process_share for each in busy])
 
     @cached_property
     def isr_changed_most(self) -> frozenset[int]:
-        """The brokers with the most ISR changes. Empty if no broker shows ISR changes."""
+        """The brokers with the most ISR changes, or nothing if no broker shows ISR changes."""
         known = [(w.isr_changed_share, w.broker_id) for w in self._brokers]
         shares = {broker: share for share, broker in known if share is not None}
         return frozenset(each for each in shares if shares[each] >= max(shares.values()))
@@ -147,7 +146,7 @@ class _Broker:
 
     @property
     def full_disk(self) -> DiskWindow | None:
-        """The full disk with the longest queue of the broker's hosts. None if no disk is full."""
+        """The full disk with the longest queue, or None if no disk of the hosts is full."""
         return _longest_queue((disk, DISK_BUSY_HIGH) for host in self.hosts for disk in host.disks)
 
     @property
@@ -187,9 +186,8 @@ class _Broker:
 
     @property
     def throttled_share(self) -> float:
-        """Share of the quota periods in which the CPU quota stopped the broker [ratio].
-
-        0 for a broker without a CPU quota.
+        """Share of the quota periods in which the CPU quota stopped the broker [ratio], or 0 for a
+        broker without a CPU quota.
         """
         number = self.window.broker_id
         return max((host.throttled_shares.get(number, 0.0) for host in self.hosts), default=0.0)
@@ -215,7 +213,7 @@ class _Broker:
 
     @property
     def own_cpu_share(self) -> float | None:
-        """Highest possible share of brokers in the used CPU [ratio]. None if it is unknown."""
+        """Highest possible share of brokers in the used CPU [ratio], or None if it is unknown."""
         used = over(self.cluster.cpu_used_share, cpu_share(self.window))
         return None if used is None else min(1.0, used)
 
@@ -703,7 +701,7 @@ class AttributionVote:
 
     Attributes:
         judgement: the judgement of the overload.
-        load: text for the overload's load. Empty if all overloads had the same load.
+        load: text for the overload's load, or an empty text if all overloads had the same load.
         weight: weight of the vote.
     """
 
@@ -718,7 +716,7 @@ class AttributionVote:
 
 
 def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> Attribution | None:
-    """The resource with the highest sum of weights. None if there are no votes.
+    """The resource with the highest sum of weights, or None if there are no votes.
 
     An overload without a known resource does not count against the others. The text is the text of
     the heaviest vote for the resource, or of the latest of several heaviest votes. The text also
@@ -743,7 +741,7 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
 
 
 def contradiction(votes: Sequence[AttributionVote]) -> str:
-    """A sentence about overloads that name different resources. Empty if they agree."""
+    """A sentence about overloads that name different resources, or an empty text if they agree."""
     by_name: dict[Resource, list[str]] = {}
     for vote in votes:
         if vote.resource is not Resource.UNKNOWN:

@@ -35,17 +35,17 @@ class DiskProof:
     """The evidence that disks wrote a load. Unknown values are None.
 
     Attributes:
-        on_disk: True if the disks wrote the load. None if the hosts do not show it.
+        on_disk: True if the disks wrote the load, or None if the hosts do not show it.
         duration_s: length of the window [s].
         taken_bytes: bytes that the brokers received, replicas included [B].
         absorbed_bytes: received bytes that only memory took [B].
         full_s: time from the beginning of the window until the memory of a host is full at this
-            rate [s]. None if the memory does not fill.
+            rate [s], or None if the memory does not fill.
         written_share: share of the received bytes that the disks of the slowest host wrote in
             settled write-back [ratio].
         fastest_share: highest rate at which the disks of the slowest host wrote for some seconds,
             over the rate at which the host's brokers received bytes [ratio].
-        why: reason why the load is not proven on disk. Empty if it is proven.
+        why: reason why the load is not proven on disk, or an empty text if it is proven.
         disks_note: names of the counted disks if the disks of the log dirs are unknown, or empty.
     """
 
@@ -61,7 +61,7 @@ class DiskProof:
 
     @property
     def note(self) -> str:
-        """The texts `why` and `disks_note`, joined. Empty if both are empty."""
+        """The texts `why` and `disks_note`, joined, or an empty text if both are empty."""
         return "; ".join(filter(None, (self.why, self.disks_note)))
 
 
@@ -135,7 +135,7 @@ def proof_of(trial: Trial) -> DiskProof:
 
 
 def _recompressed(pattern: TrafficPattern) -> str:
-    """The reason why disks write other bytes than the brokers received. Empty if there is none."""
+    """The reason why disks write other bytes than the brokers received, if there is one."""
     for each in pattern.loads:
         sent = each.producer.options.compression.replace("none", "uncompressed")
         kept = each.topic.config.get("compression.type", "producer")
@@ -151,7 +151,7 @@ def full_after_s(window: WriteBackWindow) -> float | None:
     """Time from the beginning of a window until the host's memory is full at the window's rate [s].
 
     The time is the room for dirty pages at the beginning, over the bytes that memory takes per
-    second. None if memory takes no bytes, or if the room is unknown.
+    second. The result is None if memory takes no bytes, or if the room is unknown.
     """
     absorbed, room = window.absorbed_bytes, window.room_bytes
     if not absorbed or room is None or not window.duration_s:
@@ -180,7 +180,8 @@ def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | No
 def deleted_after_s(
     pattern: TrafficPattern, delay_s: float = DELETE_DELAY_S, closed_bytes_per_s: float = 0.0
 ) -> float:
-    """The minimum age at which retention deletes a record's file [s]. Infinite without retention.
+    """The minimum age at which retention deletes a record's file [s], or infinite without
+    retention.
 
     Args:
         pattern: the load, which fills the partitions evenly.
@@ -214,7 +215,7 @@ def _why_unknown(windows: Sequence[WriteBackWindow], brokers: Collection[int]) -
 def _why_not(
     windows: Sequence[WriteBackWindow], slowest: float | None, deleted_s: float, expire_s: float
 ) -> str:
-    """The reason why the load is not proven on disk. Empty if it is proven."""
+    """The reason why the load is not proven on disk, or none if it is proven."""
     if deleted_s <= expire_s + FLUSHER_S:
         return (
             f"retention may delete a record after {deleted_s:.0f} s, and the kernel writes it "

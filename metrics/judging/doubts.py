@@ -23,8 +23,8 @@ from metrics.windows.broker import BrokerWindow
 def reasons_of_doubt(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """One reason for each broker whose idle time is on either side of the limit within its error.
 
-    Empty if the overload is certain: another indicator shows it, or the whole range of another
-    broker lies below the limit.
+    The list is empty if the overload is certain: another indicator shows it, or the whole range of
+    another broker lies below the limit.
     """
     limits, least = thresholds.indicators, thresholds.indicators.request_handler_idle_min
     doubtful = [
@@ -75,7 +75,8 @@ _BEYOND = {"p50": 0.5, "p95": 0.05, "p99": 0.01, "p999": 0.001}
 def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """One reason for each exceeded latency objective, if the generator explains all of them.
 
-    Empty if another indicator shows an overload, because the generator's delays do not explain it.
+    The list is empty if another indicator shows an overload, because the generator's delays do not
+    explain it.
     """
     limits = thresholds.indicators
     is_slow = any(each.reasons(evidence, limits) for each in LATENCIES)

@@ -36,7 +36,7 @@ class Indicator(ABC):
     Attributes:
         name: name of the rule in reasons and in the search.
         limit_name: name of the rule's limit in `Indicators`. The rule is off if the limit is None.
-            Empty for a rule without such a limit.
+            The name is empty for a rule without such a limit.
         needs_metrics: True if the rule needs the brokers' metrics, which a blind cluster does not
             show.
         judges_parts: True if the rule judges each part of a mix in addition to the whole mix.
@@ -59,21 +59,21 @@ class Indicator(ABC):
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
         """The measured value in relation to the limit: 1 at the limit, above 1 beyond the limit.
 
-        The search uses this value to choose the next load. None if the evidence is missing, or if
-        the rule cannot express its value in this way.
+        The search uses this value to choose the next load. The result is None if the evidence is
+        missing, or if the rule cannot express its value in this way.
         """
         return None
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The value in a sustained trial, with a text for reports. None if there is no value."""
+        """The value in a sustained trial, with a text for reports, or None if there is no value."""
         return None
 
     def missing(self, window: BrokerWindow) -> str:
-        """The metric that the broker's window lacks, as a noun phrase. Empty if none is missing."""
+        """Noun phrase for the metric that the broker's window lacks, or an empty text."""
         return ""
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
-        """The values in a running trial. None if they are known only at the end of the trial.
+        """The values in a running trial, or None if they are known only at the end of the trial.
 
         A trial cannot end early as SUSTAINED if an indicator returns None.
         """
@@ -95,14 +95,14 @@ class BrokerIndicator(Indicator):
 
     @abstractmethod
     def value(self, window: BrokerWindow) -> float | None:
-        """The value of a broker. None if it is not known."""
+        """The value of a broker, or None if it is not known."""
 
     @abstractmethod
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
         """A text for a value beyond the limit."""
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """The limit of a broker. None if the broker has no limit."""
+        """The limit of a broker, or None if the broker has no limit."""
         found: float | None = getattr(limits, self.limit_name)
         return found
 
@@ -272,7 +272,7 @@ class FollowersBehind(Indicator):
         return [] if lag is None else [followers_reason(evidence, limits, lag)]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """A note that the lag is not known. None if the lag is known."""
+        """A note that the lag is not known, or None if the lag is known."""
         return followers_unknown(limits) if evidence.follower_lag is None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
@@ -313,7 +313,7 @@ class RequestQueue(BrokerIndicator):
         return window.request_queue_max
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """The highest allowed number of waiting requests. None if no limit is known."""
+        """The highest allowed number of waiting requests, or None if no limit is known."""
         found = [] if limits.request_queue_max is None else [limits.request_queue_max]
         room = cluster.queued_max_requests.get(broker_id)
         if limits.request_queue_share_max is not None and room is not None:
@@ -366,7 +366,9 @@ class ProduceResponseTime(BrokerIndicator):
         return max(known) / most if known and most is not None else None
 
     def missing(self, window: BrokerWindow) -> str:
-        """The rule's metric if it is missing. Empty for a broker without produce requests."""
+        """The rule's metric if it is missing, or an empty text for a broker without produce
+        requests.
+        """
         return "" if window.produce.per_s == 0 else super().missing(window)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:

@@ -79,8 +79,7 @@ _UTILIZATION_MAX = {
 
 
 def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
-    """The utilization of a resource over its limit: 1 at the limit, above 1 beyond the limit.
-
+    """The utilization of a resource over its limit: 1 at the limit, above 1 beyond the limit, or
     None if the utilization is unknown.
     """
     limits = thresholds.indicators
@@ -159,7 +158,7 @@ def _producers_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _groups_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """One reason for each throttled group. Empty if the brokers' mean time is within the limit."""
+    """One reason for each throttled group, if the brokers' mean time is not within the limit."""
     known = [each.fetch_consumer.throttle_ms for each in evidence.brokers]
     means = [each for each in known if each is not None]
     if means and max(means) <= limit_ms and limit_ms > 0:
@@ -204,9 +203,8 @@ RTT_SHARE_LEAST = 0.5
 
 
 def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
-    """A text with the limit of the producers' connections to a broker, and the setting to change.
-
-    None if the connections are not the limit.
+    """A text with the limit of the producers' connections to a broker, and the setting to change,
+    or None if the connections are not the limit.
     """
     sockets = evidence.client.producer_sockets.get(broker_id)
     if sockets is None or sockets.rtt_min_ms is None or sockets.rtt_min_ms < RTT_LEAST_MS:
@@ -247,7 +245,8 @@ def _carried(sockets: SocketCounts) -> str:
 
 
 def _of_broker(evidence: Evidence, broker_id: int) -> str:
-    """A phrase with the size of the broker's receive buffer. Empty if its sockets were not read.
+    """A phrase with the size of the broker's receive buffer, or an empty text if its sockets were
+    not read.
 
     The kernel reports twice the size, because it adds its overhead.
     """

@@ -44,7 +44,7 @@ class Slices:
         offered_per_s: records that all producers together offer [1/s].
         cluster: facts about the cluster.
         groups: number of consumer groups that read during the load.
-        replica_ends: end offsets of the replicas so far. Empty if brokers do not report them.
+        replica_ends: end offsets of the replicas so far, or nothing if brokers do not report them.
     """
 
     samples: Sequence[BrokerSample]
@@ -125,9 +125,8 @@ def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
 
 
 def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
-    """The followers' lag if it grew by more than the limit.
-
-    None if it grew by less, if it is unknown, or if the goal has no limit.
+    """The followers' lag if it grew by more than the limit, or None if it grew by less, if it is
+    unknown, or if the goal has no limit.
     """
     lag = evidence.follower_lag
     if limits.follower_lag_growth_max is None or lag is None:
@@ -209,8 +208,8 @@ class StepReading:
     """The reading of one step of a growing load.
 
     Attributes:
-        idle: lowest idle fraction of any broker's request handlers [ratio]. None if it is not known
-            yet, or never.
+        idle: lowest idle fraction of any broker's request handlers [ratio], or None if it is not
+            known yet, or never.
         waiting_s: due records without acknowledgement, in seconds of the step's load [s].
         late_s: highest allowed value of `waiting_s` [s].
         idle_at_rest: lowest idle fraction before the run, under the load of other clients [ratio].
@@ -230,8 +229,7 @@ class StepReading:
         return self.idle is not None and self._used(idle_min) < ENOUGH
 
     def _used(self, idle_min: float) -> float:
-        """Utilization of the handlers' time that other clients leave, 1 at the goal's threshold.
-
+        """Utilization of the handlers' time that other clients leave, 1 at the goal's threshold, or
         0 if the idle time is not known [ratio].
         """
         if self.idle is None:

@@ -79,7 +79,7 @@ class HandlerPool:
     """The request handlers of one broker.
 
     Attributes:
-        number: number of handlers. None if it is unknown.
+        number: number of handlers, or None if it is unknown.
         idle_error: error of the idle time if a controller shares the broker's metric [ratio].
     """
 
@@ -114,8 +114,9 @@ class Sent:
         least: number of acknowledged messages.
         most: highest possible number of messages in the broker's logs, repeated and failed messages
             included.
-        message_bytes: size of a message in the record batches [B]. None if it is unknown.
-        requests: minimum number of produce requests. 0 if the client library does not report them.
+        message_bytes: size of a message in the record batches [B], or None if it is unknown.
+        requests: minimum number of produce requests, or 0 if the client library does not report
+            them.
         is_transactional: whether the load has transactions.
     """
 
@@ -126,7 +127,7 @@ class Sent:
     is_transactional: bool = False
 
     def span(self, reading: str) -> tuple[float, float] | None:
-        """The smallest and the largest expected growth of a reading. None if it is unknown."""
+        """The smallest and the largest expected growth of a reading, or None if it is unknown."""
         if reading == "messages_in":
             return self.least, self.most
         if self.message_bytes is None:
@@ -311,8 +312,7 @@ class BrokerProof:
 
     @property
     def proven_below(self) -> float | None:
-        """An idle time below this value proves that the idle time falls under the load [ratio].
-
+        """An idle time below this value proves that the idle time falls under the load [ratio], or
         None if the polls at rest do not show the idle time.
         """
         idle = self._unloaded.span.handler_idle
@@ -333,7 +333,7 @@ class BrokerProof:
         return min(1.0, busy_s / self.pool.number / self.load.seconds)
 
     def _local_s(self) -> float:
-        """Time of the handlers in the load's produce requests [s]. 0 if it is unknown."""
+        """Time of the handlers in the load's produce requests [s], or 0 if it is unknown."""
         name, rest = "produce_local_ms", self._unloaded
         count, before = (polls.span.delta(f"{name}_count") for polls in (self.load, rest))
         times_ms = self.load.span.sum_delta(name)

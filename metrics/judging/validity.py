@@ -447,7 +447,7 @@ def throttled(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Quotas that throttled the load, so that the trial measured the quotas and not the brokers.
 
     Returns:
-        The result of `throttle_reasons`. Empty if the goal counts throttling as an overload.
+        The result of `throttle_reasons`, or nothing if the goal counts throttling as an overload.
     """
     if thresholds.indicators.throttled_is_overload:
         return []
@@ -479,7 +479,7 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
     transaction is also a record of the log.
 
     Returns:
-        One reason for missing records, or one for records of unknown origin. Empty if the end
+        One reason for missing records, or one for records of unknown origin, or nothing if the end
         offsets are not known.
     """
     growth, counts = evidence.growth_by_partition, evidence.client.counts
@@ -517,7 +517,7 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
 
 
 def _or_waiting(evidence: Evidence) -> str:
-    """Another possible cause of low end offsets. Empty if the partitions have no followers."""
+    """Another possible cause of low end offsets, or nothing if the partitions have no followers."""
     if not evidence.cluster.followers:
         return ""
     return (
@@ -527,7 +527,7 @@ def _or_waiting(evidence: Evidence) -> str:
 
 
 def _and_control(counts: Counts) -> str:
-    """A phrase such as ` and 20 ends of transactions`. Empty if no transaction ended."""
+    """A phrase such as ` and 20 ends of transactions`, or an empty text if no transaction ended."""
     return f" and {counts.control_records} ends of transactions" if counts.control_records else ""
 
 
@@ -545,7 +545,7 @@ def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Rea
     keep up.
 
     Returns:
-        One reason for each group. Empty if the end offsets are not known.
+        One reason for each group, or nothing if the end offsets are not known.
     """
     behind = followers_behind(evidence, thresholds.indicators)
     if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
@@ -694,7 +694,7 @@ is valid."""
 def invalid_reasons(
     evidence: Evidence, thresholds: Thresholds, rules: Sequence[ValidityRule] = RULES
 ) -> list[Reason]:
-    """The reasons why a trial is INVALID according to some rules. Empty for a valid trial.
+    """The reasons why a trial is INVALID according to some rules, or none for a valid trial.
 
     A broker that was killed on purpose is left out. The rules that its loss triggers on the other
     brokers are also left out.

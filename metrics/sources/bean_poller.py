@@ -139,8 +139,8 @@ class BeanValue:
     Attributes:
         bean: object name, with its keys in any order.
         attribute: name of the attribute.
-        value: a number or a text. None if the value is not known.
-        key: item of a composite attribute. None for a simple attribute.
+        value: a number or a text, or None if the value is not known.
+        key: item of a composite attribute, or None for a simple attribute.
     """
 
     bean: str

@@ -119,13 +119,15 @@ class _Bean:
 
     @property
     def type_in_name(self) -> str:
-        """The type after the domain in a name. Empty if another key may come before the type."""
+        """The type after the domain in a name, or an empty text if another key may come before the
+        type.
+        """
         kind = self.parts[0]
         is_first = kind.key == "type" and all(part.values for part in self.parts)
         return kind.values[0] if is_first else ""
 
     def candidate(self, name: str, labels: Labels, constant: Mapping[str, str]) -> Candidate | None:
-        """The candidate for a series. None if the series does not belong to the bean."""
+        """The candidate for a series, or None if the series does not belong to the bean."""
         plain = squeezed(name)
         if not plain.startswith(self.domain):
             return None

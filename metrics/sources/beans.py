@@ -437,9 +437,8 @@ def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str,
 
 
 def controller_share(values: Mapping[str, float]) -> float | None:
-    """The largest possible busy share of the controller's handlers since the start [ratio].
-
-    None if the broker's handlers have their own meter.
+    """The largest possible busy share of the controller's handlers since the start [ratio], or None
+    if the broker's handlers have their own meter.
     """
     busy_ns, uptime_ms = values.get(CONTROLLER_HANDLER_NS), values.get(UPTIME_MS)
     if busy_ns is None:

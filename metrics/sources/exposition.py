@@ -41,7 +41,7 @@ class Poll:
 
 
 def series_of(line: str) -> str:
-    """The text of the series in a line. Empty for a comment or a malformed line."""
+    """The text of the series in a line, or an empty text for a comment or a malformed line."""
     if not line or line[0] == "#":
         return ""
     return line[: line.rfind("}") + 1 or max(0, line.find(" "))]
@@ -73,7 +73,7 @@ def brief(text: str, most: int) -> str:
 
 
 def parse_series(text: str) -> tuple[str, Labels] | None:
-    """The name and the labels of a series. None for a malformed text."""
+    """The name and the labels of a series, or None for a malformed text."""
     found = _SERIES.fullmatch(text.strip()) if len(text) <= _SERIES_LENGTH_MAX else None
     if found is None:
         return None

@@ -125,7 +125,7 @@ def _read(values: Readings) -> Readings:
 
 
 def other_process(before: BrokerSample, after: BrokerSample) -> str | None:
-    """The reason why two successive samples come from two processes. None if they need not."""
+    """The reason why two successive samples come from two processes, or None if they need not."""
     old_ms, new_ms = before.values.get(UPTIME_MS), after.values.get(UPTIME_MS)
     passed_s = after.at_s - before.at_s
     if old_ms is not None and new_ms is not None:
@@ -138,7 +138,7 @@ def other_process(before: BrokerSample, after: BrokerSample) -> str | None:
 
 
 def fallen_counter(before: BrokerSample, after: BrokerSample) -> str | None:
-    """A text with the first counter that fell between two samples. None if no counter fell."""
+    """A text with the first counter that fell between two samples, or None if no counter fell."""
     new_values = _read(after.values)
     for name, old in _read(before.values).items():
         new = new_values.get(name)

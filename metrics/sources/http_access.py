@@ -196,7 +196,7 @@ class HttpAnswer:
         status, reason: status code and reason in the first line.
         challenge: header WWW-Authenticate, or None.
         redirection: clause with the target of a redirection, without its query, which may contain a
-            secret. Empty for an answer without a redirection.
+            secret, or an empty text for an answer without a redirection.
         text: body, decoded as UTF-8, with a replacement for each malformed character.
     """
 
@@ -237,7 +237,7 @@ class HttpClient:
             target: path and query.
             headers: headers of the request.
             timeout_s: longest time to connect, and longest duration of the exchange after that [s].
-            form: form of a POST request. None for a GET request.
+            form: form of a POST request, or None for a GET request.
 
         Raises:
             OSError, HTTPException: there is no usable answer. The next call connects again.
@@ -369,11 +369,12 @@ class HttpAccess:
     Attributes:
         section: section of the cluster's file with these settings, for messages.
         is_tls: whether the exporters use HTTPS.
-        cafile: PEM file of the certificates to trust. None for the system's authorities.
+        cafile: PEM file of the certificates to trust, or None for the system's authorities.
         certfile, keyfile: PEM files of the client's certificate and of its key, for mutual TLS.
         check_hostname: whether a certificate must be for the host of the exporter's address.
         login: returns the value of the header Authorization, or raises `ConfigError`. Each scrape
-            calls this function, because tokens are renewed. None for exporters without a login.
+            calls this function, because tokens are renewed. The value is None for exporters without
+            a login.
     """
 
     section: str

@@ -116,9 +116,9 @@ class JmxAccess:
     """The login and the TLS settings for the JMX of all brokers.
 
     Attributes:
-        username, password: user and password of jmxremote.password. None if JMX has no password.
+        username, password: user and password of jmxremote.password, or None if JMX has no password.
         is_tls: whether the RMI registry and the JMX connections use TLS.
-        cafile: PEM file of the certificates to trust. None for Java's default authorities.
+        cafile: PEM file of the certificates to trust, or None for Java's default authorities.
         check_hostname: whether a certificate must be for the host of the broker's address.
     """
 
@@ -129,7 +129,7 @@ class JmxAccess:
     check_hostname: bool = True
 
     def trusted(self) -> list[bytes]:
-        """The certificates of `cafile` in DER form. Empty if there is no file.
+        """The certificates of `cafile` in DER form, or nothing if there is no file.
 
         Raises:
             ConfigError: the file has no certificate, or cannot be read.
@@ -230,7 +230,7 @@ class DriverJvmSource(BeanSource[JmxEndpoint]):
         endpoints: the nodes to read, and the controllers if they are known.
         deadline_s: time after which a node's sample counts as missing [s]. The deadline is at least
             `SAMPLE_EACH_S` for each node.
-        access: login and certificates for JMX. None if JMX needs no login.
+        access: login and certificates for JMX, or None if JMX needs no login.
     """
 
     name = "driver-jvm"
@@ -309,7 +309,7 @@ def ask(
     Args:
         connection: the node and the `java` command.
         queries: the attributes to read.
-        access: login for JMX. None if JMX needs no login.
+        access: login for JMX, or None if JMX needs no login.
         timeout_s: longest time to an answer [s].
 
     Raises:
@@ -353,7 +353,7 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
     Args:
         endpoints, deadline_s, clock: see `BeanPoller`.
         java: path or name of the `java` command.
-        access: login for JMX. None if JMX needs no login.
+        access: login for JMX, or None if JMX needs no login.
 
     Raises:
         ConfigError: JMX uses TLS, which the program of `jmxquery` does not support.
@@ -427,7 +427,7 @@ def open_jmx(
         jvm: the driver's JVM (`spark._jvm`), or None with Spark Connect and serverless.
         deadline_s: time after which a node's sample counts as missing [s]. With jmxquery, which
             starts a JVM for each node, the deadline is at least 5 s.
-        access: login and certificates for JMX. None if JMX needs no login.
+        access: login and certificates for JMX, or None if JMX needs no login.
 
     Raises:
         ConfigError: there is no address, a node cannot be reached, or its metrics do not suffice.

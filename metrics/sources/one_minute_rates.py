@@ -64,7 +64,7 @@ _DRIFT = 2e-4
 
 
 def rounding_of(text: str) -> float:
-    """Largest rounding error of a printed number. 0 if it has all digits of a double."""
+    """Largest rounding error of a printed number, or 0 if it has all digits of a double."""
     mantissa, _, exponent = text.lower().split(None, 1)[0].partition("e")
     if len(mantissa.replace(".", "").lstrip("+-0")) >= _DIGITS_OF_DOUBLE:
         return 0.0
@@ -290,8 +290,8 @@ class Ticks:
     """The ticks of a count that lie wholly in a span of time.
 
     Attributes:
-        duration_s: time of these ticks [s]. 0 if there is none.
-        events: increase of the count in these ticks. None if it is unknown.
+        duration_s: time of these ticks [s], or 0 if there is none.
+        events: increase of the count in these ticks, or None if it is unknown.
         error: largest error of `events` [unit of the count].
     """
 

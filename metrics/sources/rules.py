@@ -114,7 +114,7 @@ class Selector:
         return name if self.is_exact else name.removesuffix(_TOTAL)
 
     def matched_text(self, name: str, labels: Labels) -> str | None:
-        """The texts that `*` matches in a series, joined by `/`. None if the selector does not
+        """The texts that `*` matches in a series, joined by `/`, or None if the selector does not
         match.
         """
         if self.labels.keys() != labels.keys():

@@ -40,7 +40,8 @@ class BrokerSample:
     Attributes:
         broker_id: node id.
         at_s: wall-clock time of the middle of the poll [s since the epoch].
-        values: name of a reading in `metrics.sources.beans` → its value. Empty if the poll failed.
+        values: name of a reading in `metrics.sources.beans` → its value, or nothing if the poll
+            failed.
         error: reason why the poll failed, or None.
     """
 

@@ -297,7 +297,7 @@ def idle_behavior(numbers: Sequence[float], seconds: float) -> Behavior:
 
     Args:
         numbers: the number of each poll.
-        seconds: time between the first and the last poll [s]. 0 for one poll.
+        seconds: time between the first and the last poll [s], or 0 for one poll.
     """
     first, last = numbers[0], numbers[-1]
     if last == first == 0:
@@ -504,8 +504,8 @@ def _of_first_use(
 ) -> dict[str, tuple[Selector, ...]]:
     """Reading → assumed series of a bean that Kafka registers only at its first use.
 
-    The series is named like the series of local times. Empty if the page already shows the bean, or
-    shows no local times.
+    The series is named like the series of local times. The result is empty if the page already
+    shows the bean, or shows no local times.
     """
     model = chosen.get(f"produce_local_ms_{reading.rpartition('_')[2]}")
     if reading in chosen or model is None:
@@ -535,9 +535,8 @@ def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
 
 
 def _agent_selectors(text: str) -> dict[str, tuple[Selector, ...]]:
-    """Reading → series of the broker's JVM that an exporter adds to the page.
-
-    Empty for a stand-alone exporter, because it can only show its own process.
+    """Reading → series of the broker's JVM that an exporter adds to the page, or nothing for a
+    stand-alone exporter, because it can only show its own process.
     """
     shown = RuleSet(AUTO, _OF_AGENT)
     found: dict[str, tuple[Selector, ...]] = {}

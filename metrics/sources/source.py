@@ -74,16 +74,16 @@ class NodeInfo:
         has_quorum: True if the metadata are in KRaft's quorum, and False with ZooKeeper.
         facts: further facts by which two runs are compared, such as `jvm.version`.
         lacks: readings of the process's roles that the source cannot read.
-        poll_s: time for which one poll keeps the process busy [s]. 0 if it is negligible.
+        poll_s: time for which one poll keeps the process busy [s], or 0 if it is negligible.
         controller_share: largest share of the time since the start for which a controller's
-            handlers were busy [ratio]. None if the broker's handlers have their own metric.
+            handlers were busy [ratio], or None if the broker's handlers have their own metric.
         series: reading → series on the page of an exporter, if the source chose them.
         choices: one clause for each choice between several series.
         refused: one clause for each reason why a reading is not read although the page shows series
             of it.
         rates: readings whose counts are computed from one-minute rates.
         interval_s: time between two samples that another program takes, such as a Prometheus server
-            [s]. 0 if the source itself takes a sample at each poll.
+            [s], or 0 if the source itself takes a sample at each poll.
         spared_s: minimum time between two samples that a broker with many partitions needs [s]. 0
             if there is no such minimum.
     """

@@ -64,7 +64,7 @@ class Span:
         self.duration_s = seconds_between(samples[0], samples[-1])
 
     def delta(self, name: str) -> float | None:
-        """Increase of a counter. None if the first or the last sample does not show it."""
+        """Increase of a counter, or None if the first or the last sample does not show it."""
         first, last = self._first.get(name), self._last.get(name)
         return None if first is None or last is None else last - first
 
@@ -81,9 +81,8 @@ class Span:
         return over(ticks.events, ticks.duration_s)
 
     def ticked_s(self, name: str) -> float | None:
-        """Time of the whole ticks of a count that is computed from one-minute rates [s].
-
-        None for any other count. 0 if the span contains no whole tick.
+        """Time of the whole ticks of a count that is computed from one-minute rates [s], or None
+        for any other count. 0 if the span contains no whole tick.
         """
         ticks = whole_ticks(self._samples, name)
         return None if ticks is None else ticks.duration_s
@@ -107,7 +106,7 @@ class Span:
         return over(sum(grown.values()), self.duration_s) if grown else None
 
     def mean(self, name: str) -> float | None:
-        """Exact mean of a histogram inside the span. None if the histogram recorded no values.
+        """Exact mean of a histogram inside the span, or None if the histogram recorded no values.
 
         The mean is (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
         """
@@ -118,7 +117,7 @@ class Span:
         return over(self.sum_delta(name), self.duration_s)
 
     def sum_delta(self, name: str) -> float | None:
-        """Increase of a histogram's sum. None if the first or the last sample does not show it."""
+        """Increase of a histogram's sum, or None if an edge of the span does not show it."""
         count, mean = f"{name}_count", f"{name}_mean"
         if any(key not in edge for key in (count, mean) for edge in (self._first, self._last)):
             return None
@@ -143,33 +142,33 @@ class Span:
         return [value for value in found if value is not None and value >= 0]
 
     def gauge_max(self, name: str) -> float | None:
-        """The largest value of a gauge. None if no sample shows it."""
+        """The largest value of a gauge, or None if no sample shows it."""
         return max(self.gauges(name), default=None)
 
 
 def over(part: float | None, whole: float | None) -> float | None:
-    """The quotient of two values. None if one of them is unknown, or if `whole` is 0."""
+    """The quotient of two values, or None if one of them is unknown, or if `whole` is 0."""
     return None if part is None or not whole else part / whole
 
 
 def total(parts: Iterable[float | None]) -> float | None:
-    """The sum of the known parts. None if no part is known."""
+    """The sum of the known parts, or None if no part is known."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
 
 def whole(parts: Sequence[float | None]) -> float | None:
-    """The sum of all parts. None if a part is unknown, or if there are no parts."""
+    """The sum of all parts, or None if a part is unknown, or if there are no parts."""
     return None if None in parts else total(parts)
 
 
 def highest(values: Iterable[float | None]) -> float | None:
-    """The highest known value. None if no value is known."""
+    """The highest known value, or None if no value is known."""
     return max((each for each in values if each is not None), default=None)
 
 
 def scaled(value: float | None, factor: float) -> float | None:
-    """The product of a value and a factor. None if the value is unknown."""
+    """The product of a value and a factor, or None if the value is unknown."""
     return None if value is None else value * factor
 
 
@@ -255,7 +254,7 @@ def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) 
             window also counts, because it covers the time since the sample before.
 
     Returns:
-        The longest time [s]. None if the source does not measure it.
+        The longest time [s], or None if the source does not measure it.
     """
     found = []
     for index, sample in enumerate(samples):
@@ -267,7 +266,7 @@ def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) 
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean. None if there are no values."""
+    """The arithmetic mean, or None if there are no values."""
     return sum(values) / len(values) if values else None
 
 
@@ -337,12 +336,12 @@ class BrokerWindow:
         handler_idle: idle fraction of the request handlers [ratio]. The error is at most 0.3 s
             over the length of the window. A value slightly above 1 is normal.
         handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
-            metric with a controller's handlers [ratio]. None if they do not.
+            metric with a controller's handlers [ratio], or None if they do not.
         handler_idle_rate_error: largest error of `handler_idle` if it is computed from
             one-minute rates [ratio]. Ticks without a sample and rounded digits cause this
-            error. None if counts are read.
+            error. The error is None if counts are read.
         ticked_s: time of the whole ticks in the window if `handler_idle` is computed from
-            one-minute rates [s]. None if counts are read.
+            one-minute rates [s], or None if counts are read.
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
         produce: produce requests.
@@ -559,7 +558,7 @@ def broker_windows(
         broker_ids: node ids of the windows.
         start_s, end_s: the measured window [s since the epoch].
         interval_s: intended time between samples [s].
-        link_mbit_per_s: configured speed of the nodes' network interfaces. None if unknown.
+        link_mbit_per_s: configured speed of the nodes' network interfaces, or None if unknown.
         at_rest: broker id → number of under-replicated partitions before the run.
     """
     baseline, good, span = at_rest or {}, good_samples(samples), (start_s, end_s, interval_s)
@@ -573,7 +572,7 @@ def broker_windows(
 
 
 def busiest_of(windows: Iterable[BrokerWindow]) -> BrokerWindow | None:
-    """The broker whose request handlers had the least idle time. None if no idle time is known."""
+    """The broker with the least idle time of request handlers, or None if no time is known."""
     known = [(w.handler_idle, w.broker_id, w) for w in windows if w.handler_idle is not None]
     return min(known, key=lambda each: each[:2])[2] if known else None
 
@@ -598,7 +597,8 @@ def any_isr_changed(
         at_rest: broker id → number of under-replicated partitions before the run.
 
     Returns:
-        One value for each sampling time. Empty if no broker shows its under-replicated partitions.
+        One value for each sampling time, or none if no broker shows its under-replicated
+        partitions.
     """
     baseline, good = at_rest or {}, good_samples(samples)
     found: list[list[tuple[float, bool]]] = []

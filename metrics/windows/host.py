@@ -284,7 +284,7 @@ def _brokers_in(samples: Sequence[HostSample], reading: str) -> set[int]:
 
 
 def _of_disks(inside: Sequence[HostSample]) -> Span | None:
-    """The span of the samples that show the disks of log dirs. None for fewer than two samples.
+    """The span of the samples that show the disks of log dirs, or None for fewer than two samples.
 
     Tasks on the brokers' machine take samples, too, which lack some kinds of disks, such as loop
     devices. A span needs each counter in its first and its last sample.
@@ -341,7 +341,8 @@ class HostUse:
     Attributes:
         host: name of the host.
         resource: the resource.
-        device: name of the disk, interface or part of the memory. Empty for the whole resource.
+        device: name of the disk, interface or part of the memory, or an empty text for the whole
+            resource.
         utilization: used share of the resource [ratio].
         saturation: work that waited for the resource [saturation_unit].
         saturation_unit: unit of `saturation`.
@@ -360,7 +361,7 @@ class HostUse:
 
 
 def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
-    """The rows of the USE table for one host. Empty for a host without samples."""
+    """The rows of the USE table for one host, or none for a host without samples."""
     if window.start_s is None:
         return ()
     host = window.host

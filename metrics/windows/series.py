@@ -55,7 +55,7 @@ class SeriesPoint:
         broker_id: node id. `NO_BROKER` for a host.
         elapsed_s: time since the start of the measured window [s].
         value: value in the unit of the series. For a counter, the rate since the previous sample.
-        host: name of the host. Empty for a broker.
+        host: name of the host, or an empty text for a broker.
     """
 
     title: str

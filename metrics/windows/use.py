@@ -104,7 +104,7 @@ def waiting_share(window: BrokerWindow) -> float | None:
 
 
 def produce_throttle_ms(window: BrokerWindow) -> float | None:
-    """Mean throttle time of produce requests [ms]. 0 if it is only a rounding error.
+    """Mean throttle time of produce requests [ms], or 0 if it is only a rounding error.
 
     Kafka counts whole milliseconds, and the product of a mean and its count has a relative error of
     some billionths. So a total of up to half a millisecond in the window is a rounding error.
@@ -124,8 +124,8 @@ def link_share(window: BrokerWindow) -> float | None:
     """Utilization of the network interface in its busier direction [ratio].
 
     Only the bytes that Kafka read and wrote count, without the headers of TCP and IP. So the
-    utilization is 0.94 to 0.96 for a full link with frames of 1,500 bytes. None if the link's speed
-    is not configured.
+    utilization is 0.94 to 0.96 for a full link with frames of 1,500 bytes. The result is None if
+    the link's speed is not configured.
     """
     return over(
         scaled(highest((network_in(window), network_out(window))), 8e-6), window.link_mbit_per_s

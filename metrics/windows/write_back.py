@@ -64,12 +64,12 @@ class WriteBackWindow:
         unwritten_max_bytes: highest size of the dirty pages and the pages being written [B].
         dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B].
         dirty_expire_s: age at which the kernel writes a dirty page, according to
-            vm.dirty_expire_centisecs [s]. Linux's default if the host does not show it.
-        settled_s: length of the span of settled write-back [s]. 0 if the window is too short.
+            vm.dirty_expire_centisecs [s], or Linux's default if the host does not show it.
+        settled_s: length of the span of settled write-back [s], or 0 if the window is too short.
         settled_taken_bytes: bytes received in the span of settled write-back [B].
         settled_written_bytes: bytes written in the span of settled write-back [B].
-        fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S` [B/s]. None for a
-            shorter window.
+        fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S` [B/s], or None
+            for a shorter window.
     """
 
     host: str
@@ -117,7 +117,9 @@ class WriteBackWindow:
 
 
 def unwritten_bytes(sample: HostSample) -> float | None:
-    """Size of the dirty pages and the pages being written to disks [B]. None if it is unknown."""
+    """Size of the dirty pages and the pages being written to disks [B], or None if it is
+    unknown.
+    """
     dirty = sample.values.get(readings.DIRTY_BYTES)
     return None if dirty is None else dirty + sample.values.get(readings.WRITEBACK_BYTES, 0.0)
 
@@ -152,7 +154,7 @@ def dirty_background_bytes(sample: HostSample) -> float | None:
 
 
 def dirty_expire_s(sample: HostSample) -> float:
-    """The age at which the kernel writes a dirty page [s]. Linux's default if it is not shown."""
+    """The age at which the kernel writes a dirty page, or Linux's default if unknown [s]."""
     return sample.values.get(readings.DIRTY_EXPIRE_S, DIRTY_EXPIRE_S)
 
 
@@ -278,9 +280,8 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
 
 def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
-    """The highest rate at which disks wrote over `FASTEST_S` [B/s].
-
-    None if the points cover less than `FASTEST_S`. A full disk does not exceed this rate.
+    """The highest rate at which disks wrote over `FASTEST_S` [B/s], or None if the points cover
+    less than `FASTEST_S`. A full disk does not exceed this rate.
     """
     rates, end = [], 0
     for i, begin in enumerate(points):
@@ -303,7 +304,7 @@ def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
 
 
 def _grown(values: Sequence[float]) -> float | None:
-    """Increase of a counter. None if the counter fell, for example after a restart."""
+    """Increase of a counter, or None if the counter fell, for example after a restart."""
     if len(values) < 2 or values[-1] < values[0]:
         return None
     return values[-1] - values[0]
@@ -322,7 +323,7 @@ class _Counter:
         self._values = [value for _, value in own]
 
     def at(self, at_s: float) -> float | None:
-        """The value at a time, interpolated between two samples. None outside of the samples."""
+        """The value at a time, interpolated between two samples, or None outside of the samples."""
         i = bisect_left(self._times, at_s)
         if i < len(self._times) and self._times[i] == at_s:
             return self._values[i]

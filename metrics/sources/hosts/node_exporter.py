@@ -60,7 +60,7 @@ class Machine:
 
 
 def machine_in(values: Mapping[str, float]) -> Machine | None:
-    """The machine of a scrape. None if the collectors that show its identity are disabled."""
+    """The machine of a scrape, or None if the collectors that show its identity are disabled."""
     texts = parts_of(values, UNAME)
     booted_s = values.get(BOOT_TIME_S)
     if not texts or booted_s is None:
@@ -124,7 +124,7 @@ class _Exporters:
     """The hosts of exporters, with their names and the disks of log dirs.
 
     Args:
-        log_disks: names of the disks with log dirs. Empty if they are not known.
+        log_disks: names of the disks with log dirs, or nothing if they are not known.
     """
 
     def __init__(self, log_disks: Collection[str]) -> None:
@@ -166,7 +166,7 @@ class NodeExporters(_Exporters):
         deadline_s: time after which a host's sample counts as missing [s].
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
-        log_disks: names of the disks with log dirs. Empty if they are not known.
+        log_disks: names of the disks with log dirs, or nothing if they are not known.
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -288,7 +288,7 @@ class ServedHosts(_Exporters):
 
     Args:
         feed: the server, with the targets to read. Several brokers may have the same host.
-        log_disks: names of the disks with log dirs. Empty if they are not known.
+        log_disks: names of the disks with log dirs, or nothing if they are not known.
     """
 
     def __init__(self, feed: ServerFeed, log_disks: Collection[str] = ()) -> None:

@@ -29,7 +29,7 @@ _TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 
 
 def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
-    """The readings of some control groups. Empty if no group has a quota or shows its counters.
+    """The readings of some control groups, or none if no group has a quota or shows its counters.
 
     Args:
         stat_files: the file `cpu.stat` of each group. See `own_stat_files`.
@@ -141,11 +141,11 @@ class LocalHost:
 
     Args:
         name: name of the host. By default, the machine's host name.
-        network_of: returns the id of a process in the network namespace to read. None for the
+        network_of: returns the id of a process in the network namespace to read, or None for the
             namespace of this process.
         speeds: interface → its speed, used in place of the speed that the system reports [B/s].
         queues: queues of the interfaces in this namespace. Their drops are added to the interfaces'
-            drops. None if there are no such queues.
+            drops. The value is None if there are no such queues.
         clock: wall clock [s since the epoch].
         proc, sys: directories of the kernel's files.
         generates: whether this process makes the load, so that its CPU quota is also read.
@@ -258,9 +258,8 @@ class LocalHost:
         return found
 
     def _speed(self, device: str) -> float | None:
-        """The speed of a network card, according to its driver [B/s].
-
-        None for a virtual interface, because it reports no speed or a wrong speed.
+        """The speed of a network card, according to its driver [B/s], or None for a virtual
+        interface, because it reports no speed or a wrong speed.
         """
         if not (self._sys / "class/net" / device / "device").exists():
             return None
@@ -348,7 +347,7 @@ class LocalHosts:
 
 
 def _proc_read(path: Path) -> str:
-    """The text of a file of the kernel. Empty if the file does not exist or its process ended."""
+    """The text of a file of the kernel, or an empty text if the file does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

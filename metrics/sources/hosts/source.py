@@ -22,7 +22,7 @@ class HostSample:
     Attributes:
         host: name of the host.
         at_s: wall-clock time of the middle of the sample [s since the epoch].
-        values: name of a reading in `metrics.sources.hosts.source` → its value. Empty if the
+        values: name of a reading in `metrics.sources.hosts.source` → its value, or nothing if the
             sample failed, or if the system shows no readings.
         error: reason why the sample failed, or None.
     """

@@ -203,7 +203,7 @@ def _time_of(given: Any) -> float:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text. None for any other text."""
+    """The JSON object in a text, or None for any other text."""
     try:
         found = parsed_json(text)
     except ValueError:
