@@ -26,8 +26,8 @@ def cleanup(yes: bool, **selected: Any) -> int:
     """List topics and consumer groups that killed runs left on a cluster; --yes deletes them.
 
     The command recognizes the topics and groups by their names, and touches nothing else on the
-    cluster. It takes the cluster's lock, so that it deletes nothing of an active run. The exit code
-    is 75 if another run has the lock.
+    cluster. The command takes the cluster's lock, so no topic of an active run is deleted. The exit
+    code is 75 if another run has the lock.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.runs.cluster_cleanup import clean_up_cluster

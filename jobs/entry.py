@@ -31,12 +31,12 @@ _log = logging.getLogger(__name__)
 INTERRUPTED = 130
 UNEXPECTED = 1
 _REPEAT_S = 0.05
-_STARTERS_LOOK_S = 1.0
+_STARTERS_CHECK_S = 1.0
 _HANGUPS = (signal.SIGHUP, signal.SIGINT)
 """Signals that a detached job ignores: `nohup` makes it ignore SIGHUP, and `&` in a script makes it
 ignore SIGINT.
 """
-_OF_THE_MACHINE = {
+_MACHINE_ERRORS = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
     errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 }  # fmt: skip
@@ -102,7 +102,7 @@ def _end_with_starters(is_over: threading.Event) -> None:
     import psutil  # imported here, because short commands do not need it
 
     starters = _starters()
-    while starters and not is_over.wait(_STARTERS_LOOK_S):
+    while starters and not is_over.wait(_STARTERS_CHECK_S):
         for each in starters:
             with suppress(psutil.NoSuchProcess):
                 if each.is_running() and each.status() != psutil.STATUS_ZOMBIE:
@@ -178,7 +178,7 @@ def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
         return _interrupted(interrupts)
     if isinstance(error, BrokenPipeError) and has_no_reader(1):
         return 0
-    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+    if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
         place = error.filename or "a file, or standard output,"
         _report_error(
             f"{place} cannot be written or read ({error.strerror}); expected free space and "

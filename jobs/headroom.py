@@ -40,10 +40,10 @@ from jobs.options import (
 def headroom(**given: Any) -> int:
     """Answer how many times today's traffic fits into a cluster, and until when.
 
-    The job offers no load. It watches the brokers for a minute, or reads the busiest part of the
-    last day from a Prometheus server, and compares this traffic with the limit of a run. Each call
-    adds rows to the table headroom. With two weeks of rows the job also states when the cluster is
-    full.
+    The job offers no load. The job watches the brokers for a minute, or reads the busiest part of
+    the last day from a Prometheus server, and compares this traffic with the limit of a run. Each
+    call adds rows to the table headroom. With two weeks of rows the job also states when the
+    cluster is full.
 
     Exit codes: 4 if the headroom is less than --fail-below, 3 if there is no conclusion.
     """

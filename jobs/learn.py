@@ -40,8 +40,8 @@ PARTS_MAX = 20
 def learn(read_mb_per_s: float, duration_s: float, decodes: bool, **given: Any) -> int:
     """Write a workload from the traffic that producers really send to a cluster.
 
-    The job reads recent data with a limited rate and a limited time. It joins no consumer group and
-    commits no offsets. It stores only counts and sizes of messages.
+    The job reads recent data with a limited rate and a limited time. The job joins no consumer
+    group, commits no offsets, and stores only counts and sizes of messages.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter

@@ -1,7 +1,7 @@
 """Functions for notebooks: parameters, tables, and the display of rows.
 
-The module works in Jupyter, on Databricks and with Spark Connect. It needs the driver's JVM only
-to start Spark.
+The module works in Jupyter, on Databricks and with Spark Connect. The module needs the driver's JVM
+only to start Spark.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def cluster_findings(
     Args:
         locks: whether a run would take the cluster's lock.
         probes: whether to create topics as a run does, and to write a record to each broker.
-            Otherwise the checks create nothing on the cluster.
+            Without probes the checks create nothing on the cluster.
     """
     run_id = f"{PROBE}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     given: tuple[GivenTopic, ...] = ()

@@ -122,8 +122,8 @@ def probe_brokers(
 ) -> dict[str, tuple[str, float | None]]:
     """Broker id → (reason why no connection from this host succeeds, round trip time [ms]).
 
-    The reason is empty if a connection succeeds. The kernel measures the round trip time with the
-    first packets; it is None if the kernel does not report it.
+    The reason is an empty text if a connection succeeds. The kernel measures the round trip time
+    with the first packets of a connection; the time is None if the kernel does not report it.
     """
     with ThreadPoolExecutor(max_workers=min(32, max(1, len(brokers)))) as pool:
         tried = pool.map(lambda place: _try(place, timeout_s), brokers.values())
@@ -223,7 +223,9 @@ def _import(modules: Iterable[str]) -> None:
 
 
 def _or_error(read: Callable[[], Any]) -> tuple[Any, str]:
-    """The value and an empty text, or None and the error. A broken package may raise any error."""
+    """Returns (value, empty text) if `read` succeeds, and (None, error text) if it raises an error.
+    A broken package may raise any error.
+    """
     try:
         return read(), ""
     except Exception as error:  # noqa: BLE001 - errors are returned as data

@@ -28,8 +28,8 @@ class Finding:
         severity: how serious the finding is.
         check: subject of the check, for example `executors' clocks`.
         found: the result in a few words.
-        expected, remedy: the expectation and the remedy. Both are empty if nothing is wrong, or if
-            `found` includes them.
+        expected, remedy: the expectation and the remedy. Both texts are empty if nothing is wrong,
+            or if `found` includes them.
     """
 
     severity: Annotated[Severity, Column("result")]
@@ -51,7 +51,7 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """A finding that limits what a run can show. A run can start."""
+    """The finding of a check that reduces the quality of results. A run can still start."""
     return Finding(Severity.WARNING, check, found, expected, remedy)
 
 

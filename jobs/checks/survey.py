@@ -141,7 +141,7 @@ def probe_order(
     channel: ControlAddress,
     network_namespace: str = "",
 ) -> dict[str, Any]:
-    """The input of a survey task. It has plain values only, because executors may lack
+    """The input of a survey task. The input has only plain values, because executors may lack
     kafka-redline's classes.
     """
     return {

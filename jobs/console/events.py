@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run. It is made before any load.
+    """The plan of a run, made before the run offers any load.
 
     Attributes:
         cluster, workload, goal: names of the configuration files.

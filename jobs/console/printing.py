@@ -1,9 +1,9 @@
 """The only module that prints: a live display on a terminal, and plain lines in a log.
 
-On a terminal the live area shows the current phase or trial, and permanent lines above it show what
-has finished. A log has one line for each event, `name key=value …`.
+On a terminal the live area shows the current phase or trial, and permanent lines above the live
+area show finished phases and trials. A log has one line for each event, `name key=value …`.
 
-Both reporters show the same texts and columns.
+The terminal and the log show the same texts and columns.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def sentences(text: str) -> list[str]:
 
 
 def align(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One line of columns. A negative width aligns a cell left. A cell that is too long shifts the
-    following cells.
+    """The cells as one line. A negative width means that a cell is aligned left. If a cell is
+    longer than its width, the following cells move to the right.
     """
     padded = [
         cell.ljust(-width) if width < 0 else cell.rjust(width)
@@ -248,7 +248,7 @@ class Activity:
         return replace(self, progress=progress, started_s=started_s)
 
     def words(self) -> str:
-        """A short description of what is running."""
+        """A short description of the current phase or trial."""
         if isinstance(self.event, PhaseStarted):
             return clean(self.event.text)
         pattern = self.event.pattern

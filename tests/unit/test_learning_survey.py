@@ -17,8 +17,8 @@ from jobs.features.learn.reading import (
     REQUESTS_PER_S,
     BatchReader,
     OffsetLookup,
+    OffsetRange,
     ReadingPace,
-    Stretch,
     matching_topics,
     pattern_of,
 )
@@ -270,13 +270,13 @@ def test_large_batches_are_read_in_turns() -> None:
             logs[name][0].add(lambda base, n=number, m=message: encoded(base, [n], [m]))  # type: ignore[misc]
     admin, time = ServedCluster(logs), FakeTime()
     reader = BatchReader(admin, ReadingPace(1e9, 1.0, time, time.pause))
-    stretches = [Stretch(name, 0, 0, 0, 4, 1e9) for name in logs]
-    reader.read(stretches, time() + 1.5)
-    assert [each.at for each in stretches] == [1, 1], "an early end leaves a part of each"
-    reader.read(stretches, time() + 60.0, bytes_max=4_000_000)
-    assert sum(each.at for each in stretches) == 3, "the first answer beyond it is the last"
-    reader.read(stretches, time() + 60.0)
-    assert [each.read_share for each in stretches] == [1.0, 1.0]
+    ranges = [OffsetRange(name, 0, 0, 0, 4, 1e9) for name in logs]
+    reader.read(ranges, time() + 1.5)
+    assert [each.at for each in ranges] == [1, 1], "an early end leaves a part of each"
+    reader.read(ranges, time() + 60.0, bytes_max=4_000_000)
+    assert sum(each.at for each in ranges) == 3, "the first answer beyond it is the last"
+    reader.read(ranges, time() + 60.0)
+    assert [each.read_share for each in ranges] == [1.0, 1.0]
 
 
 def test_it_waits_as_long_as_brokers_ask(logs: Logs) -> None:

@@ -77,9 +77,10 @@ class Effort:
     """The number of trials for one message size.
 
     Attributes:
-        pairs: number of pairs of saturated trials. The conclusion depends on these pairs.
-        steady_pairs: number of pairs at a load that both sides sustain. These pairs explain the
-            difference.
+        pairs: number of pairs of saturated trials. The conclusion of the comparison depends on the
+            saturated pairs.
+        steady_pairs: number of pairs at a load that both sides sustain. The steady pairs explain
+            the difference between the sides.
         repeats_max: maximum number of repeats of an INVALID trial or pair.
     """
 
@@ -99,10 +100,10 @@ class ComparedSize:
 
     Attributes:
         message_bytes: message size, or the mean message size of a mix [B].
-        is_mix: whether the traffic is a mix. Then loads are scales [%].
+        is_mix: whether the traffic is a mix, so that loads are scales [%].
         load: load per broker in the newest saturated trials.
-        steady_load: load per broker in the steady trials. It is reduced until both sides sustain
-            it.
+        steady_load: load per broker in the steady trials. This load is reduced until both sides
+            sustain it.
         saturated, steady: the pairs of saturated trials and the pairs of steady trials, in order.
         notes: remarks on the measurement, one sentence each.
     """
@@ -269,8 +270,8 @@ class CaseComparer:
     def _pair(
         self, number: int, load: float, reason: str, is_good: Callable[[Trial], bool]
     ) -> dict[Side, Trial]:
-        """One trial of each side. The second trial is omitted if the first one is INVALID or not
-        good.
+        """One trial of each side. The trial of the second side is omitted if the first trial is
+        INVALID or not good.
         """
         trials: dict[Side, Trial] = {}
         for side in order_of(number):
@@ -414,7 +415,7 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
 def answer_of(
     sides: Mapping[Side, SideFacts], cases: Sequence[ComparedSize], min_effect: float
 ) -> ComparisonAnswer:
-    """The answer that follows from the trials. It has no cases if a side has not been
+    """The answer that follows from the trials. The answer has no cases if a side has not been
     opened yet.
     """
     if len(sides) < len(Side):

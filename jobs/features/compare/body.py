@@ -231,9 +231,7 @@ class ComparisonRun(Campaign[int]):
 
     @property
     def shares_brokers(self) -> bool:
-        """Whether both sides load the same brokers. This is the case if only the workload or the
-        goal differs.
-        """
+        """Whether both sides load the same brokers: only the workload or the goal differs."""
         return share_brokers(self._sides)
 
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:

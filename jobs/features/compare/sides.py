@@ -60,8 +60,8 @@ SAME_ON_BOTH = (
     ("workload", "producer", "rate_records_per_s"),
     ("goal", "search"),
 )
-"""Keys that determine the load of a comparison, including all keys below them. Both sides must have
-equal values.
+"""Keys that determine the load of a comparison. A key stands for all keys below it. Both sides must
+have equal values of these keys.
 """
 
 SAME_IN_PARTS = (
@@ -70,7 +70,9 @@ SAME_IN_PARTS = (
     ("producer", "rate_bytes_per_s"),
     ("producer", "rate_records_per_s"),
 )
-"""Keys of a part of a mix that determine the load. Both sides must have equal values."""
+"""Keys of a part of a mix that determine the load of a comparison. Both sides must have equal
+values of these keys.
+"""
 
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
 """The setting that prevents an early end of windows, because the readings of a window that ends

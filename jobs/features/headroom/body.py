@@ -408,8 +408,8 @@ def require_same_cluster(run: RunSummary, cluster: Cluster, opened: OpenCluster)
 
 
 def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indicators:
-    """The thresholds of a goal, from the recorded configuration of a run. A threshold that is not
-    recorded has its default.
+    """The thresholds of a goal, from the recorded configuration of a run. A threshold that the
+    configuration does not contain has its default value.
 
     Args:
         settings: the sections of the recorded configuration, from `configuration_of_row`.
@@ -467,8 +467,8 @@ def rows_of(
     goal: str,
     where: tuple[str, OpenCluster],
 ) -> list[HeadroomRow]:
-    """The rows of an answer for the table `headroom`. The first row has the answer for the whole
-    cluster.
+    """The rows of an answer for the table `headroom`. The first of these rows has the answer for
+    the whole cluster.
 
     Args:
         goal: name of the goal of the limit.

@@ -49,7 +49,7 @@ _READING = "messages_in"
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
     """The history of the cluster for the evidence, and a sentence if the history is unknown.
 
-    Both are empty if the cluster's file names no Prometheus server.
+    The history and the sentence are empty if the cluster's file names no Prometheus server.
     """
     if getattr(cluster.broker_source, "server", None) is None:
         return {}, ""

@@ -177,7 +177,7 @@ class ReadingPace:
 
 
 def shares_of(wanted_bytes: Mapping[str, float], bytes_max: float) -> dict[str, float]:
-    """Topic → number of bytes to read from the topic. All topics have equal shares.
+    """Topic → number of bytes to read from the topic. All topics get equal shares of the bytes.
 
     If a topic has fewer bytes than its share, the rest is distributed to the other topics.
 
@@ -351,7 +351,7 @@ def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
 
 
 ANSWER_BYTES = 2_097_152
-"""Maximum size of a fetch response [B]. The first batch may be larger."""
+"""Maximum size of a fetch response [B]. A response with a single batch may be larger."""
 PARTITIONS_AT_ONCE = 20
 """Maximum number of partitions in one request."""
 _REFUSED = kafka_errors.TopicAuthorizationFailedError.errno
@@ -361,7 +361,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Stretch:
+class OffsetRange:
     """The data of a partition between two offsets.
 
     Attributes:
@@ -416,8 +416,8 @@ class BatchReader:
     range.
 
     Args:
-        pace: the rate limiter of all requests. It also waits for throttle times that brokers
-            request.
+        pace: the rate limiter of all requests. The rate limiter also waits for throttle times that
+            brokers request.
         decodes: whether to decode records and count their sizes.
     """
 
@@ -427,7 +427,7 @@ class BatchReader:
 
     def read(
         self,
-        stretches: Sequence[Stretch],
+        ranges: Sequence[OffsetRange],
         until_s: float,
         progress: Callable[[str], None] = lambda _: None,
         bytes_max: float = math.inf,
@@ -444,8 +444,8 @@ class BatchReader:
         """
         failures: list[AdminError] = []
         answered = False
-        while rest := [each for each in stretches if not each.is_over]:
-            led: dict[int, list[Stretch]] = defaultdict(list)
+        while rest := [each for each in ranges if not each.is_over]:
+            led: dict[int, list[OffsetRange]] = defaultdict(list)
             for each in rest:
                 led[each.leader].append(each)
             for own in led.values():
@@ -466,7 +466,7 @@ class BatchReader:
         if failures and not answered:
             raise failures[0]
 
-    def _turn(self, chunk: Sequence[Stretch]) -> None:
+    def _turn(self, chunk: Sequence[OffsetRange]) -> None:
         """Read the next part of each of these ranges, which have the same leader."""
         leader = chunk[0].leader
         by_place = {(each.topic, each.partition): each for each in chunk}
@@ -482,14 +482,14 @@ class BatchReader:
         size = 0
         for topic in answer.responses:
             for each in topic.partitions:
-                stretch = by_place.get((topic.topic, int(each.partition_index)))
-                if stretch is not None:
-                    size += self._take(stretch, each, is_first=stretch is chunk[0])
+                part = by_place.get((topic.topic, int(each.partition_index)))
+                if part is not None:
+                    size += self._take(part, each, is_first=part is chunk[0])
         self._pace.count(size, int(getattr(answer, "throttle_time_ms", 0) or 0))
         if answer.error_code:
             self._give_up(chunk, kafka_errors.for_code(answer.error_code).__name__)
 
-    def _take(self, stretch: Stretch, answer: Any, *, is_first: bool) -> int:
+    def _take(self, part: OffsetRange, answer: Any, *, is_first: bool) -> int:
         """Count the batches of one partition's response, and return the response's size [B].
 
         Args:
@@ -497,37 +497,36 @@ class BatchReader:
                 least one batch of this partition.
         """
         if answer.error_code == _REFUSED:
-            self.readings.refused.add(stretch.topic)
-        if answer.error_code == _DELETED and answer.log_start_offset > stretch.at:
-            stretch.at = min(
-                stretch.end, int(answer.log_start_offset)
-            )  # retention deleted these records meanwhile
-            stretch.is_over = stretch.at >= stretch.end
+            self.readings.refused.add(part.topic)
+        if answer.error_code == _DELETED and answer.log_start_offset > part.at:
+            # The broker has deleted these records (retention) since the offsets were looked up.
+            part.at = min(part.end, int(answer.log_start_offset))
+            part.is_over = part.at >= part.end
             return 0
         if answer.error_code:
-            self._give_up([stretch], kafka_errors.for_code(answer.error_code).__name__)
+            self._give_up([part], kafka_errors.for_code(answer.error_code).__name__)
             return 0
         data = memoryview(answer.records or b"")
         found = batches_in(data)
-        tally = self.readings.batches[stretch.topic]
+        tally = self.readings.batches[part.topic]
         tally.older += found.older
         for header, body in found.batches:
-            if header.base_offset >= stretch.end:
+            if header.base_offset >= part.end:
                 break
-            tally.add(stretch.partition, header)
+            tally.add(part.partition, header)
             if self._decodes and not header.is_control:
-                decode(header, body, self.readings.records[stretch.topic])
-        stretch.bytes_read += len(data)
-        if found.next_offset is None or found.next_offset <= stretch.at:
+                decode(header, body, self.readings.records[part.topic])
+        part.bytes_read += len(data)
+        if found.next_offset is None or found.next_offset <= part.at:
             if is_first:
-                self._give_up([stretch], "a response contains no complete batch")
+                self._give_up([part], "a response contains no complete batch")
         else:
-            stretch.at = found.next_offset
-            stretch.is_over = stretch.at >= stretch.end or stretch.bytes_read >= stretch.bytes_max
+            part.at = found.next_offset
+            part.is_over = part.at >= part.end or part.bytes_read >= part.bytes_max
         return len(data)
 
-    def _give_up(self, stretches: Sequence[Stretch], why: str) -> None:
-        for each in stretches:
+    def _give_up(self, ranges: Sequence[OffsetRange], why: str) -> None:
+        for each in ranges:
             each.is_over = True
             self.readings.troubles[f"{each.topic}-{each.partition}"] = why
             log.info("%s-%d is not read further: %s", each.topic, each.partition, why)
@@ -562,7 +561,7 @@ class OffsetLookup:
 
     Args:
         topics: the topics with the leaders of their partitions.
-        pace: the rate limiter of look-ups. It counts one look-up as one byte.
+        pace: the rate limiter of look-ups. The rate limiter counts one look-up as one byte.
         requests_max: maximum number of requests for all curves.
     """
 

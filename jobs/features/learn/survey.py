@@ -13,9 +13,9 @@ from jobs.features.learn.reading import (
     BatchReader,
     Found,
     OffsetLookup,
+    OffsetRange,
     Place,
     ReadingPace,
-    Stretch,
     groups_of,
     shares_of,
     with_config,
@@ -23,7 +23,7 @@ from jobs.features.learn.reading import (
 from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
 from metrics.features.learn.tally import TopicFacts, TopicSeen
 
-STRETCH_MAX_S = HOUR_S
+RANGE_MAX_S = HOUR_S
 """Batches are read from at most this much time before now [s]."""
 PROBE_SHARE = 0.1
 """Share of all bytes that is read first, to find out the size of records [ratio]."""
@@ -110,7 +110,7 @@ class Surveyor:
         self._offsets = OffsetLookup(admin, topics, self._lookups)
         self._pace = ReadingPace(bounds.bytes_per_s, clock=clock, pause=pause)
         self._reader = BatchReader(admin, self._pace, decodes=bounds.decodes)
-        self._stretches: list[Stretch] = []
+        self._ranges: list[OffsetRange] = []
         self._windows: dict[str, tuple[float, float]] = {}
         self._curves: dict[str, Curve] = {}
         self._shares: dict[str, dict[int, float]] = {}
@@ -209,10 +209,10 @@ class Surveyor:
         """Read the most recent data of each topic within the bounds."""
         until_s = self._clock() + self._bounds.duration_s
         doing = "reading recent batches"
-        self._stretches = self._plan(records, now_s)
+        self._ranges = self._plan(records, now_s)
         self._progress(doing)
         self._reader.read(
-            self._stretches,
+            self._ranges,
             until_s,
             lambda text: self._progress(f"{doing}: {text}"),
             self._bounds.bytes_max,
@@ -222,14 +222,14 @@ class Surveyor:
         """Topic → number of records in the last hour; topics without such records are left out."""
         places = [(topic, each) for topic, logs in self._logs.items() for each in logs]
         filled = [place for place in places if self._logs[place[0]][place[1]].records]
-        found = self._offsets.at(filled, int((now_s - STRETCH_MAX_S) * 1e3))
+        found = self._offsets.at(filled, int((now_s - RANGE_MAX_S) * 1e3))
         records: Counter[str] = Counter()
         for (topic, each), (offset, _) in found.items():
             if offset >= 0:
                 records[topic] += self._logs[topic][each].end_offset - offset
         return +records
 
-    def _plan(self, records: Mapping[str, float], now_s: float) -> list[Stretch]:
+    def _plan(self, records: Mapping[str, float], now_s: float) -> list[OffsetRange]:
         """The ranges to read: for each topic the most recent time whose data fits into the topic's
         share of bytes.
         """
@@ -240,7 +240,7 @@ class Surveyor:
         leaders = {each.name: each.leaders for each in self._facts}
         spans_s = {
             # At least a minute. If its data does not fit, only a part is read.
-            topic: min(STRETCH_MAX_S, max(60.0, STRETCH_MAX_S * min(1.0, share / wanted[topic])))
+            topic: min(RANGE_MAX_S, max(60.0, RANGE_MAX_S * min(1.0, share / wanted[topic])))
             for topic, share in shares.items()
         }
         found = self._offsets.at_each(
@@ -250,7 +250,7 @@ class Surveyor:
                 for each in self._logs[topic]
             }
         )
-        planned: list[Stretch] = []
+        planned: list[OffsetRange] = []
         for topic, share in shares.items():
             logs = self._logs[topic]
             known = {each: found[topic, each] for each in logs if (topic, each) in found}
@@ -262,12 +262,14 @@ class Surveyor:
             slack = 2.0 if share >= wanted[topic] else 1.2
             bytes_each = max(1.0, slack * share / max(1, len(starts)))
             planned += [
-                Stretch(topic, each, leaders[topic][each], at, logs[each].end_offset, bytes_each)
+                OffsetRange(
+                    topic, each, leaders[topic][each], at, logs[each].end_offset, bytes_each
+                )
                 for each, at in starts.items()
             ]
         offsets: Counter[str] = Counter()
-        for stretch in planned:
-            offsets[stretch.topic] += stretch.end - stretch.start
+        for part in planned:
+            offsets[part.topic] += part.end - part.start
         self._pace.spread(
             sum(min(share, offsets[topic] * sizes[topic]) for topic, share in shares.items()),
             SPREAD_SHARE * self._bounds.duration_s,
@@ -306,7 +308,7 @@ class Surveyor:
             log = logs[best]
             start = max(log.first_offset, log.end_offset - 50)
             probes.append(
-                Stretch(topic, best, leaders[topic][best], start, log.end_offset, bytes_each)
+                OffsetRange(topic, best, leaders[topic][best], start, log.end_offset, bytes_each)
             )
         reader = BatchReader(self._admin, self._pace)
         reader.read(probes, self._clock() + self._bounds.duration_s / 4)
@@ -337,7 +339,7 @@ class Surveyor:
     def _seen(self, facts: TopicFacts) -> TopicSeen:
         readings, name = self._reader.readings, facts.name
         tally = readings.batches[name]
-        own = [each for each in self._stretches if each.topic == name]
+        own = [each for each in self._ranges if each.topic == name]
         from_s, to_s = self._windows[name]
         offsets = sum(each.end - each.start for each in own)
         read = sum(each.at - each.start for each in own)
@@ -346,13 +348,13 @@ class Surveyor:
             to_s = last_s  # producers stopped within the time range
         # Transaction markers have offsets, too, but are not records.
         records_share = tally.offsets / (tally.offsets + tally.markers)
-        stretch_s = max(0.001, to_s - from_s)
+        read_s = max(0.001, to_s - from_s)
         return TopicSeen(
             facts,
             tally,
             self._curves.get(name, Curve()).scaled(records_share),
-            records_share * offsets / stretch_s,
-            stretch_s,
+            records_share * offsets / read_s,
+            read_s,
             min(1.0, read / offsets) if offsets else 1.0,
             self._shares.get(name, {}),
             readings.records.get(name),

@@ -62,9 +62,9 @@ from metrics.traffic.mix import SCALE_UNITS
 from metrics.trial.trial import Trial
 from metrics.units import format_duration
 
-_OF_NO_TRIAL = ("name", "description", "message_bytes", "np")
-_OF_NO_VERDICT = ("name", "description", "guards.", "search.budget.")
-_OF_SEARCHES = ("search.",)
+_NAMES_ONLY = ("name", "description", "message_bytes", "np")
+_NO_EFFECT_ON_VERDICT = ("name", "description", "guards.", "search.budget.")
+_SEARCH_ONLY = ("search.",)
 
 
 def settings_of(
@@ -76,13 +76,15 @@ def settings_of(
         config: the configuration of the case.
         load: the fixed load on the goal's axis. A case that searches a limit ignores it.
         source: name of the source of the brokers' metrics.
-        cluster_id: the cluster's id. It is not a setting if each run starts new brokers.
+        cluster_id: the cluster's id. The id is not a setting if each run starts new brokers.
     """
-    skipped = _OF_NO_VERDICT if case.kind == LIMIT else (*_OF_NO_VERDICT, *_OF_SEARCHES)
+    skipped = (
+        _NO_EFFECT_ON_VERDICT if case.kind == LIMIT else (*_NO_EFFECT_ON_VERDICT, *_SEARCH_ONLY)
+    )
     found = {
         "case.bpm": str(config.workload.message_bytes[0]),
         "metrics.source": source,
-        **_texts("workload", describe(config.workload), _OF_NO_TRIAL),
+        **_texts("workload", describe(config.workload), _NAMES_ONLY),
         **_texts("goal", describe(config.goal), skipped),
     }
     if case.kind != LIMIT:

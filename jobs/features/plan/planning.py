@@ -109,7 +109,7 @@ def smallest_setup(setups: Sequence[Setup], mb_per_s: float) -> Setup | None:
 Options = Mapping[str, Any]
 """Field of `Demand` → the value of the option with this name; None if the option is not given."""
 
-_OF_PARTS = ("message_bytes", "replication_factor", "consumer_groups")
+_KNOWN_OF_PARTS = ("message_bytes", "replication_factor", "consumer_groups")
 
 
 def demand_for(options: Options, limits: Sequence[MeasuredLimit], origin: str) -> Demand:
@@ -125,7 +125,7 @@ def demand_for(options: Options, limits: Sequence[MeasuredLimit], origin: str) -
     """
     given = {name: value for name, value in options.items() if value is not None}
     if limits and limits[0].parts:
-        wrong = [f"--{name.replace('_', '-')}" for name in _OF_PARTS if name in given]
+        wrong = [f"--{name.replace('_', '-')}" for name in _KNOWN_OF_PARTS if name in given]
         if wrong:
             raise ConfigError(
                 f"{' and '.join(wrong)} given, and {origin} measured a mix; expected none of these "
@@ -271,7 +271,7 @@ def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
-    """The limits of a run that planning can use. For a mix this is the limit along `scale`.
+    """The limits of a run that planning can use. The limit of a mix is its limit along `scale`.
 
     Raises:
         ConfigError: the run has several goals and `goal` names none of them, or the run has no
@@ -345,9 +345,10 @@ def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
 
 
 def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
-    """The steady limit if it is known. Otherwise the burst limit, with a sentence that says so.
+    """The steady limit if it is known; otherwise the burst limit, with a sentence that names it as
+    a burst limit.
 
-    Both limits vary from run to run.
+    The steady limit and the burst limit vary from run to run.
     """
     steady = point.steady_mb_per_s
     size = format_size(point.message_bytes)

@@ -82,7 +82,7 @@ class SweepRun(Campaign[ExperimentCase]):
     # --- the plan -----------------------------------------------------------
 
     def body_of(self, case: ExperimentCase) -> Body:
-        """The run of a case. A search begins near the limit of the previous case."""
+        """The run of a case. The search of a limit begins near the limit of the previous case."""
         measurement = self.sweep.measurement
         with explaining(measurement):
             asked = case_of(self.sweep.experiment, case.config)

@@ -63,8 +63,8 @@ class Experiment(ConfigModel):
         axes: full path of each varied key, as in --set → its values.
         combine: "grid" combines each value with each value of the other axes. "one at a time"
             combines each value with the first value of each other axis.
-        cases: replaces axes: the settings of each case, with the same keys in all cases. The key
-            `name` gives a case a name.
+        cases: replaces axes: the settings of each case, with the same keys in all cases. The
+            optional key `name` is the name of the case.
         cold: for "drain": whether the volume is dropped from the page cache of the testbed's
             machine before consumers read it.
         load: the fixed load on the goal's axis; required unless asks is "limit".
@@ -210,8 +210,8 @@ def load_sweep(
 
     Args:
         name_or_path: the name of a file in conf/experiments/ without .yaml, or the path of a file.
-        overrides: `--set` options. They take precedence over the file's key `set`, but not over its
-            axes.
+        overrides: `--set` options. These options take precedence over the file's key `set`, but not
+            over the file's axes.
         cluster: a cluster that replaces the cluster of the experiment; None to keep it.
         quick: whether the keys for --quick apply.
         repeats: a number that replaces the repeats of the experiment; None to keep them.

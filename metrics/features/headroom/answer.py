@@ -5,11 +5,12 @@ traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U
 run measured the limit, C of the limiting resource is its use at the limit, and the answer has the
 interval of the limit.
 
-Another answer compares today's bytes per second with the bytes per second at the limit. It is used
-alone if no resource use is known. A limit between two measured message sizes is interpolated with a
-cost for each message and a cost for each byte (`metrics.planning.provisioning`). Message sizes are
-stored sizes: after compression, and with the overhead of records and batches. If a run's brokers do
-not report stored sizes, `metrics.planning.load_needs` calculates them.
+Another answer compares today's bytes per second with the bytes per second at the limit. The
+comparison by bytes is used alone if no use of a resource is known. A limit between two measured
+message sizes is interpolated with a cost for each message and a cost for each byte
+(`metrics.planning.provisioning`). Message sizes are stored sizes: after compression, and with the
+overhead of records and batches. If a run's brokers do not report stored sizes,
+`metrics.planning.load_needs` calculates them.
 """
 
 from __future__ import annotations
@@ -274,8 +275,8 @@ this factor.
 
 def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple[float, str]:
     """The traffic of a broker at the limit, for messages of this stored size [B/s]. The second
-    value is a note on how the figure follows from measured sizes. The note is empty if this size
-    was measured.
+    value is a note on how the limit follows from measured message sizes. The note is empty if this
+    message size was measured.
 
     Args:
         points: the limits at the measured sizes; at least one.

@@ -1,12 +1,12 @@
 """The forecast of the day on which a cluster is full, from the history of its use.
 
-The history is the share of the limit in use. Its logarithm is the sum of four parts: a level, which
-grows by a constant and a random step each day; a pattern of the hours; a pattern of the weekdays;
-and a remainder, which is correlated with the remainder of the previous day. statsmodels'
-`UnobservedComponents` fits the model. It is a state-space model, whose Kalman filter accepts
-missing days. The cluster is full on the first day whose busiest hour reaches the limit. Because of
-the scatter of days and hours, this day comes well before the mean use reaches the limit. No date is
-stated beyond three times the length of the history.
+The history is the share of the limit in use. The logarithm of the history is the sum of four parts:
+a level, which grows by a constant and a random step each day; a pattern of the hours; a pattern of
+the weekdays; and a remainder, which is correlated with the remainder of the previous day.
+statsmodels' `UnobservedComponents` fits the model. The model is a state-space model, whose Kalman
+filter accepts missing days. The cluster is full on the first day whose busiest hour reaches the
+limit. Because of the scatter of days and hours, this day comes well before the mean use reaches the
+limit. No date is stated beyond three times the length of the history.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class PartitionLog:
     def known_from_s(self) -> float | None:
         """The time since which the log contains all written records [s since the epoch].
 
-        It is 0 if no record of the log has been deleted, and None without a record.
+        The time is 0 if no record of the log has been deleted, and None if the log has no record.
         """
         if self.first_offset == 0:
             return 0.0
@@ -52,8 +52,9 @@ def times_of(
     """The times at which offsets are looked up, oldest first; the last time is now [s since the
     epoch].
 
-    The times are even steps back from now. They cover at most a week, and only the time for which
-    all logs contain all written records. Empty if this time is shorter than a second.
+    The times are even steps back from now. The times cover at most a week, and only the time for
+    which all logs contain all written records. The result is empty if this time is shorter than a
+    second.
 
     Args:
         logs: the logs of the partitions whose offsets are looked up.

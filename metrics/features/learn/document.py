@@ -198,7 +198,7 @@ def _topic(topic: TopicPart) -> dict[str, Any]:
         "retention_bytes": facts.config.get("retention.bytes"),
         "partition_shares": _shares("partition", seen.partition_shares),
         "broker_shares": _shares("broker", seen.broker_shares),
-        "read_s": round(seen.stretch_s, 3),
+        "read_s": round(seen.read_s, 3),
         "read_share": round(seen.read_share, 4),
         "batches": batches.batches,
         "records": batches.records,

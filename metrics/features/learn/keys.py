@@ -92,8 +92,8 @@ class LearnedPart:
 
     Attributes:
         producers: number of producers at scale 1.
-        keys: path of a key with dots → the value of the key with its source. It has all keys of a
-            workload except the keys of its trials.
+        keys: path of a key with dots → the value of the key with its source. The map has all keys
+            of a workload except the keys of `trial`.
         measure_s: minimum length of the window in which each producer offers enough records [s].
     """
 
@@ -153,8 +153,8 @@ def learned_part(part: Part, brokers: int) -> LearnedPart:
 
 
 def _producers(part: Part) -> Figure:
-    """The number of producers. It is reduced if each producer would offer too few records for a
-    trial.
+    """The number of producers. The number is reduced if each producer would offer too few records
+    for a trial.
     """
     found = part.producers
     most = max(1, math.floor(part.records_per_s * MEASURE_MAX_S / (1.01 * RECORDS_LEAST)))
@@ -352,7 +352,7 @@ def batch_size_of(
 ) -> int:
     """A `batch.size` with which full batches have the given number of records [B].
 
-    The value is a common one if a common value gives this number of records.
+    If a value that users commonly set gives this number of records, this value is chosen.
 
     Args:
         records: mean number of records in full batches.

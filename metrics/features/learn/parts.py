@@ -321,8 +321,8 @@ class TopicPart:
     def records_per_batch(self) -> float:
         """Mean number of records in a batch at the rate of scale 1.
 
-        The number for full batches does not change with the rate. Batches that wait for the linger
-        receive more records at a higher rate.
+        The number of records in a full batch does not change with the rate. Batches that wait for
+        the linger receive more records at a higher rate.
         """
         found = self.seen.batches.records_per_batch
         if self.fit.is_full or self.seen.now_per_s <= 0:

@@ -119,8 +119,8 @@ class RecordTally:
         """The number of different keys that were seen, and an estimate of the number of all keys in
         use.
 
-        The estimate is Chao's lower bound. It follows from the number of keys that were seen once,
-        and the number of keys that were seen twice (https://doi.org/10.2307/4615964).
+        The estimate is Chao's lower bound. The bound follows from the number of keys that were seen
+        once, and the number of keys that were seen twice (https://doi.org/10.2307/4615964).
         """
         return len(self.by_key), all_seen(self.by_key.values())
 
@@ -394,7 +394,7 @@ class TopicSeen:
         batches: tally of its recent batches.
         curve: number of its records over time.
         now_per_s: records per second in the time range that was read [1/s].
-        stretch_s: length of the time range that was read [s].
+        read_s: length of the time range that was read [s].
         read_share: share of the time range's data that was read [ratio].
         partition_shares: partition → its share of the records of the last day [ratio].
         records: tally of decoded records; None without decoding.
@@ -404,7 +404,7 @@ class TopicSeen:
     batches: BatchTally
     curve: Curve
     now_per_s: float
-    stretch_s: float
+    read_s: float
     read_share: float = 1.0
     partition_shares: Mapping[int, float] = field(default_factory=dict)
     records: RecordTally | None = None

@@ -8,7 +8,7 @@ finds a loss that is too small in each single night but adds up since the first 
 
 Only nights with the same instrument are compared. Nights with another instrument are left out and
 listed. Nights with a regression or an improvement count for the spread (`effects.night_spread`) and
-for a slow loss. They do not count for the mean, because then a loss would soon look normal.
+for a slow loss. Such nights do not count for the mean, because a loss would soon look normal.
 
 The answer of a night is nightly.json for programs, and sentences for people.
 """
@@ -69,8 +69,8 @@ QUANTITIES: Mapping[str, Quantity] = {
         lambda trial: trial.evidence.client.achieved_share,
     ),
 }
-"""Name in a suite → the quantity that nights compare. The quantity's own name is its column in the
-table `cases`.
+"""Name in a suite → the quantity that nights compare. The attribute `name` of a quantity is its
+column in the table `cases`.
 """
 _BY_COLUMN = {each.name: each for each in QUANTITIES.values()}
 _OUTCOMES = {
@@ -315,8 +315,8 @@ def compare_merits(
     """The effect of tonight, and the slow loss until tonight as (loss, index of its first night).
 
     Args:
-        merits: figures of one case in all comparable nights, oldest first and tonight last. Each is
-            above zero, and more is better.
+        merits: figures of one case in all comparable nights, oldest first and tonight last. Each
+            figure is above zero, and a higher figure is better.
         are_usual: for each earlier night, False if its outcome was a regression or an improvement.
         cases: number of cases that the night compares.
     """
@@ -475,9 +475,11 @@ def night_document(
     }
 
 
-_OF_ROW = ("np", "scale", "measure", "value", "values", "mb_per_s_per_broker", "handler_s_per_mb",
-           "latency_p99_ms", "achieved_share", "verdicts", "trials", "duration_s", "limited_by",
-           "evidence")  # fmt: skip
+_ROW_COLUMNS = (
+    "np", "scale", "measure", "value", "values", "mb_per_s_per_broker", "handler_s_per_mb",
+    "latency_p99_ms", "achieved_share", "verdicts", "trials", "duration_s", "limited_by",
+    "evidence",
+)  # fmt: skip
 """Columns of the table `cases` that nightly.json contains for each case."""
 
 
@@ -496,7 +498,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     own = as_document(row)
     return {
         **head,
-        **{name: own[name] for name in _OF_ROW},
+        **{name: own[name] for name in _ROW_COLUMNS},
         "unit": quantity_of(row).unit,
         "effect": None if compared.effect is None else _effect(compared.effect),
         "slow_loss": None if compared.slow_loss is None else as_document(compared.slow_loss),

@@ -56,7 +56,7 @@ class Allowance:
         """The bytes that a broker, as leader, may receive from producers, including the overhead of
         records [MB/s].
 
-        The figure applies to full batches without compression. Headers of small batches add further
+        This rate applies to full batches without compression. Headers of small batches add further
         bytes.
         """
         return self.limit_log_bytes_per_s * self.safety / 1e6
@@ -123,8 +123,8 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
     """Cruise Control's capacity.json for equal brokers.
 
     NW_IN is the rate of bytes that a broker receives as leader and as follower. NW_OUT is the rate
-    of bytes that followers and consumer groups fetch from the broker. Both are in kB/s. Cruise
-    Control's BrokerCapacityConfigFileResolver reads this format.
+    of bytes that followers and consumer groups fetch from the broker. Both rates are in kB/s.
+    Cruise Control's BrokerCapacityConfigFileResolver reads this format.
 
     Args:
         disk_mb: disk space for the logs of each broker [MB]; no run measures the disk space.

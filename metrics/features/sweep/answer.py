@@ -104,8 +104,8 @@ def recommendations(
     """The best case for each aim, at each message size with at least two figures.
 
     Args:
-        less_is_better: whether a lower figure is better, as for times. Then `throughput` is the
-            only aim.
+        less_is_better: whether a lower figure is better, as for times. In this case `throughput` is
+            the only aim.
     """
     found: list[Recommendation] = []
     for message_bytes in sorted({each.message_bytes for each in results}):

@@ -170,7 +170,9 @@ def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
 
 
 def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -> alt.HConcatChart:
-    """The figure over an axis. A second panel shows the figure `other`, if some case has it."""
+    """A panel with the sweep's figure over an axis, and a second panel with the figure `other` if
+    some case has it.
+    """
     panels = [_panel(rows, x, "value", answer.figure)]
     if any(row[other[0]] for row in rows):
         panels.append(_panel(rows, x, *other))
