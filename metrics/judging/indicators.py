@@ -86,7 +86,7 @@ class BrokerIndicator(Indicator):
     Attributes:
         metric: noun phrase for the value, with the name of its reading.
         resource: the broker's resource to which the value belongs.
-        is_floor: True if the limit is the lowest allowed value. False if it is the highest.
+        is_floor: True if the limit is the lowest allowed value, and False if it is the highest.
     """
 
     metric: str

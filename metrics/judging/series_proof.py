@@ -231,7 +231,7 @@ def prove(
 
 
 def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
-    """The different clauses, each with its brokers. After `CLAUSES_MAX`, only their number."""
+    """The different clauses with their brokers, and the number of clauses beyond `CLAUSES_MAX`."""
     brokers: dict[str, list[int]] = {}
     for broker, text in clauses:
         brokers.setdefault(text, []).append(broker)

@@ -64,7 +64,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
 
 
 def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> float | None:
-    """The value of a rule over its limit. For a mix, the highest value of all parts."""
+    """The value of a rule over its limit, which is the highest value of all parts for a mix."""
     parts = evidence.by_part.values() if rule.judges_parts else ()
     values = [rule.utilization(each, limits) for each in (evidence, *parts)]
     return highest(values)

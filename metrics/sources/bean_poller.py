@@ -242,10 +242,10 @@ class BeanSource(ABC, Generic[Address]):
 
     @abstractmethod
     def close(self) -> None:
-        """See `MetricsSource.close`."""
+        """Close all connections, as `MetricsSource.close` describes."""
 
     def open(self) -> None:
-        """See `MetricsSource.open`."""
+        """Connect to the nodes, as `MetricsSource.open` describes."""
         try:
             self._connect()
             self._plan({each.node_id: AT_START for each in self._endpoints})
@@ -273,7 +273,7 @@ class BeanSource(ABC, Generic[Address]):
             yield endpoint, answer
 
     def sample_all(self) -> list[BrokerSample]:
-        """See `MetricsSource.sample_all`."""
+        """One sample of each node, as `MetricsSource.sample_all` describes."""
         return [
             BrokerSample(each.node_id, each.at_s, each.readings, each.error)
             for each in self._answers(self._deadline_s)
@@ -356,7 +356,7 @@ class BeanPoller(BeanSource[Address]):
         return match_values(readings, self.poll(endpoint, beans, timeout_s))
 
     def close(self) -> None:
-        """See `MetricsSource.close`."""
+        """Close all connections, as `MetricsSource.close` describes."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)

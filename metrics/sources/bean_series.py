@@ -88,7 +88,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class _Part:
-    """A key of a bean, and the texts that its value may have. No texts if the value is `*`."""
+    """A key of a bean, and the texts that its value may have, without texts for the value `*`."""
 
     key: str
     values: tuple[str, ...]

@@ -64,7 +64,7 @@ class ClientOnlySource:
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
-        """See `MetricsSource.open`."""
+        """Connect to the nodes, as `MetricsSource.open` describes."""
         partitions = sum(each.leader_partitions for each in self._query_replicas().values())
         roles, spared_s = frozenset({Role.BROKER}), topics_interval_s(partitions)
         self.nodes = {
@@ -73,7 +73,7 @@ class ClientOnlySource:
         }
 
     def sample_all(self) -> list[BrokerSample]:
-        """See `MetricsSource.sample_all`."""
+        """One sample of each node, as `MetricsSource.sample_all` describes."""
         began_s = time.time()
         try:
             found = self._query_replicas()
@@ -87,5 +87,5 @@ class ClientOnlySource:
         ]
 
     def close(self) -> None:
-        """See `MetricsSource.close`."""
+        """Close all connections, as `MetricsSource.close` describes."""
         self._close()

@@ -50,7 +50,7 @@ class ExtensionSource:
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
-        """See `MetricsSource.nodes`."""
+        """Node id → the node, for the nodes that `open` found."""
         return self._source.nodes
 
     def open(self) -> None:
@@ -72,7 +72,7 @@ class ExtensionSource:
             )
 
     def sample_all(self) -> list[BrokerSample]:
-        """See `MetricsSource.sample_all`."""
+        """One sample of each node, as `MetricsSource.sample_all` describes."""
         try:
             samples = [_checked(each) for each in self._source.sample_all()]
         except Exception as error:  # noqa: BLE001 - code of others may raise anything

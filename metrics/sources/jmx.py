@@ -269,7 +269,7 @@ class DriverJvmSource(BeanSource[JmxEndpoint]):
             self._poller.useTls()
 
     def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
-        """See `BeanSource.unreachable`."""
+        """The error for a node that does not answer `open`, with a remedy."""
         return unreachable(endpoint, error)
 
     def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
@@ -280,7 +280,7 @@ class DriverJvmSource(BeanSource[JmxEndpoint]):
         return parse_answers(self._poller.sample(round(deadline_s * 1000)))
 
     def close(self) -> None:
-        """See `MetricsSource.close`."""
+        """Close all connections, as `MetricsSource.close` describes."""
         poller, self._poller = self._poller, None
         if poller is not None:
             poller.close()
@@ -380,13 +380,13 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
         self._java = java
 
     def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
-        """See `BeanPoller.unreachable`."""
+        """The error for a node that does not answer `open`, with a remedy."""
         return unreachable(endpoint, error)
 
     def poll(
         self, endpoint: JmxEndpoint, beans: Mapping[str, Sequence[str]], timeout_s: float
     ) -> Iterator[BeanValue]:
-        """See `BeanPoller.poll`."""
+        """Read beans of one node, as `BeanPoller.poll` describes."""
         # With a key in the query, JMXQuery would send it twice and return all items twice.
         queries = [jmxquery.JMXQuery(name, each) for name in beans for each in beans[name]]
         connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)

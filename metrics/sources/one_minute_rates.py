@@ -85,7 +85,8 @@ class TickedCount:
         ticked_s: time of the counted ticks [s].
         error: largest error of `count` from missed ticks and rounded rates.
         edge_error: largest further error of `count` at each edge of a window, from rounded rates.
-        has_moved: whether any rate was above 0. Before that, ticks do not show and count no events.
+        has_moved: whether any rate was above 0. The ticks of a rate of 0 do not show, so they count
+            no events.
     """
 
     def __init__(self, at_s: float, rate: float, rounding: float) -> None:

@@ -49,7 +49,7 @@ class PrometheusSource:
 
     Args:
         endpoints: addresses of the nodes' exporters.
-        rules: readings of the exporters' series. None to choose the series from each page.
+        rules: readings of the exporters' series, or None to choose the series from each page.
         deadline_s: time after which a node's sample counts as missing [s].
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         clock: wall clock [s since the epoch].
@@ -85,7 +85,7 @@ class PrometheusSource:
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
-        """See `MetricsSource.open`."""
+        """Connect to the nodes, as `MetricsSource.open` describes."""
         self.nodes = dict(self._scrapers.open(self._probe))
 
     def _probe(self, exporter: Exporter) -> tuple[int, NodeInfo]:
@@ -176,7 +176,7 @@ class PrometheusSource:
         )
 
     def sample_all(self) -> list[BrokerSample]:
-        """See `MetricsSource.sample_all`."""
+        """One sample of each node, as `MetricsSource.sample_all` describes."""
         scrapes = self._scrapers.scrape_all()
         return [self._sample(*each) for each in zip(self._ids, scrapes, strict=True)]
 
@@ -198,5 +198,5 @@ class PrometheusSource:
         self._scrapers.reconnect()
 
     def close(self) -> None:
-        """See `MetricsSource.close`."""
+        """Close all connections, as `MetricsSource.close` describes."""
         self._scrapers.close()

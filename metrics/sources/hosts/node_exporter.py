@@ -249,7 +249,7 @@ class NodeExporters(_Exporters):
         self._require_log_disks(found, f"at {endpoint.address}")
 
     def sample_all(self) -> Sequence[HostSample]:
-        """See `HostSource.sample_all`."""
+        """One sample of each host, as `HostSource.sample_all` describes."""
         scrapes = zip(self._hosts, self._addresses, self._scrapers.scrape_all(), strict=True)
         return [self._sample_of_same(*each) for each in scrapes]
 
@@ -279,7 +279,7 @@ class NodeExporters(_Exporters):
         self._scrapers.reconnect()
 
     def close(self) -> None:
-        """See `HostSource.close`."""
+        """Close all connections, as `HostSource.close` describes."""
         self._scrapers.close()
 
 
@@ -333,7 +333,7 @@ class ServedHosts(_Exporters):
         ]
 
     def close(self) -> None:
-        """See `HostSource.close`."""
+        """Close all connections, as `HostSource.close` describes."""
         self._feed.close()
 
 

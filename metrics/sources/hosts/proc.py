@@ -52,7 +52,7 @@ def own_stat_files(proc: Path, sys: Path, process: str = "self") -> tuple[Path, 
 
     Args:
         proc, sys: directories of the kernel's files.
-        process: id of the process. By default, this process.
+        process: id of the process, by default this process.
     """
     found = {path.resolve() for path in _possible_files(proc, sys, process)}
     return tuple(sorted(path for path in found if path.is_file()))
@@ -140,7 +140,7 @@ class LocalHost:
     On macOS all readings are left out.
 
     Args:
-        name: name of the host. By default, the machine's host name.
+        name: name of the host, by default the machine's host name.
         network_of: returns the id of a process in the network namespace to read, or None for the
             namespace of this process.
         speeds: interface → its speed, used in place of the speed that the system reports [B/s].
@@ -337,13 +337,13 @@ class LocalHosts:
         self.machines = frozenset({socket.gethostname()})
 
     def sample_all(self) -> Sequence[HostSample]:
-        """See `HostSource.sample_all`."""
+        """One sample of each host, as `HostSource.sample_all` describes."""
         (own,) = self.brokers.values()
         pids = {broker: pid for broker, pid in self._processes().items() if broker in own}
         return [self._host.sample(pids)]
 
     def close(self) -> None:
-        """See `HostSource.close`."""
+        """Do nothing, because this source has no connections."""
 
 
 def _proc_read(path: Path) -> str:

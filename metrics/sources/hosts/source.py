@@ -67,7 +67,7 @@ class NoHosts:
         return ()
 
     def close(self) -> None:
-        """See `HostSource.close`."""
+        """Do nothing, because this source has no connections."""
 
 
 CPU_S = "cpu_s"

@@ -26,7 +26,7 @@ class PrometheusServerSource(PrometheusSource):
 
     Args:
         feed: the server, with the targets to read.
-        rules: readings of the exporters' series. None to choose the series.
+        rules: readings of the exporters' series, or None to choose the series.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
     """
 
@@ -43,7 +43,7 @@ class PrometheusServerSource(PrometheusSource):
         self._feed = feed
 
     def open(self) -> None:
-        """See `MetricsSource.open`."""
+        """Connect to the nodes, as `MetricsSource.open` describes."""
         feed, rules, found = self._feed, self._rules, {}
         is_read = _may_be_read if rules is None else lambda name: bool(rules.candidates_for(name))
         try:
@@ -131,7 +131,7 @@ class PrometheusServerSource(PrometheusSource):
         return sorted(found, key=lambda each: each.at_s)
 
     def close(self) -> None:
-        """See `MetricsSource.close`."""
+        """Close all connections, as `MetricsSource.close` describes."""
         self._feed.close()
 
 
