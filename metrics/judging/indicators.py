@@ -11,8 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from metrics.judging.nearness import NAME as THROTTLED
-from metrics.judging.nearness import throttle_reasons
+from metrics.judging.nearness import THROTTLED, throttle_reasons
 from metrics.judging.running import (
     FOLLOWER_LAG,
     EarlyEvidence,

@@ -113,7 +113,7 @@ def _over(used: float | None, most: float) -> float | None:
     return min(used / most, math.nextafter(1.0, 0.0)) if most > 0 else 0.0
 
 
-NAME = "throttled"
+THROTTLED = "throttled"
 
 
 def throttle_reasons(evidence: Evidence, limit_ms: float) -> list[Reason]:
@@ -176,7 +176,7 @@ def _groups_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _throttled(text: str, value: float, limit: float, broker_id: int | None = None) -> Reason:
-    return Reason(NAME, text, value, limit, broker_id, Resource.QUOTA)
+    return Reason(THROTTLED, text, value, limit, broker_id, Resource.QUOTA)
 
 
 RTT_LEAST_MS = 2.0

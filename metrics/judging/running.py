@@ -183,7 +183,7 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
 
 
 ENOUGH = 0.35
-"""A growing load stops to grow at this utilization of the handlers' time that other clients leave
+"""A growing load stops growing at this utilization of the handlers' time that other clients leave
 [ratio]. The value is so low that one more step may start before the reading is known, without a
 load beyond the limit."""
 OVERLOAD = 1.0

@@ -97,7 +97,7 @@ class TickedCount:
         self.edge_error = 0.0 if is_known else _edge_error(rate, rounding)
         self.has_moved = rate > 0
 
-    def look(self, at_s: float, rate: float, rounding: float, most: float) -> bool:
+    def update(self, at_s: float, rate: float, rounding: float, most: float) -> bool:
         """Add a later reading of the rate.
 
         Args:
@@ -118,7 +118,7 @@ class TickedCount:
         sure = max(0, math.floor((at_s - self.latest_s - slack_s) / TICK_S))
         maybe = max(0, math.floor((at_s - self.earliest_s + slack_s) / TICK_S))
         if rate == before:
-            self._stay(at_s, sure, is_shown=is_whole and rate != 0)
+            self._keep_rate(at_s, sure, is_shown=is_whole and rate != 0)
             return True
         least = max(1, sure)
         most_ticks = max(least, maybe)
@@ -158,7 +158,7 @@ class TickedCount:
             found[f"{TICK_EDGE_ERROR}:{name}"] = self.edge_error
         return found
 
-    def _stay(self, at_s: float, ticks: int, *, is_shown: bool) -> None:
+    def _keep_rate(self, at_s: float, ticks: int, *, is_shown: bool) -> None:
         """Add a reading with the same rate: there was no tick, or the ticks did not show."""
         self.at_s = at_s
         if is_shown:  # there was no tick since the last reading
@@ -278,7 +278,7 @@ class RateCounts:
         self._uptime_ms = 0.0 if math.isinf(uptime_ms) else uptime_ms
         for name, count in self._counts.items():
             most = idle_most * 1e9 if name in IDLE_METERS else math.inf
-            is_same = is_same and (name not in rates or count.look(at_s, *rates[name], most))
+            is_same = is_same and (name not in rates or count.update(at_s, *rates[name], most))
         if not is_same:
             self._counts = {}
         for name, shown in rates.items():
@@ -332,7 +332,7 @@ def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
     )
 
 
-def begins_anew(before: Sample, after: Sample) -> bool:
+def counts_restarted(before: Sample, after: Sample) -> bool:
     """Whether the counts computed from one-minute rates began at 0 again between two samples."""
     clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
     return after.values.get(clock, 0.0) < before.values.get(clock, 0.0)

@@ -29,7 +29,7 @@ from metrics.sources.beans import (
     UPTIME_MS,
 )
 from metrics.sources.first_polls import other_process
-from metrics.sources.one_minute_rates import begins_anew, whole_ticks
+from metrics.sources.one_minute_rates import counts_restarted, whole_ticks
 from metrics.sources.sample import BrokerSample, Sample
 
 HANDLER_POLL_S = 0.3
@@ -279,7 +279,7 @@ def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
         if seconds_between(before, after) < 0:
             up_s = after.values[UPTIME_MS] / 1000.0
             return f"broker {after.broker_id} restarted: its uptime fell to {up_s:.1f} s"
-        if begins_anew(before, after):
+        if counts_restarted(before, after):
             return (
                 f"broker {after.broker_id}: two successive one-minute rates contradict each other; "
                 f"the broker was probably restarted"

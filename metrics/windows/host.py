@@ -18,7 +18,7 @@ from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import parts_of
 from metrics.windows.broker import Span, highest, mean, over, total
 from metrics.windows.use import Resource
-from metrics.windows.write_back import WriteBackWindow, knowing_log_disks
+from metrics.windows.write_back import WriteBackWindow, samples_with_log_disks
 
 _AT_REST = ("idle", "iowait")
 
@@ -289,8 +289,8 @@ def _of_disks(inside: Sequence[HostSample]) -> Span | None:
     Tasks on the brokers' machine take samples, too, which lack some kinds of disks, such as loop
     devices. A span needs each counter in its first and its last sample.
     """
-    knowing = knowing_log_disks(inside)
-    return None if knowing[-1].at_s <= knowing[0].at_s else Span(knowing)
+    known = samples_with_log_disks(inside)
+    return None if known[-1].at_s <= known[0].at_s else Span(known)
 
 
 def _disks(span: Span) -> Iterable[DiskWindow]:

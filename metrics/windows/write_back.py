@@ -187,7 +187,7 @@ def write_back_windows(
     none = _Counter(())
     found = []
     for host, ids in brokers.items():
-        own = knowing_log_disks(
+        own = samples_with_log_disks(
             each
             for each in hosts
             if each.host == host and each.values and start_s <= each.at_s <= end_s
@@ -197,7 +197,7 @@ def write_back_windows(
     return tuple(found)
 
 
-def knowing_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
+def samples_with_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
     """The samples by time. If some samples show the disks of log dirs, only these samples.
 
     Tasks of the load that run on a broker's machine also take samples of it, without log dirs.
