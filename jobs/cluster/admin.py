@@ -278,30 +278,23 @@ class KafkaAdmin:
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
+        timeout_ms: int = LOOK_TIMEOUT_MS,
     ) -> list[DescribedTopic]:
-        """The metadata of topics.
+        """The metadata of topics; the request creates no topic (see auto.create.topics.enable).
+
+        A cluster may have tens of thousands of partitions. kafka-python's own dictionaries would
+        take three times as long.
 
         Args:
             what: a verb phrase for messages.
             names: the topics; None for all that this user may describe.
-            broker_id: the broker that receives the request, and has `LOOK_TIMEOUT_MS` to answer;
-                None for any broker.
-        """
-        timeout_ms = None if broker_id is None else LOOK_TIMEOUT_MS
-        return self._described(what, names, broker_id, timeout_ms)
-
-    def _described(
-        self, what: str, names: Sequence[str] | None, broker_id: int | None, timeout_ms: int | None
-    ) -> list[DescribedTopic]:
-        """The metadata of topics; the request creates no topic, even with
-        auto.create.topics.enable.
-
-        A cluster may have tens of thousands of partitions. kafka-python's own dictionaries would
-        take three times as long.
+            broker_id: the broker that receives the request; None for any broker.
+            timeout_ms: deadline for the answer of `broker_id` [ms].
         """
         if names is not None and not names:  # an empty list requests all topics of old brokers
             return []
-        answer = self.query(what, _metadata_request(names), broker_id, timeout_ms)
+        limit_ms = None if broker_id is None else timeout_ms
+        answer = self.query(what, _metadata_request(names), broker_id, limit_ms)
         return [
             DescribedTopic(
                 str(each.name),
@@ -489,7 +482,7 @@ class KafkaAdmin:
             AdminError: the broker does not answer.
         """
         what = f"check which topics broker {broker_id} lets this user describe"
-        found = self._described(what, list(topics), broker_id, QUERY_TIMEOUT_MS)
+        found = self.describe_topics(what, list(topics), broker_id, QUERY_TIMEOUT_MS)
         refused = kafka_errors.TopicAuthorizationFailedError.errno
         return frozenset(each.name for each in found if each.error_code == refused)
 
@@ -501,7 +494,7 @@ class KafkaAdmin:
         """
         what = f"describe {_named(topics)} by broker {broker_id}"
         found: dict[str, dict[int, Partition] | None] = {}
-        for each in self._described(what, topics, broker_id, QUERY_TIMEOUT_MS):
+        for each in self.describe_topics(what, topics, broker_id, QUERY_TIMEOUT_MS):
             error = kafka_errors.for_code(each.error_code)
             is_unknown = error is kafka_errors.UnknownTopicOrPartitionError
             if not is_unknown and error not in _SEEN:

@@ -50,16 +50,6 @@ class LeaderCounts:
         return sum(self.counts.values())
 
     @property
-    def most(self) -> int:
-        """Largest number of partitions that one broker leads."""
-        return max(self.counts.values(), default=0)
-
-    @property
-    def mean(self) -> float:
-        """Mean number of partitions that a broker leads."""
-        return self.total / len(self.counts) if self.counts else 0.0
-
-    @property
     def are_even(self) -> bool:
         """Whether each broker's number differs from the mean by at most the tolerance."""
         # In integers, so that a number exactly at the tolerance is even.
@@ -74,7 +64,8 @@ class LeaderCounts:
         """A clause about uneven leaders for reports; empty if the leaders are even."""
         if self.are_even:
             return ""
-        return f"leaders uneven: {self.most} at most, {self.mean:.3g} on average"
+        most, mean = max(self.counts.values()), self.total / len(self.counts)
+        return f"leaders uneven: {most} at most, {mean:.3g} on average"
 
 
 def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCounts:

@@ -11,12 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, ValidationError
+from pydantic import Field, ValidationError
 
 from jobs.config.base import ConfigModel, Name, nearest
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
-from metrics.common.bounds import Text, UnexpectedError
+from metrics.common.bounds import Number, Text
 from metrics.common.errors import ConfigError
 from metrics.traffic.profile import RateProfile
 
@@ -166,28 +166,11 @@ LENGTH_MAX_S = 31_536_000.0
 SHARE_MAX = 100.0
 
 
-def _as_points(value: Any) -> Any:
-    """Check points and return them as pairs of numbers."""
-    expected = "a list of points, each [seconds, share of the rate], such as [[0, 1], [60, 2]]"
-    if not isinstance(value, list | tuple) or not 2 <= len(value) <= POINTS_MAX:
-        raise UnexpectedError(expected)
-    points = []
-    for point in value:
-        is_pair = isinstance(point, list | tuple) and len(point) == 2
-        if not is_pair or any(
-            isinstance(each, bool) or not isinstance(each, int | float) for each in point
-        ):
-            raise UnexpectedError(expected)
-        at_s, share = float(point[0]), float(point[1])
-        if not 0 <= at_s <= LENGTH_MAX_S or not 0 <= share <= SHARE_MAX:
-            raise UnexpectedError(
-                f"times from 0 to {LENGTH_MAX_S:g} s, and shares from 0 to {SHARE_MAX:g}"
-            )
-        points.append((at_s, share))
-    return tuple(points)
-
-
-Points = Annotated[tuple[tuple[float, float], ...], BeforeValidator(_as_points)]
+Point = Annotated[
+    tuple[Annotated[float, Number(0, LENGTH_MAX_S)], Annotated[float, Number(0, SHARE_MAX)]],
+    Field(strict=False),
+]
+Points = Annotated[tuple[Point, ...], Field(strict=False, min_length=2, max_length=POINTS_MAX)]
 
 
 class Profile(ConfigModel):

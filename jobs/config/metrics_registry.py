@@ -637,10 +637,6 @@ class ExtensionSection(BrokerSection):
             if is_reference(value):
                 self._secret(name)
 
-    def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
-        """The advertised hosts; the package may connect to further hosts that are unknown here."""
-        return list(advertised)
-
     def open(self, target: SourceTarget) -> MetricsSource:
         """See `BrokerSection.open`."""
         request = SourceRequest(target.hosts, target.version, self.options, self._secret)

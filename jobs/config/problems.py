@@ -19,6 +19,7 @@ from jobs.config.source import ParsedFile, Path, kind_of, parse_value
 from jobs.config.workload import MIX, OF_PARTS
 from metrics.common.bounds import EXAMPLES, Checked, UnexpectedError
 from metrics.common.errors import ConfigError
+from metrics.units import format_counted
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 NAME_OF_SECRET = re.compile(
@@ -151,7 +152,7 @@ def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDe
     if any(details["loc"][:1] == (MIX,) for details in problems):  # the parts have these sections
         whole = {(key,) for key in OF_PARTS}
         problems = [each for each in problems if each["loc"][:1] not in whole]
-    above = {details["loc"][:-1] for details in problems if details["loc"]}
+    above = {loc[:end] for each in problems if (loc := each["loc"]) for end in range(len(loc))}
     meant = {
         (*details["loc"][:-1], nearest_key(model, details["loc"]))
         for details in problems
@@ -225,7 +226,7 @@ def _expected(details: ErrorDetails) -> str:
     if kind == "literal_error":
         return str(context["expected"]).replace("'", "")
     if kind == "too_short":
-        return "at least one item"
+        return f"at least {format_counted(context['min_length'], 'item')}"
     if kind == "too_long":
         return f"at most {context['max_length']} items"
     return KINDS.get(kind, details["msg"])

@@ -39,6 +39,7 @@ from jobs.testbed.spark import TESTBED_VARIABLE
 log = logging.getLogger(__name__)
 
 _END_DEADLINE_S = 10.0
+POLL_S = 0.1
 
 
 def _own_processes(is_wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
@@ -212,19 +213,12 @@ def wait_gone(record: ProcessRecord, deadline_s: float) -> bool:
 
     The function polls, because the kernel notifies only the parent of a process.
     """
-    process = _same_process(record)
-    if process is None:
-        return True
-    started_s = time.monotonic()
-    while time.monotonic() - started_s < deadline_s:
-        try:
-            process.wait(timeout=0.2)
-        except psutil.TimeoutExpired:
-            if _same_process(record) is None:  # a zombie whose parent does not reap it
-                return True
-        else:
-            return True
-    return False
+    ends_s = time.monotonic() + deadline_s
+    while is_alive(record):
+        if time.monotonic() > ends_s:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def _same_process(record: ProcessRecord) -> psutil.Process | None:

@@ -153,8 +153,6 @@ def free_ports(
     ports: list[int] = []
     with ExitStack() as held:
         for _ in range(count * _TRIES_PER_PORT):
-            if len(ports) == count:
-                return ports
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             port = rng.randint(*between)
             try:
@@ -164,8 +162,8 @@ def free_ports(
                 probe.close()
                 continue
             ports.append(port)
-    if len(ports) == count:
-        return ports
+            if len(ports) == count:
+                return ports
     raise TestbedStartError(
         f"{len(ports)} ports are free on {HOST} between {between[0]} and {between[1]}; expected "
         f"{count}; stop other servers, or testbeds that `redline testbed status` lists"

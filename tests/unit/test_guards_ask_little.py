@@ -59,6 +59,7 @@ class Crowded(ScriptedAdmin):
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
+        timeout_ms: int = 0,
     ) -> list[DescribedTopic]:
         if names is not None and not names:
             return []
