@@ -132,29 +132,21 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
     return cluster.broker_source.open(_target(opened, jvm))
 
 
-def open_hosts(
-    cluster: Cluster, opened: OpenCluster, broker_folders: Path | None = None
-) -> HostSource:
+def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
     """An open source of the metrics of the brokers' hosts; `NoHosts` if none is available.
-
-    Args:
-        broker_folders: folder with the files of brokers that another command started on this
-            machine; a folder of the cache by default.
 
     Raises:
         ConfigError: a host in the cluster's file does not answer, or a secret is missing.
     """
-    return cluster.host_source.open(_target(opened, broker_folders=broker_folders))
+    return cluster.host_source.open(_target(opened))
 
 
-def _target(
-    opened: OpenCluster, jvm: Any | None = None, broker_folders: Path | None = None
-) -> SourceTarget:
+def _target(opened: OpenCluster, jvm: Any | None = None) -> SourceTarget:
     return SourceTarget(
         hosts=opened.info.hosts,
         version=".".join(map(str, opened.info.api_version)),
         open_replicas=partial(_open_replicas, opened),
-        local_hosts=partial(local_hosts, opened, broker_folders),
+        local_hosts=partial(local_hosts, opened),
         started_jmx=opened.started_jmx,
         jvm=jvm,
     )
@@ -176,15 +168,10 @@ def _open_replicas(
 _log = logging.getLogger(__name__)
 
 
-def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> HostSource:
-    """A source that reads this machine's metrics if all brokers run here, `NoHosts` otherwise.
-
-    Args:
-        broker_folders: folder with the files of brokers that another command started on this
-            machine; a folder of the cache by default.
-    """
+def local_hosts(opened: OpenCluster) -> HostSource:
+    """A source that reads this machine's metrics if all brokers run here, `NoHosts` otherwise."""
     hosts, ids = opened.info.hosts, opened.info.broker_ids
-    pids = facade.pids_behind(opened.network_namespace, broker_folders)
+    pids = facade.pids_behind(opened.network_namespace)
     if (control := opened.broker_control) is not None:
         pids = partial(getattr, control, "pids")
     if pids is not None:

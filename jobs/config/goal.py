@@ -51,8 +51,8 @@ class GuardLimits(ConfigModel):
             loads the brokers [ratio]; off if they write at most 50 messages/s.
         others_errors_per_s_max: largest increase of other clients' produce errors under the load
             [1/s].
-        others_lag_s_max: largest delay by which another user's consumer group may fall behind
-            because of the loads, as the time in which its topics gain the unread records [s].
+        others_lag_s_max: largest growth of the lag of another user's consumer group because of the
+            loads, as the time in which the group's topics gain as many records [s].
         controller_queue_ms_max: longest mean time that events may wait in the controller's queue
             [ms].
         np_max: largest number of producers in a trial.

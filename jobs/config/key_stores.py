@@ -294,7 +294,7 @@ def _read_jks(data: bytes, password: str | None, key_password: str | None) -> St
 
 
 def _entries(data: _Bytes) -> Iterator[tuple[bool, bytes, str]]:
-    """(Whether the entry has a key, the protected key, the certificates as PEM) of each entry."""
+    """Yield (has a key, protected key, certificates as PEM) for each entry of a JKS store."""
     data.take(4)
     version, count = data.number(), data.number()
     if version not in (1, 2):

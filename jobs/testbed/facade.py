@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from jobs.config.cluster import TestbedOptions
 from jobs.config.link import RATE
@@ -17,7 +16,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.launcher import require_possible, start
 from jobs.testbed.model import HOST
-from jobs.testbed.places import default_root, folder_behind, free_ports, node_pids
+from jobs.testbed.places import default_root, free_ports, node_pids, read_state, testbed_dirs
 from jobs.testbed.planted_devices import DEVICE, require_devices
 from jobs.testbed.profile import profile_of
 
@@ -135,14 +134,16 @@ def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
     return {} if rate is None else {DEVICE: RATE.of(rate)}
 
 
-def pids_behind(
-    network_namespace: str, root: Path | None = None
-) -> Callable[[], Mapping[int, int]] | None:
-    """A function that returns node id → process id of a testbed; None if no testbed is found.
+def pids_behind(network_namespace: str) -> Callable[[], Mapping[int, int]] | None:
+    """A function that returns node id → process id of the testbed whose clients use a namespace.
+
+    None if no testbed of this machine has the namespace.
 
     Args:
-        network_namespace: file of the network namespace of the testbed's clients.
-        root: folder of all testbeds; a folder of the cache by default.
+        network_namespace: file of the network namespace; empty for no namespace.
     """
-    folder = folder_behind(root or default_root(), network_namespace)
-    return None if folder is None else partial(node_pids, folder)
+    for folder in testbed_dirs(default_root()) if network_namespace else []:
+        state = read_state(folder)
+        if state is not None and state.network_namespace == network_namespace:
+            return partial(node_pids, folder)
+    return None

@@ -88,15 +88,6 @@ def node_pids(folder: Path) -> dict[int, int]:
     return {each.node_id: each.pid for each in records if each.node_id is not None}
 
 
-def folder_behind(root: Path, network_namespace: str) -> Path | None:
-    """The folder of the testbed whose clients use this network namespace; None without one."""
-    for folder in testbed_dirs(root) if network_namespace else []:
-        state = read_state(folder)
-        if state is not None and state.network_namespace == network_namespace:
-            return folder
-    return None
-
-
 def write_state(folder: Path, state: State) -> None:
     """Replace the state file atomically, so that a reader reads either the old or the new state."""
     draft = folder / f"{STATE_FILE}.new"

@@ -55,9 +55,7 @@ def submit_properties(folder: Path) -> Path:
 
 
 def write_submit_properties(folder: Path) -> None:
-    """Write Spark's settings from conf/ with a new secret; only the testbed's owner can read
-    them.
-    """
+    """Write Spark's settings and a new secret to a file that only the testbed's owner can read."""
     settings = (files("conf") / "spark" / "submit.properties").read_text(encoding="utf-8")
     secret = f"spark.authenticate.secret  {secrets.token_hex(32)}\n"
     write_private(submit_properties(folder), settings + secret)

@@ -91,6 +91,7 @@ class ScriptedAdmin(KafkaAdmin):
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
+        timeout_ms: int = 0,
     ) -> list[DescribedTopic]:
         self._may_fail("describe_topics")
         wanted = self.topics if names is None else names

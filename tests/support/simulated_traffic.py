@@ -265,6 +265,7 @@ class ServedCluster(KafkaAdmin):
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
+        timeout_ms: int = 0,
     ) -> list[DescribedTopic]:
         def partition(number: int) -> Partition:
             leader = number % self.brokers

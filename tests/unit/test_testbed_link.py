@@ -25,6 +25,7 @@ from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
 from jobs.features.doctor.examination import machine_findings
+from jobs.setup.places import CACHE_VARIABLE
 from jobs.testbed import commands, facade
 from jobs.testbed import planted_devices as devices
 from jobs.testbed.delay_line import (
@@ -39,7 +40,7 @@ from jobs.testbed.delay_line import (
 from jobs.testbed.launcher import cluster_text
 from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
 from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import NodeFiles, write_state
+from jobs.testbed.places import NodeFiles, default_root, write_state
 from jobs.testbed.planted_devices import NETWORK, LinkAddresses, link_problem, require_devices
 from jobs.testbed.profile import Profile, adapt, load_profile, profile_of
 from metrics.columns import restored
@@ -262,26 +263,29 @@ def test_brokers_listen_behind_the_link_and_runs_get_it_from_the_state(tmp_path:
     assert cluster.bootstrap_servers == ("198.18.0.5:22002", "198.18.0.5:22004")
 
 
-def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path: Path) -> None:
+def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run with its cluster file alone sees the network of the brokers, not its own."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     processes = (ProcessRecord(4_711, 1.0, LINE_ID), ProcessRecord(os.getpid(), 1.0, 1))
     state = State(LINKED, Status.READY, 0.0, processes=processes)
-    folder = tmp_path / "linked"
-    folder.mkdir()
+    folder = default_root() / "linked"
+    folder.mkdir(parents=True)
     write_state(folder, state)
     admin = ScriptedAdmin((1,))
     facts = {"network_namespace": state.network_namespace, "link": {"rate": "100MB/s"}}
     there = OpenCluster(admin, admin.describe_cluster(), **facts)  # type: ignore[arg-type]
     settings = {"name": "found", "bootstrap_servers": ["198.18.0.5:22002"], "jmx": {"port": 9999}}
     cluster = Cluster.model_validate(settings)
-    hosts = open_hosts(cluster, there, tmp_path)
+    hosts = open_hosts(cluster, there)
     name = f"{socket.gethostname()}/brokers"
     assert hosts.brokers == {name: (1,)}
     (sample,) = hosts.sample_all()
     assert sample.host == name
     assert sample.values["resident_bytes:1"] > 1e6
     elsewhere = replace(there, network_namespace="/proc/4712/ns/net")
-    assert name not in open_hosts(cluster, elsewhere, tmp_path).brokers
+    assert name not in open_hosts(cluster, elsewhere).brokers
 
 
 @pytest.mark.parametrize("path", ["/nowhere/net", "/dev/null"])
