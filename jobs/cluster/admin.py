@@ -54,7 +54,7 @@ LOOK_TIMEOUT_MS = 2_000
 """Deadline for the answer to a small query of a guard [ms]."""
 
 QUERIES_IN_PARALLEL = 16
-"""Number of brokers that are queried at the same time. A larger number is no faster, because Python
+"""Number of brokers that are queried at the same time. More would not be faster, because Python
 decodes the answers one after another."""
 
 
@@ -181,7 +181,7 @@ class KafkaAdmin:
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
-        """Use `client`, and close it at the end; each request has a deadline of `timeout_s` [s]."""
+        """Use `client` until `close`; each request has a deadline of `timeout_s` [s]."""
         self.client = client
         self.on_wait: Callable[[str], None] = _log.warning
         self._timeout_ms = int(timeout_s * 1000)
@@ -359,7 +359,7 @@ class KafkaAdmin:
             validate_only: the cluster only checks the request, and creates nothing.
 
         Returns:
-            The properties of the new topic, defaults included; empty if this user may not read
+            The properties of the new topic, including defaults; empty if this user may not read
             them.
         """
         kind = CreateTopicsRequest.CreatableTopic
@@ -388,9 +388,7 @@ class KafkaAdmin:
         self._change(f"add partitions to the topic {topic}", request, "results")
 
     def delete_topic(self, topic: str) -> None:
-        """Request a topic's deletion; it is complete once no broker's metadata include the
-        topic.
-        """
+        """Request a topic's deletion, which ends once no broker's metadata include the topic."""
         wanted = DeleteTopicsRequest.DeleteTopicState(name=topic)
         request = DeleteTopicsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
         self._change(f"delete the topic {topic}", request, "responses")
@@ -815,7 +813,7 @@ _SEEN = (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError)
 _MISREAD = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Errors of Python if an answer lacks a field that is read."""
 _UNKNOWN_CODE = "UnrecognizedBrokerError"
-"""kafka-python's name for an error code that it does not know."""
+"""kafka-python's name for all error codes that are unknown to kafka-python."""
 _DEFAULT_SOURCE = 5
 _SOURCES = range(1, 9)
 """Known values of ConfigSource in Kafka's protocol, without UNKNOWN (0)."""
@@ -869,7 +867,7 @@ def fetch_request(
 
     Args:
         places: (topic, partition) → the first offset to read, and the largest size of the data [B].
-        bytes_max: largest size of the answer [B]; one batch may exceed it.
+        bytes_max: largest size of the answer [B], except that a single batch may be larger.
     """
     kind, wanted = FetchRequest.FetchTopic, dict[str, list[Any]]()
     for (topic, number), (at, size) in places.items():

@@ -104,7 +104,7 @@ def probe(addresses: Sequence[str], timeout_s: float) -> dict[str, str]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host stands in brackets."""
+    """Host and port of `host:port`; an IPv6 address is in brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

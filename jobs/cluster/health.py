@@ -19,7 +19,7 @@ from metrics.sources.source import log_dirs_interval_s, topics_interval_s
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
-"""Size or free space of a volume if the broker does not report it; Kafka 3.3 and later do."""
+"""Size or free space of a volume if the broker does not report them (before Kafka 3.3)."""
 
 NOT_SERVED = ("ClusterAuthorizationFailedError", *NOT_SUPPORTED)
 """Causes of an `AdminError` if a broker does not serve requests for its log directories."""
@@ -37,7 +37,7 @@ Partitions = frozenset[tuple[str, int]]
 class LogDir:
     """A log directory of a broker, and the volume of the directory.
 
-    If a broker reports no log directory, it has one `LogDir` without a path and without sizes.
+    A broker that reports no log directory has one `LogDir` without a path and without sizes.
 
     Attributes:
         total_bytes, usable_bytes: size and free space of the volume [B], or `UNKNOWN_BYTES`.

@@ -69,7 +69,7 @@ _RETRY_S = 0.5
 _QUERY_S = 2.0
 _LEAVING_S = 5.0
 _DESCRIBE = 5
-"""The newest version of DescribeGroups whose answer has no error for a missing group."""
+"""The newest version of DescribeGroups that answers without an error for a missing group."""
 _NO_MEMBER = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
@@ -163,7 +163,7 @@ class ClusterLock:
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
         prefix: `cluster.name_prefix`.
-        holder: description of the holder for other runs; if empty, they show the client id.
+        holder: description of the holder for other runs; if empty, other runs show the client id.
 
     Attributes:
         lost: a sentence once another run has taken the lock from this run; None before.
@@ -420,7 +420,9 @@ class LockGroup:
         )
 
     def _ask(self, request: Any, code_of: Callable[[Any], int] = attrgetter("error_code")) -> Any:
-        """Send a request to the coordinator; after an error the next request searches it again."""
+        """Send a request to the coordinator; after an error, the next call looks up the
+        coordinator.
+        """
         manager = self._client._manager
         try:
             if self._coordinator is None:

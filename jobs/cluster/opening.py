@@ -257,7 +257,7 @@ def _reported(opened: OpenCluster, name: str) -> list[float]:
 
 
 def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:
-    """Broker id → the broker's `queued.max.requests`; empty if the goal does not judge by it.
+    """Broker id → the broker's `queued.max.requests`; empty if the goal does not use the property.
 
     Raises:
         ConfigError: a broker does not report the property.

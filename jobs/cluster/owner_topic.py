@@ -123,9 +123,7 @@ _DENIED = kafka_errors.TopicAuthorizationFailedError
 
 
 def owner_topics(prefix: str) -> tuple[str, ...]:
-    """The topics whose bounds apply to a run with this name prefix; of two bounds the stricter
-    applies.
-    """
+    """The topics whose bounds apply to a run with this name prefix; the stricter bound applies."""
     return tuple(dict.fromkeys((OWNER_TOPIC, f"{prefix}owner")))
 
 
@@ -225,7 +223,7 @@ class _Reader:
                 )
 
     def _take(self, body: memoryview) -> None:
-        """Take the last record with the key from a batch; it replaces the previous bounds."""
+        """Store the batch's last record with the key; the record replaces the previous bounds."""
         try:
             for each in records_of(body):
                 if each.key == KEY.encode():

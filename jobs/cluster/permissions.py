@@ -56,7 +56,7 @@ class Permission:
 
     Attributes:
         action: the action in a word or two, for example `write`.
-        acl: the ACL that grants it, for example `Write on topics`.
+        acl: the ACL that permits the action, for example `Write on topics`.
         is_granted: False if the brokers refuse the action.
         remedy: advice to the user if the brokers refuse the action.
         is_known: False if the brokers do not answer the request, so that the permission is unknown

@@ -306,7 +306,7 @@ def require_writable(
 
 @dataclass(frozen=True)
 class TopicState:
-    """The partitions of a topic that differ from the plan; all tuples are empty if it is healthy.
+    """The partitions of a topic that differ from the plan; a healthy topic has only empty tuples.
 
     Attributes:
         missing: partitions that are not in a broker's metadata.
@@ -476,7 +476,7 @@ def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> lis
 def _mark(admin: KafkaAdmin, topic: str) -> str | None:
     try:
         return admin.topic_config(topic, (MARK,)).get(MARK)
-    except AdminError:  # this user may not read it
+    except AdminError:  # this user may not read the topic's properties
         return None
 
 

@@ -1,4 +1,4 @@
-"""The topics of a run: it creates them, checks them before each trial and deletes them.
+"""The topics of a run: creation, check before each trial, and deletion.
 
 A run changes no other topics. With `cluster.topics` a run creates and deletes no topics.
 """
@@ -84,14 +84,14 @@ class Topics:
         owner: id of the run in the topics' mark (see `mark_of`); `run_id` by default.
         is_locked: whether the run holds the cluster's lock.
         given: the topics of `cluster.topics`; if there are any, the run creates no topics.
-        release: the brokers' release of Kafka, such as (4, 1); () where it is not known.
+        release: the brokers' release of Kafka, such as (4, 1); () if the release is unknown.
         losable: number of brokers that the run stops.
         clock, pause: monotonic time and a pause [s]; replaced in tests.
 
     Attributes:
         mark: the topic property that shows which run created the topics; empty if the cluster
             refuses the property.
-        offline: brokers that are offline on purpose; they have replicas as all other brokers.
+        offline: brokers that are offline on purpose; they also have replicas.
     """
 
     def __init__(  # noqa: PLR0913 - what a run knows of its cluster
@@ -298,7 +298,7 @@ class Topics:
         try:
             for name in names:
                 self._admin.create_partitions(name, partitions)
-        except AdminError:  # a topic that has grown already keeps its unused partitions
+        except AdminError:  # a topic that was extended already keeps unused partitions
             return False
         return True
 

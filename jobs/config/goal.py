@@ -47,8 +47,8 @@ class GuardLimits(ConfigModel):
             cluster that may have other users [ms]. Canaries measure the latency for other clients.
         canary_rise_max: minimum ratio of the canaries' p99 to the p99 before the run; below this
             ratio `canary_p99_ms_max` does not apply [ratio].
-        others_fall_max: largest share of their throughput that other clients may lose while the run
-            loads the brokers [ratio]; off if they write at most 50 messages/s.
+        others_fall_max: largest share of throughput that other clients may lose while the run loads
+            the brokers [ratio]; off if other clients write at most 50 messages/s.
         others_errors_per_s_max: largest increase of other clients' produce errors under the load
             [1/s].
         others_lag_s_max: largest growth of the lag of another user's consumer group because of the

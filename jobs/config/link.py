@@ -223,8 +223,8 @@ class PlantedDisk:
 
     Attributes:
         write_rate: rate at which each broker's disk writes.
-        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]; beyond
-            it the broker waits for the disk. 0 for the kernel's default.
+        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]. With
+            more bytes the broker waits for the disk. 0 for the kernel's default.
         size_bytes: size of each disk [B]; the disk's file grows with the broker's data.
     """
 

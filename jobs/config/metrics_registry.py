@@ -59,7 +59,7 @@ class StartedJmx:
     access: JmxAccess | None
 
     def without(self, nodes: Set[int]) -> StartedJmx:
-        """The JMX addresses without those of `nodes`."""
+        """A copy without the JMX addresses of `nodes`."""
         rest = {node: each for node, each in self.addresses.items() if node not in nodes}
         return replace(self, addresses=rest)
 
@@ -519,7 +519,7 @@ HOSTS_DEADLINE_S = 5.0
 
 
 class NodeExporter(ServedSection, HostSection):
-    """node_exporter on each broker's host, or the Prometheus server that scrapes it.
+    """node_exporter on each broker's host, or the Prometheus server that scrapes node_exporter.
 
     Brokers that share a host may share an endpoint, and a value of the server's label.
 
@@ -547,7 +547,7 @@ class NodeExporter(ServedSection, HostSection):
 
 
 class LocalProc(HostSection):
-    """/proc of this machine, for brokers that run on it; needs no configuration."""
+    """/proc of this machine, for brokers on this machine; requires no configuration."""
 
     def open(self, target: SourceTarget) -> HostSource:
         """See `HostSection.open`."""

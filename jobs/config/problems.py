@@ -130,7 +130,8 @@ def config_error(
     """The error for a configuration that `model` refused.
 
     The message has one line for each problem, at most `LINES_MAX` lines. It does not quote values
-    of keys that may contain a secret. For a value from a variable it quotes the text in the file.
+    of keys that may contain a secret. For a value from a variable the message quotes the file's
+    text.
 
     Args:
         written: path of a key → text of its value in the file, with variables.

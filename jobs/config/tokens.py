@@ -52,7 +52,7 @@ def end_of(token: str) -> float | None:
 
 
 class ReferencedToken(TokenProvider):
-    """A token in a variable or file; it is read again for every login, and during a load."""
+    """A token in a variable or file; every login reads the token again, and a load does, too."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read

@@ -76,7 +76,7 @@ def _usable(folder: Path, quota: Path, is_root: bool, version: int) -> CpuGroups
     """`CpuGroups` of this folder if it can contain groups with a quota; None otherwise."""
     if not is_root and not quota.exists():
         return None
-    # Only a trial shows it; the folder's mode does not.
+    # Only an attempt shows the permission; the folder's mode does not.
     probe = folder / f"{PREFIX}probe-{os.getpid()}"
     try:
         probe.mkdir()

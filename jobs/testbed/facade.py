@@ -62,7 +62,7 @@ def check_kafka(options: TestbedOptions) -> str:
 
 
 def check_link(options: TestbedOptions) -> str | None:
-    """A phrase for the testbed's link, once it is known to be possible; None without a link.
+    """Check that the link can be created, and return a phrase for the link; None without a link.
 
     Raises:
         ConfigError: this machine cannot create the link.
@@ -75,7 +75,7 @@ def check_link(options: TestbedOptions) -> str | None:
 
 
 def check_disk(options: TestbedOptions) -> str | None:
-    """A phrase for the testbed's planted disks, once known to be possible; None without disks.
+    """Check that the disks can be created, and return a phrase for them; None without disks.
 
     Raises:
         ConfigError: this machine cannot create the disks.

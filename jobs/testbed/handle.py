@@ -204,7 +204,7 @@ class Testbed:
         )
 
     def restart_broker(self, broker_id: int) -> None:
-        """Restart a broker or the controller with its data and ports; stop it before if it runs.
+        """Stop a broker or the controller if it runs, and start it with its data and ports.
 
         The function returns once every broker that should run is registered. After a kill -9 this
         takes until the broker's session times out (broker.session.timeout.ms, 9 s).

@@ -87,8 +87,8 @@ class Spec:
         broker_properties, controller_properties: name of a Kafka property → value.
         java: path of the Java launcher.
         jars: class path of the nodes.
-        class_archive: path of the shared class archive, which is written if it is missing; None for
-            none.
+        class_archive: path of the shared class archive, which is written if missing; None for no
+            archive.
         ready_deadline_s: deadline of the start [s].
         owned: whether the testbed ends with the process that started it.
         node_jvm_options: node id → additional options of the node's JVM, such as a -javaagent.

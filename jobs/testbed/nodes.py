@@ -268,7 +268,7 @@ class Nodes:
         """Set and probe the write rate of all planted disks, if the spec has any.
 
         Raises:
-            DeviceError: this machine does not permit it, or the machine's disk is slower.
+            DeviceError: the kernel refused the rate, or the machine's disk is slower than the rate.
         """
         if self._spec.disk is not None:
             for node in self.brokers:

@@ -96,7 +96,7 @@ def write_state(folder: Path, state: State) -> None:
 
 
 def disk_bytes(folders: Sequence[Path]) -> int:
-    """The size on the disk of all files below these folders [B].
+    """The disk space that all files below these folders use [B].
 
     The size is the sum of allocated blocks, because Kafka's sparse index files are longer.
     """

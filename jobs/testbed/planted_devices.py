@@ -11,9 +11,9 @@ log dirs ─ ext4 ─ loop device ─ loop device with a write rate ─ disk.img
 The kernel throttles writes before a request starts, so the throttled device is never busy. The
 upper device waits for the throttled device, and has the busy time and the queue of a slow disk.
 
-iproute2 creates the network namespaces and devices of a link. The namespaces have no names: they
-and their devices exist only while a process runs in the namespace or has its file open. The kernel
-removes them once the testbed's processes have ended.
+iproute2 creates the network namespaces and devices of a link. The namespaces have no names: a
+namespace and its devices exist only while a process runs in the namespace or has the namespace's
+file open. The kernel removes the namespaces once the testbed's processes have ended.
 
 ```
  this machine            brokers' namespace                  generator's namespace
@@ -386,7 +386,7 @@ def _lacking_rights() -> list[str]:
 
 
 def device_name(testbed_id: str) -> str:
-    """The name of this machine's veth end: it includes the random part of the testbed's id."""
+    """The name of this machine's veth end, which includes the random part of the testbed's id."""
     return f"redl{testbed_id[-8:]}"
 
 
@@ -401,7 +401,7 @@ def remove_device(testbed_id: str) -> None:
 class LinkDevices:
     """The two namespaces of a link and their devices; not thread-safe.
 
-    The constructor creates them, and `close` releases them.
+    The constructor creates namespaces and devices, and `close` releases them.
 
     Attributes:
         addresses: addresses of the link's ends.
@@ -505,7 +505,9 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; limit minimum and default to it."""
+    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; lower minimum and default to at most
+    it.
+    """
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
     path.write_text(" ".join(map(str, numbers)), encoding="ascii")

@@ -1,7 +1,7 @@
 """The Spark cluster of a testbed: one standalone master and its workers, on the loopback interface.
 
 Master and workers use the jars of the installed pyspark, so that executors and drivers have the
-same version. Executors import the installed packages of this Python. They receive this project with
+same version. Executors import the installed packages of this Python, and receive this project with
 a job (`spark-submit --py-files`).
 """
 

@@ -1,9 +1,9 @@
 """The supervisor process of a testbed: `python -m jobs.testbed.supervisor FOLDER FD`.
 
 Only the supervisor starts and ends the testbed's processes. The supervisor runs in a separate
-session, so that Ctrl-C at the terminal does not reach it. A channel to its owner shows it the end
-of the owner. If the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next start
-of a testbed or `redline testbed down` deletes the files.
+session, so that Ctrl-C at the terminal does not reach it. By a channel the supervisor detects the
+end of its owner. If the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next
+start of a testbed or `redline testbed down` deletes the files.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class Supervisor:
     def _await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
         """Wait until these processes have ended; kill them after the deadline.
 
-        If the owner has ended or a further signal arrives, they are killed at once.
+        If the owner has ended or a further signal arrives, the processes are killed at once.
         """
         ends_s = self._clock_s() + deadline_s
         seen = self._inbox.terminations
