@@ -505,9 +505,7 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; lower minimum and default to at most
-    it.
-    """
+    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; and limit minimum and default."""
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
     path.write_text(" ".join(map(str, numbers)), encoding="ascii")
