@@ -20,7 +20,11 @@ from ruamel.yaml import YAML
 from tests.support.commands import ROOT
 
 READY: Final = ROOT / "docs" / "deploy" / "ready"
-AIRFLOW: Final = ("apache-airflow-core==3.3.2", "apache-airflow-providers-standard==1.21.0")
+AIRFLOW: Final = (
+    "apache-airflow-core==3.3.2",
+    "apache-airflow-providers-standard==1.21.0",
+    "apache-airflow-providers-apache-spark==6.3.4",
+)
 OPERATOR: Final = "2.5.2"
 OPERATOR_SCHEMA: Final = (
     f"https://raw.githubusercontent.com/kubeflow/spark-operator/v{OPERATOR}/charts/"
@@ -43,28 +47,41 @@ tasks = {name: [task.task_type for task in dag.tasks] for name, dag in bag.dags.
 for dag in bag.dags.values():
     for task in dag.tasks:
         for context in json.loads(sys.argv[2]).values():
-            task.render_template(task.bash_command, {**context, "dag": dag, "task": task},
+            task.render_template(task.application_args, {**context, "dag": dag, "task": task},
                                  dag.get_template_env())
 print(json.dumps([bag.import_errors, tasks]))
 """
 
 
-def airflow_trouble(folder: Path) -> str:
-    """The errors of Airflow about a DAG of one task in bash; empty without an error.
-
-    Args:
-        folder: folder in which Airflow is installed first, if it is not there.
+def airflow_python(folder: Path) -> Path:
+    """The Python of an environment with Airflow, which is made in `folder` on the first call.
 
     Raises:
         subprocess.CalledProcessError: pip could not install Airflow.
     """
-    python = folder / "bin" / "python"
-    if not python.is_file():
+    python, complete = folder / "bin" / "python", folder / ".complete"
+    if not complete.is_file():
         venv.create(folder, with_pip=True, symlinks=True)
         pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, *AIRFLOW], check=True, cwd=folder)
+        complete.touch()
+    return python
+
+
+def airflow_trouble(folder: Path) -> str:
+    """The errors of Airflow about the ready DAG; empty without an error.
+
+    Args:
+        folder: folder of the environment, see `airflow_python`.
+    """
     done = subprocess.run(
-        [str(python), "-c", _LOAD, str(READY / "airflow_nightly.py"), json.dumps(RUNS)],
+        [
+            str(airflow_python(folder)),
+            "-c",
+            _LOAD,
+            str(READY / "airflow_nightly.py"),
+            json.dumps(RUNS),
+        ],
         cwd=folder,
         env={**os.environ, "AIRFLOW_HOME": str(folder / "home"), "PYTHONPATH": ""},
         capture_output=True,
@@ -76,7 +93,7 @@ def airflow_trouble(folder: Path) -> str:
     errors, tasks = json.loads(done.stdout.splitlines()[-1])
     if errors:
         return "; ".join(" ".join(text.split())[-500:] for text in errors.values())
-    expected = {"redline_nightly": ["BashOperator"]}
+    expected = {"redline_nightly": ["RedlineOperator"]}
     return "" if tasks == expected else f"expected {expected}, loaded {tasks}"
 
 

@@ -158,8 +158,8 @@ def test_github_accepts_the_workflow() -> None:
         require_command(words[1:])
 
 
-def test_the_dag_and_cron_submit_an_existing_job_without_retries() -> None:
-    """This test reads the arguments; `make release-check` loads and renders the file in Airflow."""
+def test_the_dag_and_cron_submit_an_existing_job() -> None:
+    """This test reads the arguments; a long test runs the DAG in Airflow."""
     tree = ast.parse((READY / "airflow_nightly.py").read_text(encoding="utf-8"))
     calls = {
         node.func.id: {
@@ -170,20 +170,22 @@ def test_the_dag_and_cron_submit_an_existing_job_without_retries() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    operator = calls["BashOperator"]
+    operator = calls["RedlineOperator"]
+    paths = ("spark_binary", "properties_file", "py_files", "application")
+    assert all(Path(operator[name]).is_absolute() for name in paths)
     strict_templates = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
-    template = strict_templates.from_string(operator["bash_command"])
     nights = set()
     for context in RUNS.values():
-        words = shlex.split(template.render(context))
-        assert Path(words[0]).is_absolute()
-        assert Path(words[0]).name == "spark-submit"
-        require_command(words)
+        rendered = [
+            strict_templates.from_string(word).render(context)
+            for word in operator["application_args"]
+        ]
+        words = [part for word in rendered for part in word.split("=", 1)]
+        require_command([operator["py_files"], operator["application"], *words])
         night = words[words.index("--night") + 1]
         assert is_name(night), night
         nights.add(night)
     assert len(nights) == len(RUNS)
-    assert (operator["retries"], operator["skip_on_exit_code"]) == (0, 75)
     assert calls["DAG"]["max_active_runs"] == 1
     require_command(crontab(CRONTAB.read_text(encoding="utf-8")).submitted)
 
