@@ -718,9 +718,9 @@ class AttributionVote:
 def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> Attribution | None:
     """The resource with the highest sum of weights, or None if there are no votes.
 
-    An overload without a known resource does not count against the others. The text is the text of
-    the heaviest vote for the resource, or of the latest of several heaviest votes. The text also
-    states the number of votes for each resource.
+    An overload without a known resource does not count against the others. The text comes from the
+    heaviest vote for the resource. If several votes are equally heavy, the latest of them counts.
+    The text also states the number of votes for each resource.
 
     Args:
         votes: one vote for each overload, oldest first.

@@ -189,7 +189,8 @@ load beyond the limit."""
 OVERLOAD = 1.0
 """Utilization of the handlers at the goal's idle threshold [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9
-"""Time at the start of a step that a reading leaves out, and the shortest time of a reading [s]."""
+"""Time between the start of a step and the start of a reading, and shortest length of a reading
+[s]."""
 LATE_S, LATE_COLD_S = 0.75, 2.0
 """Highest allowed wait of records on warm brokers, and on cold brokers, in addition to the
 producers' linger [s]. If records wait longer, the step is too large."""

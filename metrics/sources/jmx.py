@@ -255,18 +255,15 @@ class DriverJvmSource(BeanSource[JmxEndpoint]):
         for source in (java_source(__package__, _SOCKETS), poller):
             guard.own(bytecodes(self._jvm, source))
         self._poller = guard.loadClass(name).newInstance()
-        if self._access is not None:
-            self._unlock(self._access, guard)
-        for endpoint in self._endpoints:
-            self._poller.add(endpoint.node_id, endpoint.url)
-
-    def _unlock(self, access: JmxAccess, guard: Any) -> None:
-        if access.username is not None:
+        access = self._access
+        if access is not None and access.username is not None:
             self._poller.logIn(access.username, access.password)
-        if access.is_tls:
+        if access is not None and access.is_tls:
             trusted = "".join(map(ssl.DER_cert_to_PEM_cert, access.trusted()))
             guard.trust(trusted, access.check_hostname)
             self._poller.useTls()
+        for endpoint in self._endpoints:
+            self._poller.add(endpoint.node_id, endpoint.url)
 
     def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
         """The error for a node that does not answer `open`, with a remedy."""
@@ -323,7 +320,7 @@ def ask(
     if access is not None:
         arguments += ["-u", access.username or "", "-p", access.password or ""]
     arguments += ["-q", query_text]
-    descriptor, name = tempfile.mkstemp(prefix="redline-jmx-")  # readable by its owner only
+    descriptor, name = tempfile.mkstemp(prefix="redline-jmx-")  # only its owner can read the file
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             # Java's launcher quotes like JSON, except for non-ASCII characters.

@@ -80,7 +80,7 @@ class NodeInfo:
         series: reading → series on the page of an exporter, if the source chose them.
         choices: one clause for each choice between several series.
         refused: one clause for each reason why a reading is not read although the page shows series
-            of it.
+            for the reading.
         rates: readings whose counts are computed from one-minute rates.
         interval_s: time between two samples that another program takes, such as a Prometheus server
             [s], or 0 if the source itself takes a sample at each poll.

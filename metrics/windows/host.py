@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from metrics.columns import column
 from metrics.sources.hosts import source as readings
@@ -364,11 +365,10 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
     """The rows of the USE table for one host, or none for a host without samples."""
     if window.start_s is None:
         return ()
-    host = window.host
+    row = partial(HostUse, window.host)
     return (
-        HostUse(host, Resource.CPU, "", window.cpu_busy, window.waiting_threads, "threads waiting"),
-        HostUse(
-            host,
+        row(Resource.CPU, "", window.cpu_busy, window.waiting_threads, "threads waiting"),
+        row(
             Resource.MEMORY,
             "",
             window.memory_used_share,
@@ -378,14 +378,11 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
             "processes killed",
         ),
         *(
-            HostUse(
-                host, Resource.DISK, disk.device, disk.busy_share, disk.queue, "operations waiting"
-            )
-            for disk in window.disks
+            row(Resource.DISK, each.device, each.busy_share, each.queue, "operations waiting")
+            for each in window.disks
         ),
         *(
-            HostUse(
-                host,
+            row(
                 Resource.NETWORK,
                 each.device,
                 each.used_share,
@@ -396,8 +393,7 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
             )
             for each in window.interfaces
         ),
-        HostUse(
-            host,
+        row(
             Resource.NETWORK,
             "TCP",
             None,

@@ -1,8 +1,8 @@
 """The USE table of a broker: utilization, saturation and errors of each of its resources.
 
-The method is Gregg's (https://www.brendangregg.com/usemethod.html). For every resource, measure its
-utilization, the work that waited for it (saturation), and its errors. All values belong to one
-broker and one window. A value that the metrics do not show is None, never 0.
+Gregg describes the method (https://www.brendangregg.com/usemethod.html): for every resource,
+measure its utilization, the work that waited for it (saturation), and its errors. All values belong
+to one broker and one window. A value that the metrics do not show is None, never 0.
 """
 
 from __future__ import annotations

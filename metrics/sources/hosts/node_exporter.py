@@ -338,7 +338,7 @@ class ServedHosts(_Exporters):
 
 
 def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
-    """The readings of a host, with the sums of all cores, and without partitions and tunnels.
+    """The readings of a host, with CPU times of all cores together, without partitions and tunnels.
 
     Args:
         values: readings of the scrape, with one value for each core.
