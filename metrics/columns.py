@@ -246,7 +246,7 @@ def utc(at_s: float) -> datetime:
     return datetime.fromtimestamp(at_s, tz=timezone.utc)
 
 
-# --- and back -----------------------------------------------------------------
+# --- from rows to records -----------------------------------------------------
 
 
 def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Record:

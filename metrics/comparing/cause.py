@@ -291,7 +291,7 @@ class Cause:
     Attributes:
         slower: label of the slower side.
         resource: the resource that limits the slower side.
-        names: Kafka's names of the different properties that affect this resource; empty if no
+        names: Kafka's names of the differing properties that affect this resource; empty if no
             difference explains the result.
         text: the answer, in one sentence.
         evidence: the evidence, one sentence each.
@@ -355,8 +355,7 @@ class _Explanation:
             return self._only_change(differences, first)
         versions = [each for each in differences if VERSIONS.match(each.name)]
         # If the release or the place of metadata differs, a property that exists on only one side
-        # is
-        # a consequence of this difference.
+        # is a consequence of this difference.
         candidates = [
             each for each in differences if not versions or ABSENT not in (each.before, each.after)
         ]

@@ -15,8 +15,7 @@ NEUTRAL = "#7f8a99"  # readable on white and on black
 PAGE = "page"
 """Style of a mark with the page's color, which hides the lines behind a hollow mark."""
 # Okabe and Ito's palette for all kinds of color vision (jfly.uni-koeln.de/color), and further
-# colors
-# for resources. Each resource also has its own shape.
+# colors for resources. Each resource also has its own shape.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 """Colors of lines, in order of use."""
 RESOURCE_LOOKS = {

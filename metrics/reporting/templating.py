@@ -109,7 +109,7 @@ def format_hundredths(share: float | None) -> str:
 
 
 def format_two(value: float | None) -> str:
-    """A number below 100 with two decimals, a larger number as an integer; `–` if not known."""
+    """A number with two decimals below 100, and as an integer from 100 on; `–` if not known."""
     if value is None:
         return "–"
     return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"

@@ -239,8 +239,8 @@ class HeadroomRow:
         messages_in_per_s: messages that the broker received from producers [1/s].
         bytes_in_per_s: bytes of record batches that the broker received from producers [B/s].
         assumption: the assumptions of the answer, in one sentence.
-        growth_per_day: growth of the traffic according to its history, in the row with `is_first`;
-            null without a history [ratio].
+        growth_per_day: growth of the traffic according to its history, only in the first row of a
+            call; null without a history [ratio].
         full_at_s: time at which the cluster is full at this growth; null if the time is not known,
             or not within a year.
         full_low_at_s: lower end of the 90 % interval of this time.

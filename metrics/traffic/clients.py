@@ -420,7 +420,7 @@ class ConsumerOptions:
             "earliest"; or "backlog", `backlog_records` before the end.
         backlog_records: number of records of a backlog in all partitions together; missing records
             are written before the trial, at the rate of the trial's producers.
-        fetch_min_bytes: minimum size of the data that a broker sends in a response.
+        fetch_min_bytes: size of the data for which a broker waits before it sends a response.
         fetch_max_wait_ms: longest time for which a broker waits for `fetch_min_bytes`.
         fetch_max_bytes: maximum size of a response, except for a single larger batch.
         max_partition_fetch_bytes: maximum size of one partition's data in a response.
