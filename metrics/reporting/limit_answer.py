@@ -119,12 +119,15 @@ def open_words(boundary: Boundary) -> str:
     """
     if boundary.answer_kind == AnswerKind.LIMIT:
         return ""
-    found = answer_words(boundary, load_words)
-    if boundary.gave_up is None:
-        return found
-    # Older versions of the tables store the bound in the reason.
-    is_stated = boundary.gave_up.startswith(("at least ", "no load "))
-    return boundary.gave_up if is_stated else f"{found}; {boundary.gave_up}"
+    return "; ".join(filter(None, (answer_words(boundary, load_words), _end_of(boundary))))
+
+
+def _end_of(boundary: Boundary) -> str:
+    """Why the search ended, without the bound; empty if no other reason is known."""
+    why = boundary.gave_up or ""
+    # Older versions of the tables store the bound before the reason.
+    is_stated = why.startswith(("at least ", "no load could be measured"))
+    return why.partition("; ")[2] if is_stated else why
 
 
 def answer_words(boundary: Boundary, words: Callable[[Boundary, int, float | None], str]) -> str:
@@ -385,10 +388,9 @@ def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
     evidence = ("" if is_shown else boundary.evidence, above if reasons else "")
     if why is None:
         return shown, tuple(filter(None, evidence))
-    # Older versions of the tables store the bound in the reason.
-    stated = why.startswith(("at least ", "no load "))
-    reason = why.partition("; ")[2] or why if stated else why
-    return f"search ended: {reason}", tuple(filter(None, (shown if over else "", *evidence)))
+    return f"search ended: {_end_of(boundary) or why}", tuple(
+        filter(None, (shown if over else "", *evidence))
+    )
 
 
 def _loads(boundary: Boundary) -> tuple[str, ...]:

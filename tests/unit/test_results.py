@@ -231,6 +231,9 @@ def test_a_search_that_the_generator_ended_states_what_it_found_at_least() -> No
     assert outcome.error == f"no conclusion for 1000 B: {open_words(found)}"
     accepting = _ended(None, found, accept_lower_bound=True)
     assert (accepting.status, accepting.exit_code, accepting.error) == ("done", 0, None)
+    above = _searched(GaveUp(Bracket(96, None), "no load above 99 could be measured: a pause"))
+    stated = "at least 12.0 MB/s (96 producers); no load above 99 could be measured: a pause"
+    assert open_words(above) == stated
     nothing = _searched(GaveUp(Bracket(0, None), why))
     assert nothing.answer_kind == "none"
     assert open_words(nothing) == f"no load could be measured; {why}"
