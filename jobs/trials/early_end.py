@@ -6,8 +6,8 @@ to leave the ISR. If brokers acknowledge far less than the offered load, or if t
 no idle time, the load is far above the limit: its window begins during the warm-up already, and
 needs the fewest slices from which a standard deviation can be computed.
 
-A held load has its full length. On brokers with other clients it nevertheless ends once it has been
-an overload for `search.overload_max_s`; see `overload_lasts`.
+A held load has its full length. On brokers with other clients, however, an overload of
+`search.overload_max_s` ends the held load; see `overload_lasts`.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ from hdrh.histogram import HdrHistogram
 from metrics.columns import Column
 
 LARGEST = "largest"
-"""The sum of the values is the largest value of all tasks."""
+"""The result for all tasks is their largest value, instead of a sum."""
 SMALLEST = "smallest"
-"""The sum of the values is the smallest value of all tasks."""
+"""The result for all tasks is their smallest value, instead of a sum."""
 FIRST = "first"
-"""The sum of the values is the first known value; all tasks have the same value or None."""
+"""The result for all tasks is the first known value; all tasks have the same value or None."""
 POINT_BY_POINT = "point by point"
 """Series are summed point by point, up to the end of the shortest series."""
 _WORDS = (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)

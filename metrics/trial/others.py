@@ -18,8 +18,8 @@ from metrics.trial.client import ClientWindow, Counts
 
 MESSAGES_LEAST_PER_S = 50.0
 BYTES_LEAST_PER_S = 100_000.0
-"""Rates of messages [1/s] and bytes [B/s] up to which other clients are ignored. The commits of our
-own consumer groups cause such low rates.
+"""Other clients are ignored if their messages [1/s] and bytes [B/s] do not exceed these rates,
+because the commits of our own consumer groups cause such low rates.
 """
 
 CONTROL_BATCH_BYTES = 78
