@@ -20,7 +20,7 @@ from jobs.setup.version import __version__
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_json_file
-from metrics.units import iso_utc
+from metrics.units import format_counted, iso_utc
 
 FOUND_WIDTH = 48
 """Maximum width of a warning or problem in the table [columns]. The whole sentence is shown below
@@ -75,8 +75,7 @@ def show(findings: Sequence[Finding], reporter: Reporter) -> None:
             reporter.report(Notice(_LOUD[each.severity], text))
     problems = len(problems_of(findings))
     if problems:
-        keeps = "1 problem keeps" if problems == 1 else f"{problems} problems keep"
-        note(reporter, f"{keeps} a run from starting")
+        note(reporter, f"a run cannot start because of {format_counted(problems, 'problem')}")
     else:
         note(reporter, "a run would start")
 

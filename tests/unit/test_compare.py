@@ -135,7 +135,7 @@ def test_a_loss_is_reported_with_its_cause() -> None:
     found = answer(10.0, 8.0)
     (case,) = found.cases
     assert case.conclusion is Conclusion.REGRESSION
-    assert "regression: B takes 2" in sentence(case, 0.05)
+    assert "regression: the capacity of B is 2" in sentence(case, 0.05)
     assert case.cause is not None and case.cause.slower == "B"
     row = effects_table(found).rows[0]
     assert row[:4] == ("1 kB", "capacity [MB/s/broker]", "10.0", "8.00")

@@ -66,7 +66,7 @@ def test_a_problem_is_exit_code_2_with_its_whole_sentence(
     result, code = run_with(found, monkeypatch, "--json", str(tmp_path / "found.json"))
     assert code == ConfigError.exit_code
     assert f"error: disk: {long}; expected 3.0 GB; free some space" in result.output
-    assert "1 problem keeps a run from starting" in result.output
+    assert "a run cannot start because of 1 problem" in result.output
     written = json.loads((tmp_path / "found.json").read_text())
     assert written["ready"] is False
     shown = {"found": long, "expected": "3.0 GB", "remedy": "free some space"}

@@ -164,7 +164,8 @@ def sentence(case: CaseAnswer, min_effect: float) -> str:
         count = len(case.capacity.pairs)
         return f"{size}: no answer; {count} pairs are valid, and at least {PAIRS_MIN} are needed"
     conclusion = f"{size}: {case.conclusion.value}"
-    change = f"B takes {abs(effect.change):.1%} {'less' if effect.change < 0 else 'more'} than A"
+    direction = "lower" if effect.change < 0 else "higher"
+    change = f"the capacity of B is {abs(effect.change):.1%} {direction} than the capacity of A"
     interval = f"95 % interval {_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
     if case.conclusion is Conclusion.NONE_SEEN:
         return (

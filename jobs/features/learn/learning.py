@@ -187,7 +187,7 @@ def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -
         is_part: whether the map is a part of a mix. A part has one message size instead of a list.
     """
     for path, figure in learned.keys.items():
-        *above, name = path.split(".", 2)  # a topic's property keeps its dots
+        *above, name = path.split(".", 2)  # the name of a topic's property contains dots
         inner = place
         for part in above:
             inner = inner.setdefault(part, CommentedMap())

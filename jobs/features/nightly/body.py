@@ -443,7 +443,7 @@ class NightRun(Campaign[SuiteCase]):
 
     Args:
         config: the suite's configuration, with the message sizes of all cases.
-        night: the name of the night. A night that is continued keeps its name.
+        night: the name of the night. A continued night has the same name.
         budget_s: the time budget of the night [s]; None for the budget of the suite.
         junit: the path of the JUnit XML file; None to write no such file.
     """

@@ -128,9 +128,7 @@ def _lost_of(topic: TopicPart) -> list[str]:
         )
     idle = [group for group in facts.groups if not group.is_reading]
     if idle:
-        found.append(
-            f"{facts.name}: {len(idle)} consumer groups are left out, as they have no members"
-        )
+        found.append(f"{facts.name}: {len(idle)} consumer groups without members are left out")
     return found
 
 
