@@ -118,7 +118,7 @@ $(READY): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/LocalFiles.ja
 	case "$$version" in \
 	3.1[0-9]|3.[2-9][0-9]) ;; \
 	'') echo "No Python runs as '$(PYTHON)': install Python 3.10 or newer, or name yours: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
-	*) echo "Python $$version is too old: redline needs 3.10 or newer. Install one and name it: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
+	*) echo "Python $$version is too old: redline needs 3.10 or newer. Install a newer Python, and name it: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
 	esac
 	@"$(PYTHON)" -m jobs.setup.bootstrap
 

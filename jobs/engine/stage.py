@@ -234,7 +234,10 @@ class _Task:
         late_s = time.monotonic() - start_s
         try:
             if late_s > 0:
-                raise LateStartError(f"the start signal arrived {late_s:.2f} s after the start")
+                raise LateStartError(
+                    f"the start signal arrived {late_s:.2f} s after the start of the load; "
+                    "expected the signal before the start; look for load on the driver's host"
+                )
             return client.run(start_s, offset_s, driver, acknowledged)
         except OrphanedError as error:
             return self._absence_report(start_wall_s, str(error))

@@ -274,7 +274,7 @@ def _new_log() -> Path:
     except OSError as error:
         raise ConfigError(
             f"The cache folder {folder} cannot be made ({error.strerror}). "
-            "Name another one in the environment variable REDLINE_CACHE."
+            "Name another folder in the environment variable REDLINE_CACHE."
         ) from error
     log = folder / LOG_NAME
     log.write_text("")
@@ -300,8 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root = checkout_root()
     if root is None:
         sys.stderr.write(
-            "Set-up needs a checkout of the project, which this folder is not; clone the "
-            "repository.\n"
+            "This folder is not a checkout of the project; expected a checkout for set-up; clone "
+            "the repository.\n"
         )
         return ConfigError.exit_code
     try:

@@ -84,7 +84,8 @@ class JarSet:
         except Timeout as error:
             raise ConfigError(
                 f"Another process has been downloading {self.name} into {self.folder} for more "
-                f"than {LOCK_TIMEOUT_S / 60:.0f} minutes. Stop it, then run the command again."
+                f"than {LOCK_TIMEOUT_S / 60:.0f} minutes. Stop that process, then run the command "
+                "again."
             ) from error
         except OSError as error:
             raise ConfigError(

@@ -84,7 +84,7 @@ def python_problem(version: tuple[int, ...]) -> str | None:
         return None
     return (
         f"Python {_dotted(version)} is too old: redline needs {_dotted(MIN_PYTHON)} or newer. "
-        "Install one and name it: make setup PYTHON=/path/to/python3."
+        "Install a newer Python, and name it: make setup PYTHON=/path/to/python3."
     )
 
 
@@ -135,7 +135,7 @@ def java_problem(machine: Machine) -> str | None:
     needs = f"redline needs {MIN_JAVA} or newer"
     if version >= BEFORE_JAVA:
         needs = (
-            f"Spark needs {BEFORE_JAVA - 1} or older (it would say: getSubject is not supported)"
+            f"Spark needs {BEFORE_JAVA - 1} or older (newer ones fail: getSubject is not supported)"
         )
     return f"{command} is Java {version}: {needs}. {_JAVA_REMEDY}"
 

@@ -72,7 +72,9 @@ def test_set_up_needs_a_cache_and_the_developers_packages_an_environment(
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / bootstrap.RUNS.stamp).write_text("")
     for step, root in ((bootstrap.set_up, ROOT), (bootstrap.add_developers, tmp_path)):
-        with pytest.raises(ConfigError, match="Name another one in the environment variable REDL"):
+        with pytest.raises(
+            ConfigError, match="Name another folder in the environment variable REDL"
+        ):
             step(root)
 
 
@@ -117,8 +119,8 @@ def _make(checkout: Path, *arguments: str, **environ: str) -> subprocess.Complet
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        ("echo 3.9", "Python 3.9 is too old: redline needs 3.10 or newer. Install one and name"),
-        ("echo 2.7", "Python 2.7 is too old: redline needs 3.10 or newer. Install one and name"),
+        ("echo 3.9", "Python 3.9 is too old: redline needs 3.10 or newer. Install a newer Python"),
+        ("echo 2.7", "Python 2.7 is too old: redline needs 3.10 or newer. Install a newer Python"),
         ("echo no such version >&2; exit 127", "No Python runs as '"),
         (None, "No Python runs as '/no/such/python': install Python 3.10"),
     ],

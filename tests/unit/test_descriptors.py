@@ -35,5 +35,5 @@ def test_the_limit_is_raised_as_far_as_the_host_allows() -> None:
 def test_a_host_that_allows_too_few_is_named_with_the_remedy() -> None:
     code, shown = run_limited(300, 1_024, 1_500)
     assert code == 1
-    assert "1500 connections need 1756 open files, and this host allows 1024" in shown
+    assert "this host allows 1024 open files; expected at least 1756 for 1500 connections" in shown
     assert "ulimit -n" in shown

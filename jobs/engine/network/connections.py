@@ -133,8 +133,8 @@ def ensure_descriptors(sockets: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
             raise ConfigError(
-                f"{sockets} connections need {wanted} open files, and this host allows {hard}; "
-                "raise the limit (ulimit -n), or use more tasks on more hosts"
+                f"this host allows {hard} open files; expected at least {wanted} for {sockets} "
+                "connections; raise the limit (ulimit -n), or use more tasks on more hosts"
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

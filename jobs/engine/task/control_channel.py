@@ -466,7 +466,7 @@ def _connected(address: ControlAddress, timeout_s: float) -> socket.socket:
         raise RedlineError(
             f"{socket.gethostname()} cannot reach the driver at {address.host}:{address.port} "
             f"({error}); expected a driver that executors can connect to; if a firewall is between "
-            "them, fix the port with spark.redline.control.port and open it"
+            "them, set a port with spark.redline.control.port, and open this port"
         ) from error
 
 
