@@ -88,7 +88,7 @@ class LoadEquation:
 READABLE_MIN = 0.04
 """Utilization below which a reading does not depend on the load, as on idle brokers [ratio]."""
 TRUST = 4.0
-"""Weight of the assumed errors relative to the observed scatter [number of equations]."""
+"""Weight of the assumed errors against the observed scatter, as a number of observations."""
 
 # Errors of one reading in this model, which assumes a straight line in logarithms: error of the
 # curve, per unit of ln u; error of the idle fraction (absolute); error of the delivered share of an

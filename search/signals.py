@@ -57,10 +57,11 @@ class Signals:
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a valid trial, or None if it shows no distance.
+        """The highest smooth utilization of a valid trial; None if it cannot tell how far the load
+        is from the limit.
 
-        Far above the limit, the limiting resource stops the growth of the utilization. So the
-        utilization of a trial with a low acknowledged share shows no distance.
+        Far above the limit, utilization no longer grows. A trial in which brokers acknowledged only
+        a small share of the load is such a trial.
         """
         if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None

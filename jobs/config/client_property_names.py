@@ -120,8 +120,8 @@ REFUSED: Mapping[str, str] = {
     "the brokers' authority in ssl.ca.location",
     "ssl.crl.location": "no list of revoked certificates, which would not be checked; remove it",
     "https.ca.pem": "https.ca.location; write these certificates into a file, and name the file",
-    "ssl.engine.location": "keys in files; name them in ssl.certificate.location and "
-    "ssl.key.location",
+    "ssl.engine.location": "certificate and key in files; give their paths in "
+    "ssl.certificate.location and ssl.key.location",
     "ssl.key": "ssl.key.pem or ssl.key.location; rename it",
     "ssl.certificate": "ssl.certificate.pem or ssl.certificate.location; rename it",
     "ssl.ca": "ssl.ca.pem or ssl.ca.location; rename it",

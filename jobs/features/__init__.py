@@ -1,1 +1,1 @@
-"""Features, a folder each, which no other room and no other feature imports."""
+"""One folder for each feature. No other package and no other feature imports it."""

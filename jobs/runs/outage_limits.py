@@ -194,8 +194,8 @@ def caught_up(
 ) -> Boundary:
     """The boundary while the brokers catch up, measured at the limit of the outage.
 
-    The boundary is a lower bound or no answer, because the brokers catch up only once and no
-    lighter load is tried.
+    It is a lower bound, or there is no result. The brokers catch up once in a run, so no lighter
+    load can be tried.
     """
     config, message_bytes = rest.config, windows[0].point_message_bytes
     observations = tuple(trial.observation(goal) for trial in windows)

@@ -172,8 +172,8 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
 def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
     """Install the packages of these lines of pins.
 
-    Every downloaded file has a known SHA-256, build tools included, because pip makes no isolated
-    build environments.
+    Every downloaded file has a known SHA-256. This includes build tools, because pip runs without
+    build isolation.
     """
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
     chosen.write_text(pins)

@@ -245,7 +245,7 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
-    """The log4j 2 binding for the SLF4J among these jars; None if they contain a binding.
+    """The log4j 2 binding to add for the SLF4J version of these jars; None if they have one.
 
     Without a binding a broker writes no log. SLF4J 1 and 2 need different bindings. A binding works
     only with the log4j of the same version.

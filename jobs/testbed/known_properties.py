@@ -69,7 +69,7 @@ def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]
     know.
 
     Raises:
-        ConfigError: no release knows one of the names.
+        ConfigError: at least one of the names is unknown in every release.
     """
     if not properties:
         return {}

@@ -332,7 +332,7 @@ class ProducerOptions:
                 f"transaction_duration_ms is {duration_ms:g} and delivery_timeout_ms "
                 f"{self.delivery_timeout_ms}; expected at most {TRANSACTION_TIMEOUT_MS_MAX} "
                 "together, because brokers abort longer transactions (transaction.max.timeout.ms); "
-                "lower one of them"
+                "lower one of the two values"
             )
 
 

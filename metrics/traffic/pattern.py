@@ -60,8 +60,8 @@ class TopicOptions:
         if leaders > LEADERS_MAX:
             raise ValueError(
                 f"count is {self.count} and partitions_per_broker {self.partitions_per_broker}, so "
-                f"each broker leads {leaders:,} partitions; expected at most {LEADERS_MAX:,} in "
-                "all topics together; lower one of them"
+                f"each broker leads {leaders:,} partitions; expected at most {LEADERS_MAX:,} over "
+                "all topics; lower count or partitions_per_broker"
             )
         wanted = self.config.get("min.insync.replicas", "1")
         if wanted.isdigit() and int(wanted) > self.replication_factor:

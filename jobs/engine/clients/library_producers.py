@@ -30,7 +30,7 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.trial.client import TaskReport
 
 RECORDS_MAX = 50_000
-"""Maximum number of different records for a library, rounded up to whole batches of the pool."""
+"""Maximum number of distinct records for a producer of a library, rounded up to full batches."""
 
 _RECORDS_PER_TURN = 200
 _CHECK_INTERVAL_S = 0.25

@@ -128,8 +128,8 @@ def demand_for(options: Options, limits: Sequence[MeasuredLimit], origin: str) -
         wrong = [f"--{name.replace('_', '-')}" for name in _KNOWN_OF_PARTS if name in given]
         if wrong:
             raise ConfigError(
-                f"{' and '.join(wrong)} given, and {origin} measured a mix; expected none of these "
-                "options, because the run states them for each part; omit them"
+                f"{' and '.join(wrong)} cannot be used with {origin}, which measured a mix and "
+                "states these values for each part; omit the options"
             )
         # With a scale, of_mix computes the payload.
         demand = Demand(**{"mb_per_s": 1.0, **given, "message_bytes": limits[0].message_bytes})
