@@ -217,7 +217,7 @@ class FetchChannel(Channel):
 
     Attributes:
         stream: parser of the received bytes.
-        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
+        wall_offset_s: time since the epoch minus the time of the engine's clock [s].
         sent_s: time at which the request in flight was sent; None if there is no such request.
         retry_s: earliest time of the next request.
     """

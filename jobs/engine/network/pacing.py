@@ -39,8 +39,8 @@ RECONNECT_PAUSE_MAX_S = 1.0
 PAUSE_DECAY = 0.7
 
 SETBACKS_MAX, SETBACKS_MAX_UNOPENED = 8, 3
-"""Number of consecutive refusals, each after a pause, after which the pacer gives up: for a broker
-that has accepted connections, and for a broker that has accepted none."""
+"""The pacer gives up after this number of consecutive refusals. The first number is for a broker
+that has accepted connections, and the second for a broker that has accepted none."""
 
 
 @dataclass

@@ -345,7 +345,7 @@ def window_report(
     """The report of a task for a window.
 
     Args:
-        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
+        wall_offset_s: time since the epoch minus the time of the engine's clock [s].
     """
     begin_s = window.start_s + wall_offset_s
     end_s, host, buffers = begin_s + window.duration_s, socket.gethostname(), kernel_buffers()
@@ -364,7 +364,7 @@ def producer_report(
     Args:
         account: the account of a window that has ended.
         producers: the producers, with their schedules.
-        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
+        wall_offset_s: time since the epoch minus the time of the engine's clock [s].
     """
     pool, counts, window = pool_of(plan.pattern.producer), account.counts, account.window
     due = {}

@@ -224,7 +224,7 @@ class WireLoop:
 
         Args:
             start_s: start of the schedule, on this loop's clock [s].
-            wall_offset_s: difference between the time since the epoch and this loop's clock [s].
+            wall_offset_s: time since the epoch minus the time of this loop's clock [s].
             driver: channel to the driver, which can end the window early; None without a driver.
 
         Raises:

@@ -38,7 +38,7 @@ class NetworkClient:
 
     Attributes:
         sockets: the sockets of the connections.
-        wall_offset_s: difference between the time since the epoch and the engine's clock [s].
+        wall_offset_s: time since the epoch minus the time of the engine's clock [s].
     """
 
     _decider: Registration | Delivery

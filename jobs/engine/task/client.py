@@ -50,7 +50,7 @@ class TaskClient(Protocol):
 
         Args:
             start_s: start of the load, on the monotonic clock [s].
-            wall_offset_s: difference between the time since the epoch and the monotonic clock [s].
+            wall_offset_s: time since the epoch minus the time of the monotonic clock [s].
             driver: channel to the driver, which can end the window early; None without a driver.
             acknowledged: gets the offsets of producers, and returns the offsets that consumers must
                 reach.

@@ -145,13 +145,13 @@ class TrialPlan:
         return task in {self.stage_task(each) for each in range(own)}
 
     def stage_task(self, task: int) -> int:
-        """Number of this plan's task among all tasks of the stage. Consumers follow producers."""
+        """Number that a task of this plan has in the stage. Consumers follow producers."""
         if task < self.tasks or self.first_consumer_task is None:
             return self.first_task + task
         return self.first_consumer_task + task - self.tasks
 
     def own_task(self, task: int) -> int:
-        """Number of the stage's task among the tasks of this plan."""
+        """Number that a task of the stage has in this plan."""
         if self.first_consumer_task is None or task < self.first_consumer_task:
             return task - self.first_task
         return self.tasks + task - self.first_consumer_task
