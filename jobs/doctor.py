@@ -44,9 +44,9 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 def doctor(overrides: tuple[str, ...], json_file: Path | None, **given: Any) -> int:
     """Check without any load whether a run would start.
 
-    The checks cover this machine, the configuration, the cluster with its permissions and
-    metrics, and Spark with its executors. Without --probe they change nothing on the cluster. The
-    exit code is 0 if a run with the same options would start, and 2 otherwise.
+    The checks cover this machine, the configuration, the cluster with its permissions and metrics,
+    and Spark with its executors. Without --probe the checks change nothing on the cluster. The exit
+    code is 0 if a run with the same options would start, and 2 otherwise.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter

@@ -286,7 +286,7 @@ class ListenAddress(Parsed):
     name = "port"
 
     def read(self, value: Any) -> tuple[str, int]:
-        """The address and the port. A text without a valid port is an error."""
+        """The address and the port. A text without a valid port is a usage error."""
         host, _, port = str(value).rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
             raise ValueError(f"{value!r} is not a port; expected one such as 9464 or 0.0.0.0:9464.")

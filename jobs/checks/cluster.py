@@ -376,9 +376,7 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
 
 
 def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
-    """Findings about the length of a trial: whether it is long enough for lagging followers to be
-    visible.
-    """
+    """A finding that states whether a trial is long enough for lagging followers to be visible."""
     for goal in config.goals:
         require_fitting(opened, config.workload, goal)
     measured_s = config.workload.trial.measure_s

@@ -141,8 +141,8 @@ def probe_order(
     channel: ControlAddress,
     network_namespace: str = "",
 ) -> dict[str, Any]:
-    """The input of a survey task. The input has only plain values, because executors may lack
-    kafka-redline's classes.
+    """The input of one task of the survey. The input has only plain values, because executors may
+    lack kafka-redline's classes.
     """
     return {
         "packages": dict(needs.packages),

@@ -2,8 +2,8 @@
 
 The use U of a resource is the sum of a part R without traffic and a part that grows with the
 traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U - R) times. If a
-run measured the limit, C of the limiting resource is its use at the limit, and the answer has the
-interval of the limit.
+run measured the limit, the capacity C of the limiting resource is the use of this resource at the
+limit. The answer then has the interval of the limit.
 
 Another answer compares today's bytes per second with the bytes per second at the limit. The
 comparison by bytes is used alone if no use of a resource is known. A limit between two measured

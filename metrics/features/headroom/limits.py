@@ -538,7 +538,9 @@ def others_of(trial: Trial) -> float:
 
 
 def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
-    """Whether a trial is valid for a point, and its load is at most slightly above the limit."""
+    """Whether a trial is valid for a boundary point, with a load that is at most slightly above the
+    limit.
+    """
     judged = trial.judgements.get(point.goal)
     if judged is None or judged.verdict is Verdict.INVALID or trial.state != ALL_BROKERS:
         return False

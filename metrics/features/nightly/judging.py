@@ -39,7 +39,9 @@ from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 from metrics.units import format_ratio
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
-"""Prefixes of the names of facts about the instrument. All other facts describe the subject."""
+"""Prefixes of the names of facts about the instrument. All other facts describe the subject, which
+is the measured cluster.
+"""
 COMMIT = "redline.commit"
 """Name of the fact that is reported but does not separate nights: most commits affect no figure,
 and each commit would start a new history. `redline.version` separates nights.

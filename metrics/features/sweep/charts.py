@@ -90,9 +90,7 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
 
 
 def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
-    """Whether the cases are a list: they have names, or lack some combinations of the
-    axes' values.
-    """
+    """Whether the cases have names, or do not contain all combinations of the axes' values."""
     if CASE in answer.axes:
         return True
     grid = math.prod(len({row[path] for row in rows}) for path in answer.axes)
