@@ -71,7 +71,7 @@ class CertifiedServer:
                 f"signed by an authority in cluster {self.section}.cafile, or without this key by "
                 "an authority that the system trusts; set cafile to the authority's PEM file"
             )
-        return f"its certificate is refused ({error.verify_message}); check it"
+        return f"its certificate is refused ({error.verify_message}); check the certificate"
 
     def explain_client_certificate(self, error: ssl.SSLError, *, is_given: bool) -> str | None:
         """A clause with the remedy if the server refuses or requires a client's certificate, or

@@ -261,7 +261,7 @@ def _selector(where: str, given: Any, reading: str) -> Selector:
     if not isinstance(entry, Mapping) or "series" not in entry or set(entry) - known:
         raise ConfigError(
             f"{where} is {given!r}; expected a series, or a map with series and factor, start_time "
-            f"or one_minute_rate; correct it"
+            f"or one_minute_rate; correct the entry"
         )
     parsed = parse_series(str(entry["series"]).replace("*", _ANY))
     factor, is_start_time = entry.get("factor", 1.0), entry.get("start_time", False)
@@ -271,7 +271,7 @@ def _selector(where: str, given: Any, reading: str) -> Selector:
     if parsed is None or not is_number or not are_flags:
         raise ConfigError(
             f'{where} is {given!r}; expected a series such as name{{label="value"}}, a number '
-            f"as factor, true or false as start_time and one_minute_rate; correct it"
+            f"as factor, true or false as start_time and one_minute_rate; correct the entry"
         )
     if is_rate and reading not in METERS:
         raise ConfigError(
