@@ -336,7 +336,7 @@ def _quotas(opened: OpenCluster) -> list[Finding]:
     except AdminError as error:
         return [ok("quotas", f"unknown, because this user may not read the quotas ({error.cause})")]
     named = None if user is None else str(user)
-    ours = [each for each in found if each.may_hold(named, opened.may_have_client_id)]
+    ours = [each for each in found if each.may_apply(named, opened.may_have_client_id)]
     return [
         ok(
             "quotas",

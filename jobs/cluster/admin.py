@@ -50,7 +50,7 @@ UNREADABLE = "UnreadableAnswer"
 QUERY_TIMEOUT_MS = 5_000
 """Deadline for the answer to a query for metadata [ms]."""
 
-LOOK_TIMEOUT_MS = 2_000
+GUARD_TIMEOUT_MS = 2_000
 """Deadline for the answer to a small query of a guard [ms]."""
 
 QUERIES_IN_PARALLEL = 16
@@ -278,7 +278,7 @@ class KafkaAdmin:
         what: str = "look at all topics",
         names: Sequence[str] | None = None,
         broker_id: int | None = None,
-        timeout_ms: int = LOOK_TIMEOUT_MS,
+        timeout_ms: int = GUARD_TIMEOUT_MS,
     ) -> list[DescribedTopic]:
         """The metadata of topics; the request creates no topic (see auto.create.topics.enable).
 

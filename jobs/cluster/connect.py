@@ -73,7 +73,7 @@ def connect(
             "correct the addresses"
         )
     options = dict(client_kwargs or {})
-    servers = _servers_that_let_us_in(answering, options, timeout_s, only_one=bool(cluster_id))
+    servers = _servers_with_login(answering, options, timeout_s, only_one=bool(cluster_id))
     client = admin_client(servers, options, timeout_s, request_timeout_s)
     admin = KafkaAdmin(client, request_timeout_s)
     try:
@@ -121,7 +121,7 @@ def _trouble(address: str, timeout_s: float) -> str | None:
     return None
 
 
-def _servers_that_let_us_in(
+def _servers_with_login(
     servers: Sequence[str], options: Mapping[str, Any], timeout_s: float, *, only_one: bool
 ) -> Sequence[str]:
     """The addresses to which the producers' client can log in.

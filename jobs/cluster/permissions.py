@@ -219,10 +219,10 @@ class Quota:
     values: Mapping[str, float]
 
     def may_throttle(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
-        """Whether the quota may throttle the run's producers; see `may_hold`."""
-        return any(key in self.values for key in PRODUCE_KEYS) and self.may_hold(user, is_ours)
+        """Whether the quota may throttle the run's producers; see `may_apply`."""
+        return any(key in self.values for key in PRODUCE_KEYS) and self.may_apply(user, is_ours)
 
-    def may_hold(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
+    def may_apply(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
         """Whether the quota may apply to the run's clients; a quota of an address always may.
 
         Args:

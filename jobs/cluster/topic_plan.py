@@ -164,7 +164,7 @@ def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
     return {MARK: str(_MARK_LEAST_MS + 2 * number + (not is_locked))}
 
 
-def maker_of(topic: str, mark: str | None, prefix: str) -> tuple[str, bool] | None:
+def creator_of(topic: str, mark: str | None, prefix: str) -> tuple[str, bool] | None:
     """The id of the run that created a topic, and whether the run held the cluster's lock.
 
     A run created the topic if the run's id is in the topic's name and in the topic's mark.
@@ -459,7 +459,7 @@ def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> lis
     topics = {}
     for name in admin.topic_names():
         if name.startswith(prefix) and _TOPIC.fullmatch(name) and name not in given:
-            run_id, is_locked = maker_of(name, _mark(admin, name), prefix) or ("", False)
+            run_id, is_locked = creator_of(name, _mark(admin, name), prefix) or ("", False)
             topics[name] = Leftover("topic", name, run_id, is_locked)
     found = list(topics.values())
     for name in admin.empty_groups():

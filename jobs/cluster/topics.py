@@ -202,7 +202,7 @@ class Topics:
             if not state.is_placed_otherwise:
                 raise self._not_ready(names, state, deadline_s)
         brokers = len({*self._brokers(), *self.offline})
-        return self._taken(pattern, names, brokers, deadline_s)
+        return self._use_placement(pattern, names, brokers, deadline_s)
 
     def _given_to(
         self, pattern: TrafficPattern
@@ -244,7 +244,7 @@ class Topics:
             return TopicSet.of_parts(parts, topics.message_bytes)
         if not topics.is_own_placement:
             return topics
-        found, state = self._look(topics.names, topics.message_bytes, topics.per_topic)
+        found, state = self._read_placement(topics.names, topics.message_bytes, topics.per_topic)
         if found is None or state.missing:
             return topics
         return replace(found, given=topics.given)
@@ -278,7 +278,7 @@ class Topics:
 
     # --- replicas that the cluster places itself ------------------------------
 
-    def _taken(
+    def _use_placement(
         self, pattern: TrafficPattern, names: tuple[str, ...], brokers: int, deadline_s: float
     ) -> TopicSet:
         """Use the cluster's placement, and add partitions until leaders are even."""
@@ -310,7 +310,7 @@ class Topics:
 
         def look() -> TopicState:
             nonlocal found
-            found, state = self._look(names, message_bytes, per_topic)
+            found, state = self._read_placement(names, message_bytes, per_topic)
             return state
 
         state = self._poll(look, attrgetter("healthy"), deadline_s)
@@ -318,7 +318,7 @@ class Topics:
             raise self._not_ready(names, state, deadline_s)
         return found
 
-    def _look(
+    def _read_placement(
         self, names: tuple[str, ...], message_bytes: int, per_topic: int
     ) -> tuple[TopicSet | None, TopicState]:
         """The placement according to one broker, and how other brokers' reports differ from it.
@@ -450,7 +450,7 @@ class Topics:
             except AdminError as error:
                 if error.cause != "UnknownTopicOrPartitionError":
                     raise
-        knowing = self._poll(lambda: self._knowing(names), lambda each: not each, deadline_s)
+        knowing = self._poll(lambda: self._still_listed(names), lambda each: not each, deadline_s)
         if knowing:
             raise TopicError(
                 f"topics of run {self._run_id} are not deleted after {deadline_s:g} s: {knowing}; "
@@ -579,7 +579,7 @@ class Topics:
             self._pause(POLL_S)
         return seen
 
-    def _knowing(self, names: Sequence[str]) -> str:
+    def _still_listed(self, names: Sequence[str]) -> str:
         """A clause about a broker that lists a topic or does not answer; empty without such a
         broker.
         """

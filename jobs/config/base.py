@@ -178,7 +178,7 @@ def field_at(model: Model, path: Sequence[Any]) -> FieldInfo | None:
     return parent.model_fields.get(str(path[-1])) if parent else None
 
 
-def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
+def has_free_keys(model: Model, path: Sequence[Any]) -> bool:
     """Whether the value at `path` is a map with keys of the user's choice."""
     found = field_at(model, path)
     return found is not None and _is_map(found.annotation) and _child(found.annotation) is None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.config.base import Model, holds_free_keys, nearest
+from jobs.config.base import Model, has_free_keys, nearest
 from jobs.config.problems import may_be_secret
 from jobs.config.source import ParsedFile, kind_of, parse_value
 from metrics.common.errors import ConfigError
@@ -99,14 +99,14 @@ def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Overri
 
 def _joined(model: Model, keys: tuple[str, ...]) -> tuple[str, ...]:
     for depth in range(1, len(keys) - 1):
-        if holds_free_keys(model, keys[:depth]):
+        if has_free_keys(model, keys[:depth]):
             return (*keys[:depth], ".".join(keys[depth:]))
     return keys
 
 
 SECTIONS = ("producer", "consumers")
 """The sections of a workload whose keys are properties of Kafka's clients."""
-_OTHERWISE = {
+_OTHER_NAMES = {
     "max_in_flight_requests_per_connection": "max_in_flight",
     "compression_type": "compression",
 }
@@ -118,7 +118,7 @@ def own_name(key: str) -> str:
     `compression`.
     """
     name = key.replace(".", "_")
-    return _OTHERWISE.get(name, name)
+    return _OTHER_NAMES.get(name, name)
 
 
 def with_own_names(source: ParsedFile) -> None:

@@ -33,10 +33,10 @@ def test_a_quota_may_throttle_producers_of_its_entity() -> None:
 
 def test_the_doctor_names_quotas_that_bound_other_requests_of_the_run() -> None:
     for key in ("consumer_byte_rate", "controller_mutation_rate"):
-        assert Quota({"user": "us"}, {key: 1.0}).may_hold("us", OURS)
-        assert not Quota({"user": "them"}, {key: 1.0}).may_hold("us", OURS)
+        assert Quota({"user": "us"}, {key: 1.0}).may_apply("us", OURS)
+        assert not Quota({"user": "them"}, {key: 1.0}).may_apply("us", OURS)
     address = Quota({"ip": "10.0.4.17"}, {"connection_creation_rate": 50.0})
-    assert address.may_hold("us", OURS)
+    assert address.may_apply("us", OURS)
 
 
 def test_throttling_is_unseen_without_answers_and_metrics() -> None:
