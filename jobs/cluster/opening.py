@@ -54,8 +54,8 @@ class OpenCluster:
     """A cluster that answers requests.
 
     Attributes:
-        check: raises an error if a broker process that this run started has ended. It checks
-            nothing for other brokers; there the topics' check of the next trial finds the error.
+        check: raises an error if a broker process that this run started has ended. For running
+            brokers it does nothing; the check of topics before the next trial detects an end.
         security: security settings of the clients' connections.
         started_jmx: JMX of brokers that this run started; None for running brokers.
         environment: facts about these brokers for the run's record, such as `link.delay`.

@@ -321,7 +321,7 @@ class Topics:
     def _read_placement(
         self, names: tuple[str, ...], message_bytes: int, per_topic: int
     ) -> tuple[TopicSet | None, TopicState]:
-        """The placement according to one broker, and how other brokers' reports differ from it.
+        """The placement according to one broker, and the differences in other brokers' reports.
 
         Args:
             per_topic: number of partitions of each topic that the run uses; the topic may have

@@ -1,9 +1,9 @@
 """The translation of workload files of the OpenMessaging Benchmark.
 
-The keys are the fields of the benchmark's class Workload. Their meaning follows from the classes
-WorkloadGenerator and LocalWorker (openmessaging/benchmark at 8559989, benchmark-framework); a table
-is in docs/omb.md. The values of acks, linger.ms, batch.size and replicas come from the benchmark's
-driver file driver-kafka/kafka-throughput.yaml.
+The keys in a file are the fields of the benchmark's class Workload. Their meaning follows from the
+classes WorkloadGenerator and LocalWorker (openmessaging/benchmark at 8559989, benchmark-framework);
+a table is in docs/omb.md. The values of acks, linger.ms, batch.size and replicas come from the
+benchmark's driver file driver-kafka/kafka-throughput.yaml.
 """
 
 from __future__ import annotations

@@ -234,8 +234,8 @@ class Security(ConfigModel):
             default credential chain.
         cafile: PEM, JKS or PKCS12 file of trusted certificates; the system's authorities if not
             given.
-        cafile_password_from: reference to the password of the store in `cafile`. JKS stores, and
-            stores without a password, are read without it.
+        cafile_password_from: reference to the password of the store in `cafile`; not needed for JKS
+            stores, and for stores without a password.
         certfile: the client's certificate, for mutual TLS: a PEM file, or a JKS or PKCS12 store
             that includes the private key.
         keyfile: PEM file of the private key of the certificate in `certfile`.

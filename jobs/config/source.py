@@ -222,7 +222,8 @@ def _dotted(path: Path) -> str:
 
 
 def _trouble(error: Exception) -> str:
-    """The position and the problem, as a text to append to the name of the file or option."""
+    """The position and the problem of a parse error, to append to the name of the file or
+    option."""
     if isinstance(error, RecursionError):
         return ": it is nested too deeply"
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
