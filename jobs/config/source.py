@@ -223,7 +223,8 @@ def _dotted(path: Path) -> str:
 
 def _trouble(error: Exception) -> str:
     """The position and the problem of a parse error, to append to the name of the file or
-    option."""
+    option.
+    """
     if isinstance(error, RecursionError):
         return ": it is nested too deeply"
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
