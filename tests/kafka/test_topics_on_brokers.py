@@ -147,7 +147,7 @@ def test_a_topic_that_exists_is_not_taken_over(
             "topic.config.max.message.bytes=500",
             "--set workload.topic.config.max.message.bytes=16384",
         ),
-        ("topic.replication_factor=4", "the cluster has 3 brokers that serve"),
+        ("topic.replication_factor=4", "the cluster has 3 serving brokers"),
     ],
 )
 def test_an_unwritable_topic_is_refused_and_not_created(
