@@ -87,7 +87,7 @@ class HostWatch:
             self._thread.join()
 
     def take(self) -> tuple[HostSample, ...]:
-        """Take the samples since the last call, and a new one."""
+        """Return the samples since the last call, and take one more sample."""
         if not self._is_on:
             return ()
         samples, self._samples = self._samples, []
@@ -136,8 +136,8 @@ def run_task(
 ) -> TaskReport:
     """Prepare, wait for the start, run the load, and return the task's row.
 
-    The row also reports errors. A raised error would end all tasks of the stage at once, with a
-    Java stack trace.
+    The row also reports errors, because a raised error would end all tasks of the stage at once,
+    with a Java stack trace.
 
     Args:
         wall_clock: clock of this host [s since the epoch].
@@ -159,7 +159,7 @@ class _Task:
         """Prepare, wait for the start, run the load, and return the task's row.
 
         Args:
-            namespaces: leaves the plan's network namespace at the end.
+            namespaces: stack that leaves the plan's network namespace when it is closed.
         """
         plan, problem, is_refused = self._plan, "", False
         try:
@@ -270,7 +270,7 @@ class _Task:
 def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
-    """Connect to the driver. Reports to the driver have the numbers of the whole load."""
+    """Connect to the driver. The reports have numbers of the whole load, not of one part."""
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)
     driver.place = functools.partial(placed, plan)

@@ -184,8 +184,9 @@ def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
 def _compile(python: Path, root: Path, log: Path) -> None:
     """Compile the installed packages on all cores, because pip uses only one core.
 
-    The packages' own tests are left out. A file that cannot be compiled, such as a template, is
-    reported in the log and is not a failure. Python compiles such files when they are imported.
+    The tests inside the packages are not compiled. A file that cannot be compiled, such as a
+    template, is reported in the log and is not a failure. Python compiles such files when they are
+    imported.
     """
     installed = str(python.parent.parent / "lib")
     _run([python, "-m", "compileall", "-q", "-j", "0", "-x", r"/tests?/", installed], root, log)

@@ -57,7 +57,7 @@ class Coordinate:
     version: str
 
     def __str__(self) -> str:
-        """The short form of Maven, organisation:name:version."""
+        """The artifact in Maven's short form, organisation:name:version."""
         return f"{self.organisation}:{self.name}:{self.version}"
 
 

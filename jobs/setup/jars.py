@@ -54,8 +54,8 @@ class JarSet:
     Attributes:
         folder: folder of all sets, which is made at the first download.
         name: name of the set and of its folder.
-        recipe: description of the content. A set with another recipe is downloaded again.
-        fetch: downloads the jars into its first argument. Its second argument is a folder for
+        recipe: description of the content; a set with another recipe is downloaded again.
+        fetch: downloads the jars into its first argument; its second argument is a folder for
             temporary files, which is deleted afterwards.
         pinned: jar → its known SHA-256; None for a set without known hashes.
     """
@@ -245,7 +245,7 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
-    """The log4j 2 binding to add for the SLF4J version of these jars; None if they have one.
+    """The log4j 2 binding to add for these jars' SLF4J; None if the jars already have a binding.
 
     Without a binding a broker writes no log. SLF4J 1 and 2 need different bindings. A binding works
     only with the log4j of the same version.

@@ -38,7 +38,7 @@ _JAVA_REMEDY = (
 
 @dataclass(frozen=True)
 class Machine:
-    """The sources of the checks, which a test can replace.
+    """The sources of the facts that are checked, which tests can replace.
 
     Attributes:
         environ: environment variables.
@@ -60,7 +60,7 @@ def check_machine(folder: Path, machine: Machine | None = None) -> None:
     """Check the machine before a run. All problems are listed in one error.
 
     Args:
-        folder: folder of the data, whose disk is checked. The folder may not exist yet.
+        folder: folder of the data, whose disk is checked; the folder may not exist yet.
         machine: machine to check; by default this machine.
 
     Raises:
@@ -79,7 +79,7 @@ def check_machine(folder: Path, machine: Machine | None = None) -> None:
 
 
 def python_problem(version: tuple[int, ...]) -> str | None:
-    """The problem of this Python version; None without a problem."""
+    """The problem with this version of Python; None if the version is supported."""
     if version >= MIN_PYTHON:
         return None
     return (
@@ -89,7 +89,7 @@ def python_problem(version: tuple[int, ...]) -> str | None:
 
 
 def venv_problem() -> str | None:
-    """Reason why this Python cannot make a virtual environment; None without a problem."""
+    """Reason why this Python cannot make a virtual environment; None if it can."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if not missing:
         return None
@@ -124,7 +124,7 @@ def java_command(environ: Mapping[str, str] | None = None) -> str:
 
 
 def java_problem(machine: Machine) -> str | None:
-    """The problem of the Java that Spark and the brokers use; None without a problem."""
+    """The problem with the Java for Spark and the brokers; None if Spark can use this Java."""
     try:
         command = java_command(machine.environ)
         version = java_version(command, machine.environ)
@@ -167,7 +167,7 @@ def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
 
 
 def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None:
-    """The problem of the disk that contains `folder`; None without a problem."""
+    """The problem with the disk that contains `folder`; None if enough space is free."""
     existing = folder.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -181,7 +181,7 @@ def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None
 
 
 def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> str | None:
-    """The problem of the available memory; None without a problem, or if the memory is unknown."""
+    """The problem with the available memory; None if it is sufficient or unknown."""
     available = available_memory_bytes(machine)
     if available is None or available >= needed_bytes:
         return None

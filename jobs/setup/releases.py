@@ -150,7 +150,7 @@ def require_pair(spark: str, scala: str | None = None, delta: str | None = None)
     Args:
         spark: version of Spark, such as `3.5.7` or a platform's `3.5.2-amzn-1`.
         scala: version of Scala, such as `2.12`; None if it is unknown.
-        delta: version of Delta; None if the pair's own Delta is used.
+        delta: version of Delta; None to use the tested Delta of the pair.
 
     Raises:
         ConfigError: the combination is not supported. The message lists the supported pairs.

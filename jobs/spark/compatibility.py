@@ -1,4 +1,4 @@
-"""Checks, before anything else, whether a job's Spark and its place of tables are supported.
+"""Checks of a job's Spark and of the place of its tables, which precede all other work.
 
 Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
@@ -33,8 +33,8 @@ def require_supported_spark() -> SparkPair:
 
     Raises:
         ConfigError: the session is a Spark Connect session, this release of Spark is not supported,
-            the installed Delta does not work with it, the active session has no Delta, or Java is
-            too old or too new for a session.
+            the installed Delta does not work with this Spark, the active session has no Delta, or
+            Java is too old or too new for a session.
     """
     import pyspark
     from pyspark.sql import SparkSession
@@ -182,9 +182,10 @@ def scheme_of(address: str) -> str:
 
 
 def log_store(scheme: str, settings: Mapping[str, str]) -> str:
-    """The class name of the LogStore that Delta chooses from keys with and without `spark.`.
+    """The class of the LogStore that Delta chooses from settings with or without the prefix
+    `spark.`.
 
-    Delta itself refuses settings in which such keys contradict each other.
+    Delta itself refuses settings with and without the prefix that contradict each other.
     """
     for key in ("delta.logStore.class", f"delta.logStore.{scheme}.impl"):
         name = (settings.get(f"spark.{key}") or settings.get(key) or "").strip()

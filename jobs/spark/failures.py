@@ -75,7 +75,7 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
 
 
 def _python_text(error: BaseException) -> str:
-    """The message of an error; empty if PySpark would need a JVM that has ended."""
+    """The message of an error; empty if the JVM that must make the message has ended."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the first error is reported

@@ -1,9 +1,10 @@
 """The Spark session of a job: the active one, the session of spark-submit, or a new local one.
 
-A Java class creates and renames the files of a local session without child processes. Hadoop sets
-modes and reads links with its native library, which PySpark's package lacks, or else with the
-commands `chmod` and `readlink`. Each appended trial started about 90 of these commands, which took
-a third of the append's CPU time. Janino compiles the source, hence its plain style.
+A Java class creates and renames the files of a local session without child processes. Without its
+native library, which PySpark's package lacks, Hadoop sets modes and reads links with the commands
+`chmod` and `readlink`. For each appended trial, Hadoop would start about 90 of these commands,
+which take a third of the append's CPU time. Janino compiles the source, so the source uses only old
+features of Java.
 
 SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A scheduler
 or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so the driver's
@@ -68,7 +69,8 @@ SOURCE = java_source(__package__, NAME)
 _log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
 _SOURCE = java_source(__package__, _NAME)
-"""Java source for Janino, hence its plain style. The shell has a built-in `kill`."""
+"""Java source for Janino, so the source uses only old features of Java. The shell has a built-in
+`kill`."""
 
 
 def pass_on_termination(jvm: Any) -> None:
@@ -258,10 +260,9 @@ def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> i
 
 
 def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
-    """Run an action that waits for Spark jobs. An interrupt cancels the jobs.
-
-    py4j does not survive an exception that a signal raises within its calls. So the action runs on
-    a thread of its own while this thread waits.
+    """Run an action that waits for Spark jobs. An interrupt cancels the jobs. The library py4j does
+    not survive an exception that a signal raises within its calls. So the action runs on a thread
+    of its own while this thread waits.
 
     Args:
         group: job group for the jobs of the action.

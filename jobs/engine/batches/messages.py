@@ -24,7 +24,7 @@ Message = tuple[bytes | None, bytes, list[Header]]
 
 
 class MessagesError(ConfigError):
-    """A file of messages cannot be used."""
+    """The file `payload.messages_file` cannot be used."""
 
 
 class MixedValues:
@@ -36,7 +36,7 @@ class MixedValues:
         self._owed = 0.0
 
     def make(self, size: int) -> bytes:
-        """Make a value of `size` bytes; the rounding error of earlier values is corrected."""
+        """Make a value of `size` bytes; rounding errors of the random share are carried forward."""
         self._owed += size * self._random_share
         count = min(size, max(0, round(self._owed)))
         self._owed -= count
@@ -44,7 +44,7 @@ class MixedValues:
 
 
 class SampledValues:
-    """Values cut from real messages. A longer value continues with the next messages."""
+    """Values cut from real messages. A value can continue into the messages that follow."""
 
     def __init__(self, rng: random.Random, messages: Sequence[bytes]) -> None:
         self._rng = rng
@@ -121,14 +121,16 @@ def message_stream(
 ) -> Iterator[Message]:
     """An endless stream of messages. The same pattern and seed give the same messages.
 
-    Sizes are drawn by stratified sampling: of 128 consecutive sizes, one comes from each 128th of
-    the distribution, in random order. Messages of a file, which have sizes of their own, are drawn
-    in the same way. So the mean of every long part of the stream is the configured mean.
+    Sizes are drawn by stratified sampling: the distribution is divided into 128 equally probable
+    parts, and 128 consecutive sizes have one size from each part, in random order. Messages from a
+    file are drawn in the same way. The mean size in every long part of the stream is therefore the
+    configured mean.
 
     Args:
         keys: keys to choose from; by default each message has a random key.
-        read: messages of a file, which replace random values.
-        compressibility: share of repeated characters; by default the share of the payload.
+        read: messages from a file, which are used instead of random values.
+        compressibility: share of repeated characters in a value; by default the share that the
+            payload's options state.
     """
     share = payload.repeated_share if compressibility is None else compressibility
     values = SampledValues(rng, read) if read else MixedValues(rng, share)
@@ -149,7 +151,7 @@ def message_stream(
 
 
 def _stratified(rng: random.Random) -> Iterator[float]:
-    """Random numbers from 0 to 1, of which 128 in a row are spread evenly over the range."""
+    """Random numbers from 0 to 1; each 128 consecutive numbers are spread evenly over the range."""
     while True:
         for stratum in reversed(rng.sample(range(_STRATA), _STRATA)):
             yield (stratum + rng.random()) / _STRATA

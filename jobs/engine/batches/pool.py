@@ -4,10 +4,10 @@ A pool is a ring of sections (`jobs.engine.batches.sections`). Each section has 
 full batch. Each producer starts at another section and takes one section per batch.
 
 Compressed data cannot be cut, so a compressed section has one compressed body for each of several
-record counts: the natural count (the usual count while the brokers keep up), the full count, and
-counts in between, as many as fit into the pool. A batch takes the largest of these counts that does
-not exceed the number of due records. The remaining due records open the next batch, so no record is
-lost.
+record counts. One of the counts is the natural count, which is usual while the brokers keep up.
+Another one is the number of records in a full batch. Further counts lie in between, as many as fit
+into the pool. A batch has the largest available record count that does not exceed the number of due
+records. The remaining due records open the next batch, so no record is lost.
 
 The module also defines Kafka's codecs, with the levels of Kafka's own producer.
 """
@@ -63,7 +63,7 @@ class Codec:
     level: int | None = None
 
     def compress(self, data: bytes) -> bytes:
-        """Compress encoded records; the result follows the batch header."""
+        """Compress encoded records; the result is the part of a batch after its header."""
         return self.encode(data, self.level or 0)
 
 
@@ -92,7 +92,7 @@ CODECS: Mapping[str, Codec] = {
 
 
 def codec_of(options: ProducerOptions) -> Codec:
-    """The codec that the producer's options select, with their level.
+    """The codec and its compression level, as selected by the producer's options.
 
     Raises:
         CodecError: no codec has this name, or the codec's library is not installed on this host.
@@ -233,7 +233,9 @@ class BatchPool:
         )
 
     def _fitted_compressibility(self) -> float | None:
-        """The share of repeated characters with which the codec reaches the configured ratio."""
+        """The share of repeated characters with which the codec reaches the configured compression
+        ratio.
+        """
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio
         if payload.kind != "mixed" or wanted is None:
@@ -336,9 +338,9 @@ class BatchPool:
 
 @functools.lru_cache(maxsize=2)
 def pool_of(pattern: ProducerPattern) -> BatchPool:
-    """The pool of this pattern, from a cache that lasts over several trials.
-
-    Spark reuses Python workers, and encoding a pool can take longer than the warm-up of a trial.
+    """The pool for this traffic pattern, from a cache that several trials share. The cache saves
+    time, because encoding a pool can take longer than the warm-up of a trial. The cache lasts as
+    long as the Python worker, which Spark uses for several trials.
 
     Raises:
         CodecError, MessagesError: see `BatchPool`.

@@ -1,16 +1,18 @@
 """Encoded records of one batch, and the batch header for each send.
 
 A section has the records of one full batch, encoded once. A shorter batch takes the first records
-of a section. Without compression these are a prefix of the data, because records follow each other
-with ascending offset deltas. With compression the shorter batch has a separate body, because
-compressed data cannot be cut. Only the 61-byte header differs between sends: timestamps, record
-count, the stamp of an idempotent producer, and the CRC-32C over all bytes after the CRC field. The
-layout is Kafka's record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
+of a section. Without compression, the first records are a prefix of the encoded data, because the
+records are encoded one after another with ascending offset deltas. With compression the shorter
+batch has a separate body, because compressed data cannot be cut. Only the 61-byte header differs
+between sends: timestamps, record count, the stamp of an idempotent producer, and the CRC-32C over
+all bytes after the CRC field. The layout is Kafka's record batch format v2
+(https://kafka.apache.org/documentation/#recordbatch).
 
-The CRC-32C of a batch is computed without reading the records again. A CRC is linear: the CRC of a
-head and a body is the CRC of the head, shifted by as many zero bytes as the body has, exclusive-or
-the CRC of the body. The shift is a linear map of 32 bits, so four tables of 256 entries compute it.
-zlib's crc32_combine uses the same method without tables.
+The CRC-32C of a batch is computed without reading the records again. A CRC is linear, so the CRC of
+a head and a body is the exclusive-or of two numbers. One number is the CRC of the body. The other
+number is the CRC of the head, shifted by one zero byte for each byte of the body. The shift is a
+linear map of 32 bits, so four tables of 256 entries compute it. zlib's crc32_combine uses the same
+method without tables.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ RAW_BATCH_BYTES_MAX = 16_777_216
 """Maximum size of a batch of several records before compression [B]."""
 
 TAIL_BYTES_MIN = 32_768
-"""Minimum size of a body for a `Tail` [B]. Reading a smaller body again is as fast."""
+"""Minimum size of a body for a `Tail` [B]. A smaller body is read again, which is as fast."""
 
 _UP_TO_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -114,14 +116,15 @@ class Encoded:
 def encode(
     messages: Iterator[Message], batch_size: int, interval_ms: float, shrinking: float = 1.0
 ) -> Encoded:
-    """Encode messages until the next one does not fit. The first message always fits.
+    """Encode messages until the next message does not fit into the batch. The first message always
+    fits.
 
     Args:
         batch_size: maximum size of the batch, header included [B].
         interval_ms: time between the timestamps of two records [ms].
         shrinking: expected size of the records after compression divided by the size before
-            compression [ratio]. The next record counts with its uncompressed size, as in Kafka's
-            producer.
+            compression [ratio]. As in Kafka's producer, the record that would be added counts with
+            its uncompressed size.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -204,7 +207,7 @@ class CompressedSection(Section):
         self.full_records = self._counts[-1]
 
     def fitting(self, records: int) -> int:
-        """Largest record count with a body that does not exceed `records`, or the smallest one."""
+        """Largest record count with a body up to `records`; the smallest one if all are larger."""
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 
     def body(self, records: int) -> memoryview:

@@ -33,7 +33,9 @@ _IMPLEMENTED_BY_LOOP = ("buffer.memory", "partitioner.ignore.keys")
 
 
 def _in_kafka(names: Collection[str]) -> set[str]:
-    """Kafka's names of properties for kafka-python's names, which have underscores, not dots."""
+    """Kafka's names of properties, made from kafka-python's names by changing underscores to
+    dots.
+    """
     return {name.replace("_", ".") for name in names}
 
 
@@ -50,7 +52,7 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
     """KafkaProducer's configuration for the batches and requests of the engine's own client.
 
     Raises:
-        LibraryError: kafka-python lacks an option that differs from its default.
+        LibraryError: an option is not at its default, and kafka-python does not have the option.
     """
     options = pattern.options
     known = _in_kafka(KafkaProducer.DEFAULT_CONFIG)
@@ -115,7 +117,9 @@ class KafkaPythonProducer:
             raise LibraryError(f"kafka-python cannot start its producer: {error}") from error
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """Offer a record; always True, because the loop bounds the buffer."""
+        """Offer a record; the result is always True, because the event loop limits the buffer's
+        size.
+        """
         key, value, headers = record
         number = partition - self._first
         try:
@@ -148,7 +152,7 @@ class KafkaPythonProducer:
 
 
 class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
-    """Counter of assignments, which also detects two equal assignments in a row.
+    """Rebalance listener that counts assignments, so that equal assignments in a row are noticed.
 
     Args:
         on_assigned: called with the assigned partitions, on kafka-python's thread.

@@ -45,10 +45,10 @@ class LibraryProducer(Protocol):
         """
 
     def serve(self) -> None:
-        """Call `settled` for all known outcomes, if the library needs polling."""
+        """Call `settled` for known outcomes; needed only if a library reports them when polled."""
 
     def end(self) -> None:
-        """Drop the queued records, if the library can."""
+        """Drop the queued records, if the library has a function for this."""
 
     def close(self) -> None:
         """Close without waiting for outstanding acknowledgements."""
@@ -65,7 +65,9 @@ class LibraryConsumer(Protocol):
         """Subscribe to the topics. The consumer joins its group when it polls."""
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """Take the records that have arrived. Waits at most `timeout_s` for the first record."""
+        """Take the records that have arrived. The call waits at most `timeout_s` for the first
+        record.
+        """
 
     def take_assignment(self) -> Mapping[int, int] | None:
         """Take a new assignment: partition → start offset; None if there is no new assignment.
@@ -77,7 +79,7 @@ class LibraryConsumer(Protocol):
         """Start reading all partitions that are assigned now and later."""
 
     def high_watermark(self, partition: int) -> int | None:
-        """End offset of a partition that the library last received; None if it is unknown."""
+        """Last known end offset of a partition; None if the library has received no end offset."""
 
     @property
     def throttle_ms(self) -> int:
@@ -94,13 +96,13 @@ def kafka_options(
 
     Args:
         options: options of producers or consumers.
-        without: properties with another name in the library, and properties that the caller
-            implements.
+        without: properties to leave out, because the library has another name for them or the
+            caller implements them.
         known: properties that the library has; None if the library itself rejects unknown
             properties.
 
     Raises:
-        LibraryError: the library lacks an option that differs from its default.
+        LibraryError: an option is not at its default, and the library does not have the option.
     """
     given = {}
     defaults = {item.name: item.default for item in dataclasses.fields(options)}

@@ -1,7 +1,7 @@
 """Consumer group members of a client library, which fetches, decodes, joins and commits.
 
-Each member polls on a thread of its own, as users of the libraries do. A member keeps the same
-ledger as the engine's own consumers.
+Each member polls on a thread of its own, as users of the libraries do. Each member has a ledger, as
+the engine's own consumers have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, As
 
 
 class LibraryMember(GroupMember):
-    """A group member that polls a client library on its thread, with a ledger of its own."""
+    """A group member that polls a client library on a thread of its own, and keeps a ledger."""
 
     def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
         super().__init__(plan, group, member)
@@ -94,8 +94,8 @@ class LibraryMember(GroupMember):
     def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
         """Apply a new assignment; return the records that were read after the assignment.
 
-        One poll may return records from before and after the assignment. The earlier records
-        continue at the member's position, and are counted here.
+        One poll may return records from before and after the assignment. Records from before the
+        assignment continue at the member's position, so this function counts them.
         """
         after: list[Read] = []
         for record in records:

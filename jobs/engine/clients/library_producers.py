@@ -3,8 +3,8 @@
 A library gets its records one by one, with the intended times, sticky partitions and payloads of
 the engine's own producers. If the library has no room for a record in an open loop, the record
 stays due, and its latency counts from the intended time. In a closed loop, latency counts from the
-time at which the library accepts the record. A library makes its own batches. Each record names its
-partition, because libraries change the sticky partition at different times.
+time at which the library accepts the record. A library makes its own batches. The engine chooses
+the partition of each record, because libraries change the sticky partition at different times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.trial.client import TaskReport
 
 RECORDS_MAX = 50_000
-"""Maximum number of distinct records for a producer of a library, rounded up to full batches."""
+"""Maximum number of distinct records that are prepared for one producer of a client library. The
+number is rounded up to full batches."""
 
 _RECORDS_PER_TURN = 200
 _CHECK_INTERVAL_S = 0.25
@@ -174,7 +175,7 @@ class LibraryLoop:
                 account.count_late(now - due_s, 1, now)
 
     def _check(self) -> None:
-        """Handle outcomes; at intervals, check in with the driver."""
+        """Handle outcomes; at intervals, report progress and apply the driver's decisions."""
         for sender in self._senders:
             sender.library.serve()
             self._settle(sender)

@@ -118,10 +118,11 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _token(provider: Any, _config: str) -> tuple[object, ...]:
-    """A token and its expiry [s since the epoch]; librdkafka asks again before the expiry.
+    """A token and its expiry [s since the epoch]; librdkafka requests the next token before the
+    expiry.
 
-    If the provider has extensions, the result also has a principal name, which librdkafka ignores,
-    and the extensions.
+    If the provider has SASL extensions, the result also has a principal name and the extensions.
+    The principal name has no effect in librdkafka.
     """
     found = provider.token(), provider.good_until_s or time.time() + _TOKEN_S
     extensions = provider.extensions()
@@ -131,9 +132,10 @@ def _token(provider: Any, _config: str) -> tuple[object, ...]:
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
     """Configuration of librdkafka for the batches and requests of the engine's own client.
 
-    librdkafka counts 36 bytes of framing per record; Kafka's format needs 7 to 10. librdkafka also
-    does not estimate the compressed size. So `batch.size` would give smaller batches, and the batch
-    is limited by its number of records instead.
+    The library counts 36 bytes of framing per record, although Kafka's format needs 7 to 10. The
+    library also does not estimate the compressed size. With the same `batch.size` its batches would
+    be smaller than the engine's. This configuration therefore limits the number of records in a
+    batch.
 
     Args:
         full_records: number of records of the largest full batch.
@@ -301,7 +303,9 @@ class RdKafkaConsumer:
         self.throttle_ms += round(event.throttle_time * 1000)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
-        """Assign the committed offsets, or the group's start offsets; called during a poll."""
+        """Assign partitions at the committed or else the group's start offsets; called during a
+        poll.
+        """
         self._owned = consumer.committed(partitions, timeout=_ASK_S) if partitions else []
         for each in self._owned:
             if each.offset < 0:

@@ -73,7 +73,9 @@ def client_named(name: str) -> Client:
 
 
 def client_of(plan: TrialPlan, task: int) -> TaskClient:
-    """The client of a task of the stage: the first tasks are producers, the others consumers."""
+    """The client of one task; the first tasks of the stage are producers, the others are
+    consumers.
+    """
     if task < plan.tasks:
         return client_named(plan.pattern.producer.options.client).producers(plan, task)
     return client_named(plan.pattern.consumers.client).consumers(plan, task - plan.tasks)

@@ -1,6 +1,6 @@
 """A consumer group member, which joins, rebalances, sends heartbeats and commits.
 
-kafka-python's coordinator does all this on threads of its own, and never fetches. The engine
+The coordinator of kafka-python does all this on its own threads, but never fetches. The engine
 fetches from the assigned partitions. The module uses private parts of kafka-python, whose exact
 version is pinned. Tests against real brokers fail if these parts change.
 """
@@ -38,12 +38,12 @@ _COMMIT_TIMEOUT_MS = 5_000
 
 
 class GroupError(RedlineError):
-    """A consumer group could not be joined, or was lost."""
+    """A member could not join its consumer group, or lost its membership."""
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """The member got an assignment. `offsets` is partition → start offset."""
+    """The member got an assignment. `offsets` maps each partition to its start offset."""
 
     offsets: Mapping[int, int]
 
@@ -75,16 +75,17 @@ Change = Assigned | Revoked | Moved
 class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """Rebalance listener that commits exactly the offsets up to which the member has read.
 
-    kafka-python commits just before a rebalance. But kafka-python's heartbeat thread can start a
-    rebalance at any moment, while the engine reads on another thread. So this listener pauses the
-    reader, and then commits again, while the member still owns the partitions.
+    The library kafka-python also commits just before a rebalance. But its heartbeat thread can
+    start a rebalance at any moment, while the engine reads on another thread. This listener
+    therefore pauses the reader, and then commits again while the member still owns the partitions.
 
     Args:
         pause: pauses the reader; returns False if the member owns no partitions yet.
         commit: commits the reader's offsets.
 
     Attributes:
-        assignments: number of assignments, which also detects two equal assignments in a row.
+        assignments: number of assignments, which also increases if two consecutive assignments are
+            equal.
     """
 
     def __init__(self, pause: Callable[[], bool], commit: Callable[[], Awaitable[None]]) -> None:
@@ -179,7 +180,9 @@ class Member(GroupMember):
         self._assignments = 0
 
     def look_up(self, partition: int, start: bool) -> None:
-        """Request a partition's leader and, if `start`, its first offset. A `Moved` follows."""
+        """Request the leader of a partition; if `start` is True, also request its first offset. A
+        `Moved` follows.
+        """
         self._lookups.append((partition, start))
 
     # --- on the member's thread -------------------------------------------------
@@ -270,7 +273,7 @@ class Member(GroupMember):
 
 
 def resume_join(coordinator: Any) -> None:
-    """Resume a group join that kafka-python would not finish; must follow each poll.
+    """Resume a join of the group that kafka-python would not finish; call this after each poll.
 
     A group leader rejoins when it learns of new partitions. When the new assignment arrives,
     `need_rejoin` becomes False. If a poll ends before the answer to the join arrives, no later poll
@@ -286,7 +289,7 @@ def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
 
 
 def number_of(plan: TrialPlan, each: TopicPartition) -> int:
-    """The number of a partition, which belongs to a topic of the trial."""
+    """The engine's number of a partition; the partition belongs to a topic of the trial."""
     number = plan.partitions.number(each.topic, each.partition)
     assert number is not None, "only topics of the trial are subscribed to"
     return number
@@ -324,11 +327,11 @@ def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -
 
 
 def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
-    """True if a member owns its final number of partitions, with the whole group joined.
+    """True if a member owns as many partitions as it must own after all members have joined.
 
-    Kafka's range assignor divides the partitions of each topic evenly, with a difference of at most
-    one. Groups with more members than partitions per topic use the round-robin assignor, which
-    divides the partitions of all topics together.
+    Kafka's range assignor divides the partitions of each topic evenly: the members' numbers of
+    partitions differ by at most one. Groups with more members than partitions per topic use the
+    round-robin assignor, which divides the partitions of all topics together.
     """
     if members > partitions.per_topic:
         least, rest = divmod(len(partitions), members)

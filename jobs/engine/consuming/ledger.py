@@ -76,7 +76,7 @@ class GroupLedger:
         self.window = window
 
     def begin_window(self, positions: Iterable[Position], following: Window) -> GroupShare:
-        """Begin the following window; return the group's share of the window that has ended."""
+        """Begin the following window; return this task's counts of the ended window."""
         owned = list(positions)
         over = self.share(owned)
         for position in owned:
@@ -87,7 +87,9 @@ class GroupLedger:
     def count_read(
         self, records: int, wire_bytes: int, first_age_s: float | None, now: float
     ) -> None:
-        """Count a batch. `first_age_s` is the age of the first record [s]; None if unknown."""
+        """Count a batch. `first_age_s` is the age of the first record [s]; None if the age is
+        unknown.
+        """
         self._last_read_s = now
         if self.window.holds(now):
             self.counts.records += records
@@ -110,11 +112,12 @@ class GroupLedger:
     def share(
         self, positions: Iterable[Position], targets: Mapping[int, int] | None = None
     ) -> GroupShare:
-        """The group's share of the window.
+        """The counts of the group's members in this task for the window.
 
         Args:
             positions: positions in the partitions that the members own now.
-            targets: partition → offset that the members should have reached; None if it is unknown.
+            targets: partition → offset that the members should have reached; None if the targets
+                are unknown.
         """
         self.latency.fold()
         owned, counts = list(positions), self.counts

@@ -1,8 +1,8 @@
 """Reading of one member: its partitions, its fetch requests, and its connections.
 
-Fetch sessions keep the requests small (KIP-227). The requests have version 10, because all its
-fields have a fixed width and it supports every codec. Brokers from Kafka 2.1 to 4.x accept this
-version, and also the version of the engine's produce requests.
+Fetch sessions keep the requests small (KIP-227). Fetch requests have version 10. All fields of this
+version have a fixed width, and the version supports every codec. Brokers from Kafka 2.1 to 4.x
+accept this version, and also the version of the engine's produce requests.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class FetchEncoder:
     def _by_topic(
         self, form: struct.Struct, items: Sequence[tuple[int, tuple[int, ...]]]
     ) -> list[bytes]:
-        """Encode (number of a partition, other fields), grouped by topic."""
+        """Encode partitions, grouped by topic; an item is (number of the partition, other
+        fields).
+        """
         packed: dict[str, list[bytes]] = {}
         for number, fields in items:
             topic, partition = self._partitions.of(number)
@@ -97,10 +99,10 @@ class FetchSession:
     """The fetch session of one connection. The requests of a session name only changed partitions.
 
     The first request of a session names all partitions. Later requests name the partitions with a
-    new offset. A broker that has no room for another session answers with id 0. After that answer
-    every request names all partitions, as in real consumers. A broker fills an answer in the order
-    of the session's partitions, up to `fetch.max.bytes`. So a partition with new data moves to the
-    end of the order (KIP-74).
+    new offset. A broker that has no room for another session answers with the session id 0. If the
+    session id is 0, every request names all partitions, as in Kafka's own consumer. A broker fills
+    an answer in the order of the session's partitions, up to `fetch.max.bytes`. So a partition with
+    new data moves to the end of the order (KIP-74).
     """
 
     def __init__(self) -> None:
@@ -150,7 +152,7 @@ class Reader:
 
     Attributes:
         positions: partition → the member's position.
-        generation: number of changes of the assignment so far. Answers to requests of an earlier
+        generation: number of changes of the assignment so far; answers to requests of an earlier
             generation are ignored.
         is_paused: True before the first assignment, and during a rebalance.
     """
@@ -218,7 +220,7 @@ class FetchChannel(Channel):
     Attributes:
         stream: parser of the received bytes.
         wall_offset_s: time since the epoch minus the time of the engine's clock [s].
-        sent_s: time at which the request in flight was sent; None if there is no such request.
+        sent_s: time at which the request in flight was sent; None without a request in flight.
         retry_s: earliest time of the next request.
     """
 
@@ -264,7 +266,9 @@ class FetchChannel(Channel):
 
     @property
     def skippable(self) -> int:
-        """Rest of the current batch [B]; 0 if CRCs are checked. See `Channel`."""
+        """Number of bytes that are left of the current batch [B]; 0 if CRCs are checked. See
+        `Channel`.
+        """
         return 0 if self._check_crcs else self.stream.skippable
 
     def skip(self, size: int, now: float) -> None:

@@ -75,7 +75,7 @@ class FetchStream:
         check_crcs: whether to verify the CRC-32C of each batch, which reads every byte.
 
     Attributes:
-        skippable: number of the next bytes that the parser skips [B].
+        skippable: number of bytes that the parser skips next [B].
     """
 
     def __init__(self, sink: Sink, partitions: Partitions, check_crcs: bool = False) -> None:
@@ -236,8 +236,9 @@ class FetchStream:
     def _whole_batches(self, data: memoryview, position: int, now: float) -> int:
         """Take the batches that have arrived completely; return the position after them.
 
-        The function stops at any batch that is not a plain batch. The other steps then parse this
-        batch. One call for all batches of a read halves the time per small batch.
+        The function stops at an incomplete batch, a control batch, and a batch with an unexpected
+        format or size. The other steps of the parser take such a batch. One call for all batches of
+        a read halves the time per small batch.
         """
         end, left, began = len(data), self._records_left, position
         take_batch, unpack = self._sink.take_batch, _BATCH_WITHOUT_CRC.unpack_from

@@ -1,8 +1,7 @@
 """Connections to brokers, which kafka-python opens and the engine's event loop then drives.
 
-kafka-python resolves host names, connects, negotiates API versions and authenticates. Then the
-engine takes the socket over, because kafka-python's transport copies every payload, which the
-engine must avoid.
+The library kafka-python resolves host names, connects, negotiates API versions and authenticates.
+Then the engine takes over the socket, because kafka-python's transport would copy every payload.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _ESTABLISHED = "01"
 def count_open_to(
     addresses: Collection[tuple[str, int]], tables: Iterable[Path] = TABLES
 ) -> int | None:
-    """Count this host's open connections, of all processes, to any of these IPs and ports.
+    """Count the open connections from all processes of this host to these IPs and ports.
 
     Returns:
         The number of connections; None if the system does not show them.
@@ -78,7 +77,7 @@ def count_open_to(
 
 
 def _address(text: str) -> tuple[str, int]:
-    """IP and port of an entry such as 0100007F:2384, which has the host's byte order."""
+    """IP and port of an entry such as 0100007F:2384, whose IP has the byte order of the host."""
     words, _, port = text.partition(":")
     data = bytes.fromhex(words)
     if sys.byteorder == "little":
@@ -99,8 +98,8 @@ _AT_ONCE = 64
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
-"""Range of a random share of a session's lifetime, after which a successor of the connection is
-opened. The share is random so that the connections of a load do not log in at the same moment."""
+"""A successor of a connection is opened after a random share of the session's lifetime, from this
+range. The share is random so that the connections of a load do not log in at the same moment."""
 SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -113,7 +112,7 @@ class BrokerConnectError(RedlineError):
 
 
 class TooSlowError(RedlineError):
-    """A broker did not accept all connections within the time limit for all of them."""
+    """A broker did not accept all connections within their common time limit."""
 
 
 def broker_words(broker_id: int, address: Address) -> str:
@@ -123,7 +122,7 @@ def broker_words(broker_id: int, address: Address) -> str:
 
 
 def ensure_descriptors(sockets: int) -> None:
-    """Raise the limit of open files if `sockets` sockets need a higher limit.
+    """Raise this process's limit of open files if it is too low for `sockets` sockets.
 
     Raises:
         ConfigError: the hard limit is too low.
@@ -205,11 +204,11 @@ class Connector:
 class Aim(Enum):
     """The purpose of opening connections.
 
-    `ALL`: all connections are needed, so one refusal ends the opening. The time limit is `PATIENCE`
-    times longer, so that a broker can accept the connections slowly. `PROBES`: the connections are
-    only checked, within one time limit for all of them. Each probe sends a request, to check that
-    the listener serves requests. `LOST`: the connections were lost, and are opened again without a
-    time limit.
+    `ALL`: all connections are needed, so one refusal ends the opening. The time limit for all
+    connections is `PATIENCE` times `timeout_s`, so that a broker can accept the connections slowly.
+    `PROBES`: the connections are only checked, within one time limit for all of them. Each probe
+    sends a request, to check that the listener serves requests. `LOST`: the connections were lost,
+    and are opened again without a time limit.
     """
 
     ALL = 1
@@ -458,8 +457,8 @@ def _take_over(
 ) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
-    A broker limits the session of a login (KIP-368): the broker closes the connection at the first
-    request after `session_lifetime_ms`. The value 0 stands for a session without a limit.
+    A broker can limit the time for which a login is valid (KIP-368): it closes the connection at
+    the first request after `session_lifetime_ms`. The value 0 stands for a session without a limit.
 
     The function uses private fields. The exact version of kafka-python is pinned, and a test
     against a real broker fails if these fields change.

@@ -82,7 +82,7 @@ async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
 class _KeepsLastBytes:
     """A transport that keeps the bytes received together with the end of the stream.
 
-    kafka-python drops these bytes, which can contain the reason of a failed login.
+    The bytes can contain the reason of a failed login, but kafka-python drops them.
     """
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
@@ -224,7 +224,7 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
 
 
 def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLContext:
-    """The context that kafka-python would build, but with PEM texts instead of some files."""
+    """The TLS context that kafka-python would build, except that PEM texts can replace files."""
     authorities, certificate, key = (options.get(name) for name in PEM_OPTIONS)
     if not (authorities or certificate):
         context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
@@ -250,9 +250,8 @@ def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLCo
 
 
 def _load_from_memory(context: ssl.SSLContext, pem: str, password: str | None) -> None:
-    """Load a certificate and its key from memory, although Python loads them only from a file.
-
-    The file has no name on any disk, and is deleted when it is closed.
+    """Load a certificate and its key by a file in memory, because Python loads them only from a
+    file. The file in memory has no name on any disk, and is deleted when it is closed.
     """
     if not hasattr(os, "memfd_create"):
         raise ValueError("this system has no memory files (memfd_create), so stores need Linux")

@@ -54,13 +54,13 @@ class Namespaces:
 
 @contextmanager
 def inside(path: str) -> Iterator[Namespaces]:
-    """Enter a network namespace for the time of the block.
+    """Run the block in a network namespace, and then return to the earlier namespace.
 
     Args:
         path: file of the namespace, such as /run/netns/NAME; an empty path changes nothing.
 
     Raises:
-        ConfigError: the namespace does not exist, or this process must not enter it.
+        ConfigError: the namespace does not exist, or this process is not allowed to enter it.
     """
     if not path:
         yield Namespaces(None, None)
@@ -86,7 +86,7 @@ def enter(descriptor: int) -> None:
     """Move the calling thread into the network namespace with this descriptor.
 
     Raises:
-        OSError: the descriptor is not a namespace, or this process must not enter it.
+        OSError: the descriptor is not a namespace, or this process is not allowed to enter it.
     """
     if _libc().setns(descriptor, _CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
@@ -97,7 +97,7 @@ def new_namespace() -> int:
     """The descriptor of a new namespace, which exists while a thread or a descriptor uses it.
 
     Raises:
-        OSError: this system has no network namespaces, or this process must not make one.
+        OSError: this system has no network namespaces, or this process is not allowed to make one.
     """
     if sys.platform != "linux":
         raise OSError("this system has no network namespaces")

@@ -1,4 +1,4 @@
-"""Connection options for executors. The options have secrets, which `repr` does not show."""
+"""Connection options for executors. The options can contain secrets, which `repr` does not show."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClientIds:
         return (f"{self.given}-{name}" if self.has_suffix else self.given) or name
 
     def may_be(self, client_id: str, prefix: str) -> bool:
-        """Whether a connection with a name that begins with `prefix` can have this client id."""
+        """Whether this client id can be the id of a connection whose name begins with `prefix`."""
         if self.given and not self.has_suffix:
             return client_id == self.given
         return client_id.startswith(self.of(prefix))
@@ -63,7 +63,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
     Attributes:
         good_until_s: expiry of the last token [s since the epoch]; None if it is unknown.
-        remedy: advice for the case that brokers refuse the tokens.
+        remedy: advice for users if brokers refuse the tokens.
     """
 
     good_until_s: float | None = None

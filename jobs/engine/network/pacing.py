@@ -2,10 +2,10 @@
 
 Brokers and cloud services limit the number of connections and the rate of new ones. Some limits
 close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let a
-connection wait (max.connection.creation.rate, max.connections). So the pacer works like TCP's
-congestion window: the number of connections that are being opened grows while they open quickly,
-and halves if a connection is closed or has to wait. After a closed connection the pacer also
-pauses.
+connection wait (max.connection.creation.rate, max.connections). The pacer works like TCP's
+congestion window, and limits how many connections may be opening at the same time. The limit grows
+while connections open quickly. The limit halves if a connection is closed or has to wait. After a
+closed connection the pacer also pauses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[str, int]
 """(name of the client, broker id)."""
 
 PATIENCE = 10
-"""Longest time to open all connections, as a multiple of the time limit without a new
+"""Longest time to open all connections, as a multiple of the longest allowed time without a new
 connection."""
 
 WINDOW_START, WINDOW_MAX = 8, 64
@@ -45,7 +45,7 @@ that has accepted connections, and the second for a broker that has accepted non
 
 @dataclass
 class Attempt:
-    """A connection that is being opened. `began_s` is the time of its start [s]."""
+    """A connection that is being opened. `began_s` is the time at which the opening began [s]."""
 
     key: Key
     began_s: float
@@ -53,7 +53,7 @@ class Attempt:
 
 @dataclass
 class ConnectPacer:
-    """Decides when to open which connection to one broker.
+    """Pacer that decides when to open each connection to one broker.
 
     The caller starts the connections that `due` returns, and reports each result by `opened` or
     `refused`.

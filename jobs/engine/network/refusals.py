@@ -53,7 +53,7 @@ def is_timeout(error: BaseException | None) -> bool:
 
 
 def is_closed_early(error: BaseException | None) -> bool:
-    """Whether the broker closed a new connection in a way that a limit can explain."""
+    """Whether a limit of the broker can explain that the broker closed a new connection."""
     if error is None:
         return False
     cause = _cause(error)
@@ -80,7 +80,7 @@ class Refused:
     passed_s: float
 
     def explain(self, error: BaseException) -> str | None:
-        """A clause that names the limit behind the refusal; None if no connection was opened.
+        """A clause that names the limit for connections; None if the broker accepted no connection.
 
         Args:
             error: the last refusal.
@@ -113,7 +113,7 @@ class Refused:
 
     @property
     def hint(self) -> str:
-        """Further advice if the broker opened no connection although this host has others."""
+        """Further advice if the broker accepted no connection, but has others from this host."""
         if self.took or not self.open_from_here:
             return ""
         return f"; {self._open}, so check max.connections.per.ip and max.connections, too"

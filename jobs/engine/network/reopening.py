@@ -34,7 +34,7 @@ class Reopener:
         self._thread = threading.Thread(target=self._run, name="reopener", daemon=True)
 
     def request(self, key: Key) -> None:
-        """Request a connection; ignored if the connection is requested already."""
+        """Request a connection; a second request for the same connection is ignored."""
         if key in self._requested:
             return
         self._requested.add(key)

@@ -1,9 +1,9 @@
-"""Watch of some sockets of a task, at the start and end of the measured window and in between.
+"""Watch of some sockets of a task: at the start and end of the measured window, and within it.
 
 The kernel's figures of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. The layout of
 `TCP_INFO` is `struct tcp_info` in the kernel's include/uapi/linux/tcp.h. Newer kernels only append
-fields, so an older kernel returns fewer bytes. Other systems are not queried, because they do not
-have these options, or use their numbers for other options.
+fields, so an older kernel returns fewer bytes. Only Linux is queried. Other systems do not have
+these socket options, or use the same numbers for other options.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def parsed(answer: bytes) -> TcpInfo | None:
 
 
 def tcp_info(sock: socket.socket) -> TcpInfo | None:
-    """The kernel's figures of this socket; None if there are none, or the socket is closed."""
+    """The kernel's figures of this socket; None if the kernel has none, or the socket is closed."""
     if not _IS_LINUX:
         return None
     try:
@@ -113,7 +113,7 @@ def tcp_info(sock: socket.socket) -> TcpInfo | None:
 
 
 def socket_memory(sock: socket.socket) -> SocketMemory | None:
-    """The buffers of this socket; None before Linux 4.12, on other systems, or if it is closed."""
+    """The buffers of this socket; None if it is closed, or the system does not show them."""
     if not _IS_LINUX:
         return None
     try:
@@ -150,8 +150,8 @@ WATCHED_MAX = 64
 """Maximum number of watched sockets per task. Reading one socket takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""Number of looks after which the buffers are read again; they change slowly. The last look of a
-window also reads the buffers."""
+"""Number of looks after which the buffers are read again, because buffer sizes change slowly. The
+last look of a window also reads the buffers."""
 
 _COUNTERS = (
     "sent_bytes",
@@ -165,7 +165,7 @@ _COUNTERS = (
 
 
 class SocketTally:
-    """Tally of one connection in a window. The connection may change its socket.
+    """Sums of one connection's socket figures in a window. The connection may change its socket.
 
     Args:
         counts: counts of the connection's broker, to which the tally adds.
@@ -195,7 +195,7 @@ class SocketTally:
                 setattr(counts, name, _chosen(max, getattr(counts, name), size))
 
     def renew(self) -> None:
-        """Count a lost socket up to the last look, and begin with the next socket."""
+        """Add the figures of a lost socket as of the last look, and prepare for the next socket."""
         self._settle()
         self._first = None
 

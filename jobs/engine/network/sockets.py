@@ -13,7 +13,8 @@ from jobs.engine.network.transport import Buffer, PlainTransport, Transport, dro
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Minimum number of bytes for a call that drops them; copying fewer bytes is faster [B]."""
+"""Minimum number of bytes for a system call that drops them [B]. Fewer bytes are copied, which is
+faster."""
 _PEEK_BYTES = 4_096
 """Size of a read if the bytes after it will probably be dropped [B]. The headers of a partition and
 of a batch fit into such a read."""
@@ -123,7 +124,7 @@ class Sockets:
         receive_bytes: size of the buffer for one read from a socket [B].
 
     Attributes:
-        wake: makes the selector return. Any thread may call `wake`.
+        wake: makes the selector return; any thread may call it.
         waited_s: total time spent waiting [s].
         are_stamped: whether the kernel stamps arrivals for all channels with `is_parsed_whole`.
     """
@@ -141,7 +142,7 @@ class Sockets:
         self.are_stamped = True
 
     def add(self, channel: Channel, transport: Transport) -> None:
-        """Listen on a channel with this transport."""
+        """Connect a channel with this transport, and watch the transport's socket."""
         channel.transport = transport
         channel.unwritten = []
         channel.peeks, channel.awaited = False, 1
@@ -197,7 +198,7 @@ class Sockets:
         """Wait for events of the sockets, and handle them.
 
         Args:
-            timeout_s: longest wait for the first event [s]. The wait may end up to `gather_s`
+            timeout_s: longest wait for the first event [s]; the call can end up to `gather_s`
                 later.
             gather_s: time to gather events before they are handled together [s]; ignored if
                 `timeout_s` is 0.
@@ -234,8 +235,8 @@ class Sockets:
         """Receive once, for a channel without `skippable` bytes.
 
         Args:
-            before_s: time of the previous look at the sockets [s]. The bytes arrived after this
-                look, even if the clock of the stamps was changed.
+            before_s: time of the previous look at the sockets [s], which is before the arrival of
+                the bytes, even if the clock of the stamps was changed.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)
@@ -282,7 +283,7 @@ class Sockets:
 
 
 def _await_rest(channel: Channel, transport: Transport) -> None:
-    """If the next bytes will be dropped, make the selector wait until many have arrived."""
+    """If the next bytes will be dropped, make the selector wait until many bytes have arrived."""
     dropper = transport.dropper
     size = channel.skippable if _dropper_of(channel, transport) else 1
     if dropper and size != channel.awaited:
@@ -291,5 +292,5 @@ def _await_rest(channel: Channel, transport: Transport) -> None:
 
 
 def _dropper_of(channel: Channel, transport: Transport) -> PlainTransport | None:
-    """The dropper for the next bytes; None if they are few, or must be parsed."""
+    """Transport that drops the next bytes; None if the bytes are few, or must be parsed."""
     return transport.dropper if channel.skippable >= _WORTH_A_CALL_BYTES else None

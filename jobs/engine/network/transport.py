@@ -78,7 +78,7 @@ def correlation_id_of(frame: Buffer) -> int:
 
 
 class FrameReader:
-    """Cuts a byte stream into Kafka's frames, which begin with their size."""
+    """Reader that cuts a byte stream into Kafka's frames; each frame begins with its size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -196,7 +196,7 @@ class Transport:
         return False
 
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
-        """Receive as `receive_into` does, and also return the time at which the last byte arrived.
+        """Receive as `receive_into` does; also return the time at which the last byte arrived.
 
         The time is in seconds since the epoch; 0 if the time is unknown.
 

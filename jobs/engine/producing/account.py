@@ -31,15 +31,15 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Log of batch times [s], which are folded into counts of the times of single records [µs].
+    """Log of the times of batches [s], which is folded into counts of records for each time [µs].
 
     The records of a batch were due at even intervals. So the times of its records range from the
-    time of the first record (the longest) down to the time of the last record. A fold represents
-    this range by four points. The representation is exact for a batch of one record. For other
-    batches the times are too long by at most a third of the range.
+    time of the first record (the longest) down to the time of the last record. The log represents
+    the range of a batch by four points. The representation is exact for a batch of one record. For
+    other batches the times are too long by at most a third of the range.
 
-    A fold needs a few calls of numpy for some thousand batches, because a slower fold would delay
-    the schedule. Histograms are made from the counts on demand.
+    Some thousand batches are folded together by a few calls of numpy, because a slower fold would
+    delay the schedule. Histograms are made from the counts on demand.
     """
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
@@ -123,9 +123,10 @@ class Account:
         last_acked_s: time of the latest acknowledgement; None before the first.
         sockets: broker id → counts of the sockets to the broker, set at the end of the window.
         log_bytes: size of the batches that were acknowledged in this window [B].
-        slice_s: length of the slices of the window [s]. Latencies are also counted per slice.
+        slice_s: length of the slices of the window, for which latencies are also counted separately
+            [s].
         refused: number of error codes in produce responses, in this window and all earlier ones.
-        answered_s: broker id → time of the broker's last answer. With acks=0, the time is when the
+        answered_s: broker id → time of the broker's last answer; with acks=0, time at which the
             broker's socket took the last request.
     """
 
@@ -181,9 +182,8 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → number of log offsets that all windows so far certainly occupy.
-
-        These are the offsets of acknowledged records and of transaction markers.
+        """Partition → number of log offsets that are certainly used, in all windows so far.
+        Acknowledged records and transaction markers use an offset each.
         """
         return self._before + self._offsets
 
@@ -210,7 +210,7 @@ class Account:
             self.counts.sent_records += records
 
     def count_late(self, lateness_s: float, records: int, now: float) -> None:
-        """Count a batch that the generator itself sent `lateness_s` late [s]."""
+        """Count a batch that was sent `lateness_s` [s] late, only because of the generator."""
         if self.window.holds(now):
             self.lateness.add(lateness_s, records)
 
@@ -269,7 +269,7 @@ class Account:
         counts.retry_errors[error] += records
 
     def count_duplicates(self, producer: int, partition: int, records: int) -> None:
-        """Count records of which the log may have another copy, in addition to the other counts."""
+        """Count records of which the log may have a second copy; other counts include them, too."""
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
 

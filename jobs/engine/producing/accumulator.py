@@ -23,9 +23,9 @@ class Accumulator:
     transactions (for their end or their next request). Times are on the engine's clock [s].
 
     Attributes:
-        account: counts the outcome of every record. Its window is the measured window.
+        account: counts the outcome of every record in the measured window.
         leaders: ids of the brokers that lead partitions 0, 1, 2, …, as far as the producers know.
-        timers: heap of (time, tie breaker, scheduled object, its producer). An entry is valid only
+        timers: heap of (time, tie breaker, scheduled object, its producer); an entry is valid only
             while the object's `scheduled_s` equals this time.
         filling: connections that may send the next batches of their queues.
         muted: the muted queues of all producers.
@@ -56,7 +56,7 @@ class Accumulator:
             heapq.heappush(self.timers, (at_s, next(self._ties), timed, producer))
 
     def schedule_again(self, producer: Producer, now: float) -> None:
-        """Schedule the producer with the earliest time for its next time."""
+        """Schedule the producer, which is first in the heap, for its new `scheduled_s`."""
         if producer.scheduled_s >= self.account.window.load_end_s:
             heapq.heappop(self.timers)
             return
@@ -153,7 +153,7 @@ class Accumulator:
         self.schedule(queue, queue.producer, not_before_s)
 
     def end_retry(self, producer: Producer, batch: Batch, now: float) -> None:
-        """Schedule the queue of a batch now, if the batch was its retry in flight."""
+        """If this batch was the retry in flight of its queue, schedule the queue now."""
         queue = producer.queues.get(batch.partition)
         if queue is not None and queue.under_way is batch:
             queue.under_way = None

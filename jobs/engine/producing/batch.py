@@ -27,7 +27,7 @@ class Trouble:
         failures: number of failed sends of the batch.
         error: name of the last error.
         is_unsure: whether a broker may have the batch, and would recognize it by its sequence.
-        copies: number of copies that brokers may have without recognizing the batch.
+        copies: number of copies of the batch that brokers may have, but cannot match to a retry.
     """
 
     failures: int = 0
@@ -93,7 +93,9 @@ class ProducerIdState:
         self.renew_all(producer_id, epoch)
 
     def renew_all(self, producer_id: int, epoch: int) -> None:
-        """Start again in all partitions with a new epoch. No batch may be in flight."""
+        """Start again in all partitions with a new epoch. During the call, no batch may be in
+        flight.
+        """
         self.producer_id = producer_id
         self.epoch = epoch
         self._epochs: dict[int, int] = {}
@@ -125,7 +127,7 @@ class ProducerIdState:
         return batch.stamp == expected
 
     def is_current(self, batch: Batch) -> bool:
-        """False if the partition has started a new epoch since the batch was stamped."""
+        """Whether the batch has no stamp, or a stamp of the partition's current epoch."""
         return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
 
     def renew(self, batch: Batch) -> None:

@@ -43,7 +43,7 @@ from metrics.traffic.clients import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below sendmsg's limit of 1,024
 _PRESSURE_S = 0.1
-"""Time after a waiting batch in which answers are handled one by one, without gathering [s]."""
+"""After a batch had to wait, answers are handled one by one for this time [s]."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Delivery:
     and a cluster that has lost a broker should not have to answer many requests at once.
 
     Args:
-        account: counts the outcome of every record. Its window is the measured window.
+        account: counts the outcome of every record in the measured window.
         leaders: ids of the brokers that lead partitions 0, 1, 2, …
         brokers: ids of the brokers to which producers have connections.
 
@@ -143,14 +143,16 @@ class Delivery:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything may still be sent or waits for an answer."""
+        """Whether a batch or request may still be sent, or still waits for an answer."""
         if self.is_open:
             return True
         waiting = self._unanswered + self._congested + self._accumulator.to_send_again
         return waiting + len(self._settling) + len(self._transactions.open) > 0
 
     def may_gather(self, now: float) -> bool:
-        """Whether no batch waits for an answer, so that answers may be handled together."""
+        """Whether answers may be gathered and handled together, because no batch had to wait
+        recently.
+        """
         return now >= self._gather_from_s and not (
             self._accumulator.muted or self._transactions.open
         )
@@ -165,7 +167,9 @@ class Delivery:
         return self._timers[0][0] if self._timers else NEVER
 
     def next(self, now: float) -> Action | None:
-        """The action to carry out now, or None. `next_s` is the time of the next call."""
+        """The action to carry out now; None if no action is due. `next_s` is the time of the next
+        call.
+        """
         action: Action | None
         while True:
             if self._requests:
@@ -245,7 +249,9 @@ class Delivery:
     def handle_metadata(
         self, connection: Connection, leaders: Mapping[int, int], now: float
     ) -> None:
-        """Handle the response to the oldest request, for metadata: partition → leader."""
+        """Handle the response to the oldest request, which requested leaders: partition →
+        leader.
+        """
         accumulator = self._accumulator
         connection.in_flight.popleft()
         self._settling.discard(connection)
@@ -352,7 +358,7 @@ class Delivery:
                 self._accumulator.unblock(producer, now)
 
     def update_silence(self, now: float) -> None:
-        """Update the longest silence of each broker. Several calls per second are needed."""
+        """Update the longest silence of each broker. Several calls per second are necessary."""
         self._account.update_silence(self.producers, self.leaders, now)
 
     def begin_window(self, following: Window, now: float) -> Account:
@@ -361,7 +367,7 @@ class Delivery:
         return self._account.begin_window(following)
 
     def close(self, now: float) -> None:
-        """End the last window. From now on no batch is sent for the first time."""
+        """End the last window. Send no more batches for the first time; retries continue."""
         self._account.end_window(self.producers, self.leaders, now)
         self._accumulator.is_open = False
         for producer in self.producers:
@@ -440,7 +446,9 @@ class Delivery:
         now: float,
         others: Sequence[Batch] = (),
     ) -> list[Batch]:
-        """Seal the open batch for a request over this connection, beside the batches `others`."""
+        """Seal the open batch for a request over this connection that also has the batches
+        `others`.
+        """
         producer.waits = False
         if producer.transactions is not None:
             producer.transactions.unsettled += 1

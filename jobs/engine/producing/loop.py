@@ -1,8 +1,8 @@
 """The event loop that makes one task act as many producers.
 
 The loop has one thread and one selector. The delivery (`jobs.engine.producing.delivery`) decides
-what to send and when; the network client does so. The loop calls both, receives the driver's
-messages, and takes the load through its phases.
+what to send and when; the network client sends. The loop calls the delivery and the network client,
+receives the driver's messages, and runs the phases of the load.
 
 The module also has the schedules of producers in a growing load, and `WireProducers`, the engine's
 own producer client, which sends batches that were encoded in advance.
@@ -83,7 +83,7 @@ class GrowthEnd:
         self._start_s = start_s
 
     def apply(self, producers: Iterable[Producer]) -> None:
-        """End the growth of the load, once the driver has said so.
+        """End the growth of the load at the time that the driver has set, if any.
 
         Producers that have not begun are withdrawn. A producer with a share of its rate keeps this
         share.
@@ -112,7 +112,8 @@ With small batches at a fixed rate, a wake-up costs as much as a request. A sele
 timeout up to a millisecond anyway, so gathering delays the batches very little."""
 
 GATHER_UNSTAMPED_S = 0.0005
-"""`GATHER_S` for a kernel that does not stamp arrivals, so that gathering adds to latencies [s]."""
+"""Gathering time for a kernel that does not stamp arrivals [s]. Without stamps, gathering adds to
+latencies, so this time replaces `GATHER_S`."""
 
 _SWITCH_INTERVAL_S = 0.0005
 """Python's switch interval during a load [s]; the default is 5 ms. A short interval limits the time

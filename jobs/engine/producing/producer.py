@@ -36,8 +36,8 @@ class PartitionQueue:
     no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in order.
 
     Attributes:
-        batches: first the failed batches, and then full batches that were never sent. After these
-            batches, the producer's open batch may wait.
+        batches: first the failed batches, and then full batches that were never sent; the
+            producer's open batch may wait after them.
         connection: the connection for which the queue last waited.
         is_muted: whether the queue sends only failed batches, one at a time.
         under_way: the failed batch that was sent again and is not acknowledged yet.
@@ -83,15 +83,13 @@ class Connection(Channel):
         broker: broker id.
         in_flight: unanswered requests, oldest first: time of the send, and the batches of a produce
             request or a control request.
-        queues: partition → queue that waits for its turn. Queues with failed batches come first.
-            The delivery reads the attribute `queues` directly, because a call for each batch would
-            cost time.
+        queues: partition → queue that waits for its turn; queues with failed batches come first.
         is_open: False while the connection is lost.
         is_congested: whether the socket has not yet taken all bytes of the newest request.
         is_wanted: whether the connection is being opened again.
         has_successor: whether an open successor waits to replace the connection, which is lost or
-            whose session ends soon. No more requests are sent over the connection.
-        encoder: encoder of its produce requests.
+            whose session ends soon; if so, no more requests are sent over the connection.
+        encoder: encoder of the connection's produce requests.
         reader: splits the received bytes into responses.
         sent, answered: correlation ids of the last request that needs a response, and of the last
             response.
@@ -149,7 +147,7 @@ class Connection(Channel):
 
         Args:
             count: maximum number of batches.
-            size_bytes: maximum total size of the batches [B]. A single batch may be larger.
+            size_bytes: maximum total size of the batches [B]; a single batch may be larger.
         """
         queues, producer, taken, size = self.queues, self.producer, list[Batch](), 0
         for _ in range(len(queues)):
@@ -185,7 +183,7 @@ class Producer:
 
     Attributes:
         opened: index of the open batch's first record, which equals the number of sealed records.
-        section: the section with the open batch's records. The next batch uses the next section.
+        section: the section with the open batch's records; the next batch uses the next section.
         queues: partition → queue of waiting batches.
         waits: whether the ready open batch waits: in the queue of its partition, or for the next
             transaction while the current transaction ends.
@@ -198,10 +196,10 @@ class Producer:
             batches.
         id_state: state of an idempotent producer; None for other producers.
         transactions: state of the transactions; None without transactions.
-        has_keys: whether each record chooses its own partition. Otherwise each batch chooses a
-            partition.
-        closed_loop: whether records are available whenever there is room. In a closed loop, latency
-            counts from the time at which the batch is sealed, and no record is late.
+        has_keys: whether a partition is chosen for each record; if not, a partition is chosen for
+            each batch.
+        closed_loop: whether records are available whenever there is room; if so, latency counts
+            from the time at which the batch is sealed, and no record is late.
     """
 
     def __init__(
@@ -281,7 +279,7 @@ class Producer:
         """Seal the records of the open batch as one batch per partition, for producers with keys.
 
         The records are divided over the partitions that this broker leads and that have no queue.
-        The partition of the open batch is always among these partitions.
+        One of the partitions is always the partition of the open batch.
 
         Args:
             leaders: ids of the brokers that lead partitions 0, 1, 2, …
@@ -305,7 +303,7 @@ class Producer:
         return self.waits and self.partition == partition and not is_held
 
     def own_backlog(self, leader: int, end_s: float) -> int:
-        """Number of records that are due but not sent because of the generator alone.
+        """Number of due records that are unsent only because the generator is late.
 
         Args:
             leader: id of the broker that leads the open batch's partition.

@@ -1,9 +1,9 @@
 """Requests and responses of producers in the encoding of Kafka's protocol.
 
-A produce request refers to its payload without a copy. kafka-python's encoder makes the head of the
-request once per connection. Each send only patches and appends fields of fixed width. The requests
-have version 7, because all its fields have a fixed width, and every broker from Kafka 2.1 to 4.x
-accepts it. Later versions changed only the framing, so a broker's work is the same.
+A produce request refers to its payload without a copy. The encoder of kafka-python makes the head
+of the request once per connection. Each send only patches and appends fields of fixed width. The
+requests have version 7, because all its fields have a fixed width, and every broker from Kafka 2.1
+to 4.x accepts it. Later versions changed only the framing, so a broker's work is the same.
 
 The other requests are rare, so kafka-python's codecs encode them and decode their responses. These
 requests ask for leaders and producer ids, or go to the coordinators of transactions.

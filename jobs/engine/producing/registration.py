@@ -30,9 +30,9 @@ class Registration:
     blocks that it gets from the controller. A broker that waits for its next block answers
     "loading". For a producer with transactions, the coordinator assigns an id and a new epoch, and
     aborts an open transaction. The coordinator answers only when no transaction of the producer is
-    ending, so all markers are in the logs by then. If the coordinator is on a broker without a
-    connection, because this broker joined later, the coordinator is looked up again. Times are on
-    the engine's clock [s].
+    ending, so all markers are in the logs by then. If the coordinator is on a broker that joined
+    later and has no connection, the coordinator is looked up again. Times are on the engine's clock
+    [s].
 
     Args:
         deadline_s: time at which all producers must have their ids.

@@ -54,9 +54,9 @@ LOST = Refusal("", is_retriable=True, is_unsure=True, leader_moved=False)
 def backoff_s(options: ProducerOptions, failures: int, rng: random.Random) -> float:
     """Time before a retry [s].
 
-    The time doubles with each failure, from `retry_backoff_ms` up to `retry_backoff_max_ms`. The
-    time varies at random by 20 %, so that clients that failed together do not retry together
-    (KIP-580).
+    The back-off doubles with each failure, from `retry_backoff_ms` up to `retry_backoff_max_ms`.
+    The back-off varies at random by 20 %, so that clients that failed together do not retry
+    together (KIP-580).
 
     Args:
         failures: number of consecutive failures, at least one.

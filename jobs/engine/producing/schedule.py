@@ -1,11 +1,11 @@
 """Schedules: the times at which the records of a producer are due.
 
 A schedule has two parts: arrivals and a pace. The arrivals give the position of record k: the
-number of records that come before it at the mean rate. At a fixed rate the position is k; in a
-Poisson process the position is random. The pace converts a position to a time. At a constant rate
-the time is proportional to the position. During a ramp-up the time is later. In a bursty pattern
-the time lies within a burst. Both parts compute either direction for any record, so they keep no
-state of earlier records.
+number of records that are due before this record at the mean rate. At a fixed rate the position is
+k; in a Poisson process the position is random. The pace converts a position to a time. At a
+constant rate the time is proportional to the position. During a ramp-up the time is later. In a
+bursty pattern the time lies within a burst. Both parts convert any record in either direction, so
+they keep no state of earlier records.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Pace:
     Attributes:
         rate_records_per_s: mean rate after the ramp-up [1/s].
         ramp_up_s: time in which the rate grows linearly from 0 [s].
-        on_s, off_s: length of bursts and of the pauses between them [s]. Within a burst the rate is
-            (on_s + off_s) / on_s times the mean rate. By default there are no pauses.
+        on_s, off_s: length of bursts and of the pauses between them [s]; within a burst the rate is
+            (on_s + off_s) / on_s times the mean rate; by default there are no pauses.
     """
 
     rate_records_per_s: float
@@ -46,7 +46,9 @@ class Pace:
     off_s: float = 0.0
 
     def time_s(self, records: float) -> float:
-        """Time at which `records` records are due [s]. Before a pause: the end of the burst."""
+        """Time at which `records` records are due [s]. The time is the end of the burst if a pause
+        follows.
+        """
         steady_s = records / self.rate_records_per_s
         if steady_s >= self.ramp_up_s / 2:
             steady_s += self.ramp_up_s / 2
@@ -78,7 +80,7 @@ class ProfilePace:
 
     Attributes:
         rate_records_per_s: the full rate [1/s].
-        profile: the profile. Time 0 of the profile is the start of the measured window.
+        profile: the profile, whose time 0 is the start of the measured window.
         warmup_s: duration of the load before the window, at the profile's first share [s].
     """
 
@@ -271,7 +273,7 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
 
 
 def _phase(pattern: ProducerPattern, index: int) -> float:
-    """The producer's offset, as a number of records below one batch."""
+    """The offset of the producer's records: a number of records from 0 to less than one batch."""
     return pattern.records_per_batch * (index * _GOLDEN % 1.0)
 
 

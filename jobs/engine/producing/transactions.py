@@ -4,8 +4,8 @@ As in Kafka's producer, a partition is added to the transaction before the first
 it. A transaction is committed when all its batches are acknowledged. Then brokers write a marker
 into the log of each partition of the transaction. The commit begins when the transaction has
 reached its duration. The transaction includes all records that are due when the commit begins,
-whether or not `linger_ms` is over. Records that become due during the commit wait in the
-accumulator for the next transaction, so the schedule continues.
+whether or not `linger_ms` is over. The schedule continues during the commit: records that become
+due then wait in the accumulator for the next transaction.
 
 A batch that fails for good aborts its transaction. The unsent records of the transaction fail, too.
 The producer then requests its next epoch, in which the sequences start again at 0.

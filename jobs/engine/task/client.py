@@ -30,7 +30,8 @@ class TaskClient(Protocol):
     def open(self) -> None:
         """Prepare everything that would take time under load. No record is sent or read.
 
-        Group members join their groups, until every member has its share of the partitions.
+        Group members join their groups, and wait until every member has its share of the
+        partitions.
 
         Raises:
             RedlineError: the library is missing or does not support the plan, a broker cannot be
@@ -74,7 +75,8 @@ class AcknowledgedOffsets:
         gather: exchanges messages; blocks until all tasks have called.
 
     Attributes:
-        own_offsets: partition → number of log offsets that this task's producers certainly occupy.
+        own_offsets: partition → number of log offsets that are certainly used by records of this
+            task's producers.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:

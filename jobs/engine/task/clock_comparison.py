@@ -1,7 +1,7 @@
 """Comparison of this host's clock with the driver's, by round trips as in NTP.
 
-The module needs only the standard library: a probe sends the module to executors that may lack our
-code.
+The module needs only the standard library, because a probe sends the module to executors that may
+lack this project.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def compare_clocks(
     the error.
 
     Args:
-        ask_driver: requests the driver's time and waits for the answer [s since the epoch]. The
-            result None ends the comparison, because the driver does not answer.
+        ask_driver: requests the driver's time and waits for the answer [s since the epoch]; a
+            result of None means that the driver does not answer, and ends the comparison.
         rounds: maximum number of round trips.
         clock: monotonic clock [s].
         wall_clock: clock of this host [s since the epoch].

@@ -1,11 +1,12 @@
 """Control channel between a task and the driver: progress reports, and decisions of the driver.
 
 The driver listens (`jobs.trials.control_server`). The task connects with TLS before it opens its
-connections to brokers. The plan has the driver's certificate, which authenticates the driver, and
-the trial's token, which authenticates the task and is in the task's first message. Both sides send
-JSON, one object per line. The driver admits each task of a trial once, and no task of a load that
-has ended. Spark aborts a barrier stage that has lost a task if the stage is the last stage of its
-job, as here. Spark would restart any other stage (see Spark's DAGScheduler).
+connections to brokers. The plan contains the driver's certificate and the trial's token. The
+certificate authenticates the driver. The token authenticates the task, which sends it in its first
+message. Both sides send JSON, one object per line. The driver admits each task of a trial once, and
+no task of a load that has ended. If a barrier stage has lost a task, Spark aborts the stage if it
+is the last stage of its job. The stage of a trial is the last one. Spark would restart any other
+stage (see Spark's DAGScheduler).
 
 A channel that closes or stays silent ends the load. A task that ends as planned reports its end
 before it closes the channel.
@@ -83,7 +84,7 @@ class StartSignal:
 
     Attributes:
         ready_s: time at which the last task was ready, on the clock of its host [s since the
-            epoch]. The time is later if a busy driver received this task's message late.
+            epoch]; the time is later if a busy driver received this task's message late.
         problem: reason for which the task takes no part, from this or another task; None if the
             load starts.
         watches_host: whether this task samples its host.
@@ -159,13 +160,14 @@ class ControlAddress:
 
 
 class DriverChannel:
-    """An open control channel. Only `connect`, `compare_clocks`, `await_start`, `finish` block.
+    """An open control channel. Only the methods `connect`, `compare_clocks`, `await_start` and
+    `finish` block.
 
     Attributes:
         climb_end_s: time after the load's start at which the load stops growing [s]; None until the
             driver sets it.
-        begin_after_s: length of the warm-up that the driver has set [s]; None until then.
-        end_after_s: length of the window that the driver has set [s]; None until then.
+        begin_after_s: length of the warm-up [s]; None until the driver sets it.
+        end_after_s: length of the window [s]; None until the driver sets it.
         clock_offset: largest offset of this host's clock from the driver's clock so far; None
             before the first comparison.
         clock_change: change of the offset since the first comparison; None before the second
@@ -214,7 +216,7 @@ class DriverChannel:
         """Connect to the driver, and wait until it admits the task.
 
         A driver with too many new connections closes some of them without an answer. The task then
-        tries again after a random time, so that many tasks do not return at the same moment.
+        tries again after a random time, so that many tasks do not try again at the same moment.
 
         Args:
             timeout_s: longest wait for a connection, and for the answer on it [s].
@@ -329,7 +331,8 @@ class DriverChannel:
             self._start_signal = StartSignal(**message["agreed"])
 
     def compare_clocks(self) -> None:
-        """Compare this host's clock with the driver's. The call blocks, so not under load.
+        """Compare this host's clock with the driver's. The call blocks, so it must not be used
+        during a load.
 
         Raises:
             OrphanedError: the driver has ended.
@@ -377,7 +380,7 @@ class DriverChannel:
         self._last_offset = seen
 
     def _ask_clock(self) -> float | None:
-        """The driver's time [s since the epoch]; None if it does not answer in time."""
+        """The driver's time [s since the epoch]; None if the driver does not answer in time."""
         self._driver_s = None
         until_s = self._clock() + _CLOCK_TIMEOUT_S
         self.send(asks="clock")
@@ -421,8 +424,9 @@ class DriverChannel:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
         A connection that is closed with an unread heartbeat is reset. A driver that writes to a
-        reset connection loses unread messages, among them the report of the end, so that the task
-        would count as lost. If the driver has ended, this does not matter.
+        reset connection loses its unread messages. If the report of the end were among them, the
+        task would count as lost. An error of the connection is ignored, because it means that the
+        driver has ended.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)
@@ -451,7 +455,7 @@ def unpacked_window(text: str) -> bytes:
 
 
 def parse_window(packed: str) -> TaskReport:
-    """Read a packed report; takes up to 40 ms for 10,000 partitions."""
+    """Read a packed report, which takes up to 40 ms for 10,000 partitions."""
     return TaskReport.from_row(json.loads(unpacked_window(packed)))
 
 
@@ -471,7 +475,7 @@ def _connected(address: ControlAddress, timeout_s: float) -> socket.socket:
 
 
 def _ask_admission(sock: socket.socket, token: str, task: int) -> bool | None:
-    """Ask for admission; None if the driver closes the connection without an answer."""
+    """Ask the driver for admission; None if the driver closes the connection without an answer."""
     sock.sendall(_encode(token=token, task=task))
     # The answer is one short line. The socket's timeout limits the wait. Without a buffer, the
     # lines after the answer remain for the channel.

@@ -44,7 +44,7 @@ class Partitions:
         return len(self.topics) * self.per_topic
 
     def number(self, topic: str, partition: int) -> int | None:
-        """The number of a partition; None if it does not belong to the trial."""
+        """The number of a partition; None if the partition does not belong to the trial."""
         first = self._firsts.get(topic)
         if first is None or not 0 <= partition < self.per_topic:
             return None
@@ -74,32 +74,33 @@ class TrialPlan:
     """The plan for all tasks of one part of a barrier stage.
 
     Attributes:
-        trial_id: id of the trial; part of its client ids.
-        topics: names of the topics. Producer i writes to topic i modulo the number of topics.
+        trial_id: id of the trial, which is part of the client ids of the trial.
+        topics: names of the topics; producer i writes to topic i modulo the number of topics.
         pattern: the traffic pattern.
-        tasks: number of tasks with producers. Task i has producers i, i + tasks, i + 2·tasks, …
+        tasks: number of tasks with producers; task i has producers i, i + tasks, i + 2·tasks, …
         leaders: ids of the brokers that lead partitions 0, 1, 2, …, numbered through all topics
             (`jobs.engine.task.plan`), as everywhere in this class.
         brokers: broker id → (host, port).
         connect_timeout_s: time limit for a connection to a broker [s].
-        start_lead_s: time from the moment when the last task is ready to the first record [s]. All
-            tasks must get the start signal within this time.
+        start_lead_s: time from the moment when the last task is ready to the first record, in which
+            all tasks must get the start signal [s].
         name_prefix: prefix of client ids, group ids and transactional ids.
         client_options: connection options of kafka-python, such as security options.
         control: address for control channels to the driver; None without control channels.
         consumer_tasks: number of tasks with consumers, which follow the tasks with producers.
-        windows: number of windows without a gap. The task reports each window to the driver.
+        windows: number of windows, which follow each other without a gap; the task reports each
+            window to the driver.
         end_offsets: partition → end offset before the load; empty without consumers.
         network_namespace: file of the network namespace for connections to brokers; empty if tasks
-            stay in their own.
+            stay in their own namespace.
         interface_speeds: interface → speed, for interfaces whose speed the system does not report
             [B/s].
         climb: steps of a growing load; None if all producers begin together.
-        part: name of the part of a mix; empty for other traffic. In a mix, the attributes above are
+        part: name of the part of a mix; empty for other traffic; in a mix, the attributes above are
             for the part alone, with numbers from 0.
         first_partition, first_producer, first_group: numbers of the part's first partition,
             producer and group in the whole load.
-        first_task, first_consumer_task: numbers of the part's first tasks in the stage. If
+        first_task, first_consumer_task: numbers of the part's first tasks in the stage; if
             first_consumer_task is None, consumers follow the producers.
         stage_consumer_tasks: number of tasks with consumers in all parts; None if there is one
             part.
@@ -268,7 +269,7 @@ def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
 
 
 def _shifted(counted: Numbered, first: int, ending: str = "") -> Numbered:
-    """Add `first` to the keys of all mappings with a name that ends with `ending`."""
+    """Add `first` to the keys of each mapping whose name ends with `ending`."""
     shifted: dict[str, Any] = {
         each.name: {first + n: count for n, count in getattr(counted, each.name).items()}
         for each in fields(counted)

@@ -26,7 +26,7 @@ class Window:
 
     Args:
         driver: control channel to the driver; None without a driver.
-        left: number of later windows. All windows have the same length and follow without a gap.
+        left: number of later windows, which have the same length and follow without a gap.
         since_s: start of the window's account, warm-up included; by default the start of the
             window.
 
@@ -140,4 +140,4 @@ class Window:
 
 
 NOT_YET = Window(math.inf, math.inf)
-"""The window of a load without a start time."""
+"""The window of a load whose start time is not known yet."""
