@@ -109,7 +109,7 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert "ready for" in run("status") and state.bootstrap_servers[0] in run("status")
         with pytest.raises(TestbedStateError, match='"kept" runs already'):
             run("up", "--brokers", "1", "--name", "kept")
-        assert 'no testbed "other" was up' in run("down", "--name", "other")
+        assert 'no testbed "other" runs' in run("down", "--name", "other")
         assert len(processes_with(state.spec.id)) == 2
     finally:
         output = run("down", "--name", "kept")

@@ -180,8 +180,8 @@ def test_a_file_without_certificate_or_key_is_refused(
 
 def test_incomplete_keys_are_refused() -> None:
     for keys, part in (
-        ({"certfile": "a"}, "certfile and keyfile belong together"),
-        ({"key_pem_from": "env:A"}, "certificate_pem_from and key_pem_from belong together"),
+        ({"certfile": "a"}, "only one of certfile and keyfile is set"),
+        ({"key_pem_from": "env:A"}, "only one of certificate_pem_from and key_pem_from is set"),
         ({"cafile": "a", "ca_pem_from": "env:A"}, "cafile and ca_pem_from are both given"),
         ({"cafile_password_from": "env:A"}, "cafile_password_from is given without cafile"),
     ):
