@@ -81,7 +81,10 @@ def set_up(root: Path) -> None:
     check_machine(root)
     log = _new_log()
     environment = root / ".venv"
-    _print(f"Set-up of packages in {environment} and jars in {log.parent}. The log is {log}.")
+    _print(
+        f"Set-up installs packages in {environment}, and downloads jars to {log.parent}. "
+        f"The log is {log}."
+    )
     python = make_environment(environment)
     _print("Installing the packages takes about a minute...")
     pins = (root / "conf" / RUNS.pins).read_text()

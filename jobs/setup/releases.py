@@ -167,7 +167,7 @@ def require_pair(spark: str, scala: str | None = None, delta: str | None = None)
     *others, last = map(str, PAIRS)
     raise ConfigError(
         f"{given} is not supported; expected {', '.join(others)}, or {last}; install one of them, "
-        f"such as with pip install {newest.packages}, or use a runtime of the platform that has it"
+        f"such as with pip install {newest.packages}, or use a platform runtime with one of them"
     )
 
 

@@ -326,7 +326,7 @@ class RdKafkaConsumer:
 
     def _number(self, topic: str, partition: int) -> int:
         number = self._plan.partitions.number(topic, partition)
-        assert number is not None, "only topics of the trial are subscribed to"
+        assert number is not None, "the partition does not belong to a topic of the trial"
         return number
 
     def poll(self, timeout_s: float) -> Iterator[Read]:

@@ -291,7 +291,7 @@ def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
 def number_of(plan: TrialPlan, each: TopicPartition) -> int:
     """The engine's number of a partition; the partition belongs to a topic of the trial."""
     number = plan.partitions.number(each.topic, each.partition)
-    assert number is not None, "only topics of the trial are subscribed to"
+    assert number is not None, "the partition does not belong to a topic of the trial"
     return number
 
 

@@ -164,7 +164,9 @@ class FetchStream:
     def _name_length(self, data: memoryview, at: int, now: float) -> None:
         (length,) = _NAME_LENGTH.unpack_from(data, at)
         if length < 0:
-            raise FetchFormatError(f"a topic name in a fetch response has {length} bytes")
+            raise FetchFormatError(
+                f"a topic name in a fetch response has {length} bytes; expected 0 or more"
+            )
         self._await(self._name_and_count, length + _COUNT.size)
 
     def _name_and_count(self, data: memoryview, at: int, now: float) -> None:
@@ -177,7 +179,9 @@ class FetchStream:
         self._first = self._firsts[name]
         (self._partitions,) = _COUNT.unpack_from(data, end)
         if self._partitions < 0:
-            raise FetchFormatError(f"a topic in a fetch response has {self._partitions} partitions")
+            raise FetchFormatError(
+                f"a topic in a fetch response has {self._partitions} partitions; expected 0 or more"
+            )
         self._next_partition(now)
 
     def _next_partition(self, now: float) -> None:
@@ -262,7 +266,7 @@ class FetchStream:
             if self._check_crcs and self._crc != self._crc_wanted:
                 raise FetchFormatError(
                     f"the batch at offset {batch[0]} has the CRC {self._crc:08x}; expected "
-                    f"{self._crc_wanted:08x}; its bytes changed between the producer and here"
+                    f"{self._crc_wanted:08x}; the batch changed after its producer made it"
                 )
             if self._is_control:
                 self._sink.take_control_batch(batch[1], batch[2])

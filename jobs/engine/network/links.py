@@ -211,7 +211,7 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
     files = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
              if config[key]]  # fmt: skip
     if any(options.get(name) for name in PEM_OPTIONS):
-        files.append("and the certificates and keys that security has as PEM or in stores")
+        files.append("certificates and keys in the PEM and store options of security")
     try:
         return _context(config, options)
     except (ssl.SSLError, OSError, ValueError) as error:

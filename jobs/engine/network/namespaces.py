@@ -75,8 +75,8 @@ def inside(path: str) -> Iterator[Namespaces]:
         except OSError as error:
             raise ConfigError(
                 f"{os.uname().nodename} cannot enter the network namespace {path} "
-                f"({error.strerror}); expected a namespace of this host, and a process of root; "
-                "run Spark's executors on the host of the brokers, as root"
+                f"({error.strerror}); expected a namespace of this host, and a process with root "
+                "rights; run Spark's executors on the host of the brokers, as root"
             ) from error
         closing.callback(enter, home)
         yield Namespaces(there, home)

@@ -16,7 +16,7 @@ from metrics.sources.http_access import CertifiedServer, error_text, is_plaintex
 _BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 
 _LOGIN_REMEDY = {
-    "GSSAPI": "check the clocks, and that the principal of the Kerberos ticket may log in",
+    "GSSAPI": "check the clocks, and whether the ticket's Kerberos principal is allowed to log in",
     None: "check the values that cluster security.username_from and security.password_from name",
 }
 
@@ -119,7 +119,7 @@ class Refused:
         return f"; {self._open}, so check max.connections.per.ip and max.connections, too"
 
 
-_OR_SERVICE = "on the broker, or the limit of its service, or use fewer producers"
+_OR_SERVICE = "on the broker or its service, or use fewer producers"
 
 
 def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
@@ -180,7 +180,10 @@ def _explain_tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
         return f"the broker's listener does not use TLS, which {protocol} needs; {_CHECK_PROTOCOL}"
     is_given = bool(options.get("ssl_certfile") or options.get("ssl_certificate_pem"))
     explanation = _BROKER.explain_client_certificate(error, is_given=is_given)
-    return explanation or f"TLS fails ({error_text(error)}); check the files of cluster security"
+    return (
+        explanation
+        or f"TLS fails ({error_text(error)}); check the certificates and keys in cluster security"
+    )
 
 
 def _explain_sasl(error: BaseException, options: Mapping[str, Any]) -> str | None:
@@ -213,8 +216,8 @@ def _explain_login(error: Exception, options: Mapping[str, Any]) -> str:
     provider = options.get("sasl_oauth_token_provider")
     remedy = _LOGIN_REMEDY.get(mechanism, _LOGIN_REMEDY[None])
     return (
-        f"the broker refuses the login by {mechanism} ({_brief(error)}); expected a user that it "
-        f"knows; {getattr(provider, 'remedy', remedy)}"
+        f"the broker refuses the login by {mechanism} ({_brief(error)}); expected a user that the "
+        f"broker knows; {getattr(provider, 'remedy', remedy)}"
     )
 
 
@@ -224,9 +227,9 @@ def _explain_kerberos(error: BaseException, options: Mapping[str, Any]) -> str:
     service = options.get("sasl_kerberos_service_name")
     return (
         f"Kerberos gives no ticket for the broker's service {service} ({said[:200]}); expected a "
-        "ticket of this host's user (kinit, and KRB5CCNAME) or a keytab in KRB5_CLIENT_KTNAME, on "
-        f"the driver and on every executor, and a principal {service}/HOST for the advertised host "
-        "of each broker; provide them, or correct cluster security.kerberos_service_name"
+        "ticket (kinit, KRB5CCNAME) or a keytab (KRB5_CLIENT_KTNAME) on the driver and on every "
+        f"executor, and in Kerberos a principal {service}/HOST for each broker's advertised host; "
+        "provide them, or correct cluster security.kerberos_service_name"
     )
 
 

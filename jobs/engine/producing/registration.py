@@ -172,9 +172,9 @@ class Registration:
             )
         if self._elsewhere is not None:
             remedy = (
-                f"a {thing} on one of the brokers {brokers}, which the load uses; it is on "
-                f"{broker_words(*self._elsewhere)}, which joined later; repeat the load, which "
-                "then also uses that broker"
+                f"a {thing} on one of the brokers {brokers}, which the load uses; the {thing} is "
+                f"on {broker_words(*self._elsewhere)}, which joined later; repeat the load, so "
+                "that it also uses this broker"
             )
         elif thing == "producer id":
             remedy = (
@@ -183,7 +183,7 @@ class Registration:
             )
         else:
             remedy = (
-                "the topic __transaction_state to have leaders "
-                "(transaction.state.log.replication.factor up to the number of brokers)"
+                "leaders for the topic __transaction_state; set transaction.state.log.replication."
+                "factor to at most the number of brokers"
             )
         return f"{missing} producers got no {thing} in time; expected {remedy}"

@@ -250,7 +250,8 @@ class DriverChannel:
                 raise OrphanedError(NOT_ADMITTED)
         raise OrphanedError(
             f"the driver closed {ADMISSION_ATTEMPTS} connections of this task without an answer; "
-            "expected an admission; look for other programs that connect to its control port"
+            "expected an admission; look for other programs that connect to the driver's "
+            "control port"
         )
 
     def send(self, **message: object) -> None:
@@ -307,7 +308,7 @@ class DriverChannel:
                     f"the control channel to the driver broke ({error}); the load ends"
                 ) from error
             if not received:
-                raise OrphanedError("the driver has ended, so its load ends, too")
+                raise OrphanedError("the driver has ended, so the load ends, too")
             self._last_received_s = now
             self._unread += received
         *lines, self._unread = self._unread.split(b"\n")
