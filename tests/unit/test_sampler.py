@@ -96,7 +96,7 @@ def test_too_many_samples_are_an_error_and_not_a_full_memory() -> None:
     source = FakeSource(time)
     sampler = Sampler(source, 1.0, time.clock, time.wait, max_samples=9).start()
     sampler._thread.join()
-    with pytest.raises(RedlineError, match=r"10 samples .* raise sample_interval_s"):
+    with pytest.raises(RedlineError, match=r"10 samples; .* raise sample_interval_s"):
         sampler.stop()
     assert source.polls == 5
 
