@@ -1,15 +1,15 @@
 """The conversion of dataclasses to rows of tables and back. Each column is defined only once.
 
 The annotation of a field determines the Arrow type and the Spark DDL (`metrics.arrow_schema`):
-`int` is bigint, `float` double, `bool` boolean, `datetime` timestamp, `tuple[X, ...]` an array,
-`Mapping` a map, and a dataclass a struct. `str`, `Literal`, an `Enum` and a class with `to_text`
-and `from_text` are strings. `X | None` has the type of X. All columns are nullable, and null means
-not known.
+`int` becomes bigint, `float` becomes double, `bool` becomes boolean, `datetime` becomes timestamp,
+`tuple[X, ...]` becomes an array, `Mapping` becomes a map, and a dataclass becomes a struct. `str`,
+`Literal`, an `Enum` and a class with `to_text` and `from_text` are strings. `X | None` has the type
+of X. All columns are nullable. Null means that the value is not known.
 
 Marks in `Annotated` define exceptions. With `Column`, the column has another name than the field.
-With `Flat`, the columns of a dataclass are columns of the row itself. With `Moment`, the column is
-a timestamp. With `NO_COLUMN`, the field has no column. A method with `@column` is a property and a
-derived column, which is written but never read.
+With `Flat`, the row has one column for each column of the field's dataclass. With `Moment`, the
+column is a timestamp. With `NO_COLUMN`, the field has no column. A method with `@column` becomes a
+property. The value of the property is also written to a column, which is never read back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Column:
-    """The name of a field in tables and in files for programs, if it is not the field's name."""
+    """A mark with the name that a field has in tables and in JSON files.
+
+    Without this mark, the field keeps its name.
+    """
 
     name: str
 
@@ -51,7 +54,7 @@ class Flat:
 
     Attributes:
         prefix: prefix of the columns' names.
-        adds_meaning: True if the description of each column begins with the field's description.
+        adds_meaning: True to put the field's description before the description of each column.
     """
 
     prefix: str = ""
@@ -67,7 +70,10 @@ NO_COLUMN = "no column"
 
 
 class DerivedColumn(property):
-    """A property that is a column. The docstring of the property is the description."""
+    """A property whose value is also written to a column.
+
+    The docstring of the property is the description.
+    """
 
 
 if TYPE_CHECKING:
@@ -106,8 +112,8 @@ class ColumnField:
 
     @functools.cached_property
     def reader(self) -> Callable[[Any], Any]:
-        """The function that converts values of the column; cached, because reports have many
-        values.
+        """The function that converts values of the column. The function is cached, because reports
+        have many values.
         """
         return _reader(self.hint)
 
@@ -136,7 +142,10 @@ _FIELDS: dict[Any, tuple[ColumnField, ...]] = {}
 
 
 def fields_of(kind: type[Any]) -> tuple[ColumnField, ...]:
-    """The columns of a dataclass in order, derived columns last; a flat dataclass is one entry."""
+    """The columns of a dataclass in order, with derived columns last.
+
+    A flat dataclass is one entry.
+    """
     if kind not in _FIELDS:
         _FIELDS[kind] = _find_fields(kind)
     return _FIELDS[kind]
@@ -164,8 +173,8 @@ class RowColumn:
 
     Attributes:
         name: name of the column.
-        homes: (dataclass, field) of the dataclass that defines the column; before it, the
-            dataclasses with flat fields that add their meaning.
+        homes: (dataclass, field) pairs from the outermost dataclass to the dataclass that defines
+            the column. An outer dataclass is listed only if its flat field adds its meaning.
     """
 
     name: str
@@ -252,12 +261,12 @@ def utc(at_s: float) -> datetime:
 def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Record:
     """Restore a dataclass from a row of Spark, Arrow or JSON.
 
-    If a value is missing, for example in a row of another version, or null, the field has its
-    default. A field without a default is None if its type allows None, NaN for a float, and empty
-    for a tuple.
+    A field has its default if the row has no value for it or the value is null. A row of another
+    version may have no value. If such a field has no default, it becomes None if its type allows
+    None, NaN if it is a float, and an empty tuple if it is a tuple.
 
     Raises:
-        ValueError: the value of another field without a default is missing.
+        ValueError: a value is missing, and the field has no default and none of these types.
     """
     values = {}
     for item in fields_of(kind):
@@ -294,7 +303,7 @@ def _unknown(kind: type[Any], item: ColumnField) -> Any:
 
 @functools.cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """The function that converts values for an annotation, also null."""
+    """The function that converts a value, or null, to the type of an annotation."""
     read = _reader_of_known(hint)
     # NaN in a list or map is stored as null.
     missing = math.nan if bare(hint) is float else None
@@ -302,7 +311,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
-    """The function that converts values for an annotation, except null."""
+    """The function that converts a value that is not null to the type of an annotation."""
     if any(isinstance(mark, Moment) for mark in marks_of(hint)):
         return _read_moment
     hint = bare(hint)

@@ -1,1 +1,4 @@
-"""Errors, bounds of options, and extensions, for all packages except `search`."""
+"""Errors, accepted values of options, and extensions.
+
+All packages except `search` use this package.
+"""

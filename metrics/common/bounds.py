@@ -1,7 +1,7 @@
 """The accepted values of options, for checks, messages and the documentation.
 
-Options are plain dataclasses. The `Annotated` hint of an option has the expected values, and
-Kafka's name of the option. pydantic reads these annotations when a file is checked
+Options are plain dataclasses. The `Annotated` hint of an option contains the expected values and
+Kafka's name of the option. pydantic reads these annotations when it checks a file
 (`jobs.config.base`); this module does not import pydantic.
 
 Sizes, times and counts can have units, such as `64 MiB`, `30s` and `10k`.
@@ -55,12 +55,12 @@ EXAMPLES = {
 
 
 def amount(text: str, unit: str) -> float | int | None:
-    """The number in a text with a unit, converted to `unit`; None for another text.
+    """The number in a text with a unit, converted to `unit`; None if the text is not such a number.
 
     Args:
         text: a number with a unit.
-        unit: unit of the result, a plural noun such as `seconds`. For other nouns than units of
-            time and size, such as `records`, the text has a prefix such as k, M or Ki.
+        unit: unit of the result, a plural noun such as `seconds`. If the noun is not a unit of time
+            or size, for example `records`, the text ends with a prefix such as k, M or Ki.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -74,7 +74,7 @@ def amount(text: str, unit: str) -> float | int | None:
 
 @dataclass(frozen=True)
 class OfferedRate:
-    """A rate of all producers together.
+    """The total rate of all producers.
 
     Attributes:
         per_s: the payload rate [B/s] or the message rate [1/s].
@@ -90,7 +90,9 @@ class OfferedRate:
 
 
 def offered_rate(text: str) -> OfferedRate | None:
-    """Parse a rate such as `200MB/s` or `50k msg/s`; None for another text and for 0."""
+    """Parse a rate such as `200MB/s` or `50k msg/s`; None if the text is not a rate or the rate is
+    0.
+    """
     compact = "".join(text.split())
     is_payload = compact.endswith("B/s")
     unit = "bytes per second" if is_payload else "records per second"
@@ -107,7 +109,9 @@ class UnexpectedError(ValueError):
 
 
 class Checked(ABC):
-    """An annotation that describes the expected values, and checks a value before pydantic does."""
+    """An annotation that describes the expected values and checks each value before pydantic's
+    checks.
+    """
 
     @abstractmethod
     def expected(self) -> str:
@@ -152,8 +156,8 @@ def _in_unit(value: Any, unit: str) -> Any:
 
 @dataclass(frozen=True)
 class Whole(Checked):
-    """A whole number from `low` to `high`, or the value `also`. `unit` is a plural noun or
-    empty.
+    """A whole number from `low` to `high`. The value `also` is accepted, too. `unit` is a plural
+    noun; it is empty for a number without a unit.
     """
 
     low: int
@@ -184,7 +188,7 @@ class Whole(Checked):
 
 @dataclass(frozen=True)
 class Number(Checked):
-    """A finite number from `low` to `high`; with `above` and `below`, the bounds are excluded."""
+    """A finite number from `low` to `high`. `above` excludes `low`, and `below` excludes `high`."""
 
     low: float
     high: float
@@ -221,7 +225,7 @@ class Number(Checked):
 
 @dataclass(frozen=True)
 class Text(Checked):
-    """A text that matches the whole `pattern`. `what` describes it as a noun phrase."""
+    """A text that matches the whole `pattern`. `what` is a noun phrase that describes the text."""
 
     pattern: str
     what: str
@@ -251,7 +255,7 @@ class Choice(Checked):
         return f"{', '.join(most)} or {last}" if most else last
 
     def accepts(self, value: Any) -> bool:
-        """True for one of the names."""
+        """True if the value is one of the names."""
         return value in self.names
 
 
@@ -264,7 +268,7 @@ class KafkaProperties(Checked):
         return "a map of Kafka property names to values, such as {retention.bytes: 1000}"
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema of a map to texts, numbers and booleans."""
+        """The JSON Schema of a map whose values are texts, numbers or booleans."""
         each = {"type": ["string", "number", "boolean"]}
         return {**super().for_editors(), "additionalProperties": each}
 
@@ -276,16 +280,19 @@ class KafkaProperties(Checked):
         read = super()._check(value)
         for name, given in read.items():
             if not isinstance(name, str) or not isinstance(given, (str, int, float, bool)):
-                raise UnexpectedError("Kafka property names with a text, number or boolean each")
+                raise UnexpectedError(
+                    "a map from Kafka property names to texts, numbers or booleans"
+                )
         return {name: _as_property(name, given) for name, given in read.items()}
 
 
 _PROPERTY_UNITS = {"bytes": "bytes", "ms": "milliseconds"}
-"""Last part of a property's name, such as `bytes` in `retention.bytes` → unit of the property."""
+"""Last part of a Kafka property's name → unit of the property's value. For example, `bytes` is the
+last part of `retention.bytes`."""
 
 
 def _as_property(name: str, value: Any) -> Any:
-    """The value of a Kafka property as text, converted from a number or boolean of YAML."""
+    """The text of a Kafka property whose value in YAML is a text, a number or a boolean."""
     unit = _PROPERTY_UNITS.get(name.rpartition(".")[2])
     value = value if unit is None else _in_unit(value, unit)
     if isinstance(value, bool):
@@ -302,7 +309,9 @@ Properties = Annotated[Mapping[str, str], KafkaProperties()]
 
 @dataclass(frozen=True)
 class Kafka:
-    """Kafka's name of an option, if it cannot be derived from the option's name."""
+    """A mark with Kafka's name of an option, for a name that cannot be derived from the option's
+    name.
+    """
 
     name: str
 

@@ -17,7 +17,9 @@ class RedlineError(Exception):
 
 
 class ConfigError(RedlineError):
-    """Wrong usage or configuration, or a machine without a prerequisite."""
+    """The user or the machine causes the error: wrong usage, a wrong configuration, or a missing
+    prerequisite.
+    """
 
     exit_code = 2
 
@@ -29,7 +31,7 @@ class NoConclusionError(RedlineError):
 
 
 class RegressionError(RedlineError):
-    """A night with worse results than earlier nights."""
+    """A nightly run whose results are worse than the results of earlier nights."""
 
     exit_code = 4
 
@@ -49,7 +51,7 @@ class GuardStopError(RedlineError):
 class TerminatedError(KeyboardInterrupt):
     """The end of the process by SIGTERM, for example from a scheduler, or by SIGHUP.
 
-    Cleanup handles this error like Ctrl-C, but the exit code is different.
+    The program cleans up as after Ctrl-C, but it ends with another exit code.
     """
 
     exit_code = 143

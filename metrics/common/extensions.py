@@ -1,7 +1,7 @@
-"""Extensions from installed packages of other authors, found through Python's entry points.
+"""Extensions that other authors provide in installed packages. Python's entry points list them.
 
-A package is imported only if a configuration names its extension. A broken package, and a package
-for another version of a protocol, cause an error for the user. docs/extending.md describes the
+A package is imported only if a configuration names its extension. The user sees an error if a
+package is broken or if it supports another version of a protocol. docs/extending.md describes the
 groups of entry points and their protocols.
 """
 
@@ -29,9 +29,9 @@ class Extension:
     """An extension of an installed package.
 
     Attributes:
-        found: the object of the entry point.
+        found: the object that the entry point refers to.
         package: name and version of the package, for messages.
-        distribution: pip's name of the package; empty if not known.
+        distribution: name of the package in pip; empty if the name is not known.
         module: name of the module with the object.
     """
 
@@ -47,15 +47,15 @@ def installed_names(group: str) -> tuple[str, ...]:
 
 
 def version_of(group: str, name: str) -> tuple[str, str] | None:
-    """(package, version) of the package that adds a name to a group; None without such a
-    package.
+    """(package, version) of the package that adds a name to a group; None if no package adds the
+    name.
     """
     found = [each.dist for each in entry_points(group=group, name=name) if each.dist is not None]
     return (found[0].name, found[0].version) if found else None
 
 
 def load_extension(group: str, name: str) -> Extension:
-    """Import the extension that an installed package adds to a group under a name.
+    """Import an extension by its group of entry points and its name.
 
     Raises:
         ConfigError: no package or several packages add the name, the package cannot be imported, or
@@ -110,7 +110,9 @@ def explain_failure(what: str, error: BaseException) -> ConfigError:
 
 @dataclass(frozen=True)
 class ExtensibleName(Checked):
-    """One of several names, or a name that an installed package adds to a group."""
+    """A check that accepts several fixed names, and the names that installed packages add to a
+    group.
+    """
 
     known: tuple[str, ...]
     group: str
@@ -121,7 +123,10 @@ class ExtensibleName(Checked):
         return f"{', '.join(self.known)} or {others}" if self.known else others
 
     def accepts(self, value: Any) -> bool:
-        """True for a known name, and for a name of an installed package, which is not imported."""
+        """True if the name is fixed or if an installed package adds it.
+
+        The package is not imported.
+        """
         return value in self.known or value in installed_names(self.group)
 
     def _check(self, value: Any) -> Any:

@@ -1,13 +1,14 @@
 """The likely cause of a difference between two sides of a comparison.
 
-The likely cause is a property that differs and that affects the limiting resource of the slower
-side. A likely cause is evidence and not a proof. For a proof, change only this property and compare
-again.
+The likely cause is a property that has different values on the two sides and that affects the
+limiting resource of the slower side. A likely cause is not a proof. For a proof, change only this
+property and compare the two sides again.
 
 `GOVERNORS` lists properties of brokers and topics with the resources that they affect
 (https://kafka.apache.org/documentation/#brokerconfigs and #topicconfigs). The resources follow from
-the broker's design: network threads read requests, send responses and encrypt; request handlers
-append, decompress and flush; replica fetchers copy from other leaders.
+the broker's design: network threads read requests, send responses and encrypt data; request
+handlers append, decompress and flush batches; replica fetchers copy data from leaders on other
+brokers.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Governor:
     Attributes:
         pattern: regular expression of the name, without `broker.`, node number and `config.`.
         resources: the affected resources.
-        more_is: 1 if a larger value provides more of the resources, -1 if it uses more of them, 0
-            if the effect is not known.
+        more_is: 1 if a larger value of the property provides more of the resources, -1 if a larger
+            value uses more of them, 0 if the effect is not known.
         what: meaning of the property, as a predicate that follows "it".
     """
 
@@ -46,7 +47,9 @@ class Governor:
 
 GOVERNORS = (
     Governor(r"num\.io\.threads", (_H,), 1, "is the number of request handlers"),
-    Governor(r"queued\.max\.requests", (_H,), 0, "limits the requests that wait for a handler"),
+    Governor(
+        r"queued\.max\.requests", (_H,), 0, "limits the number of requests that wait for a handler"
+    ),
     Governor(
         r"(listener\.name\..+\.)?num\.network\.threads",
         (_N,),
@@ -118,7 +121,7 @@ GOVERNORS = (
         r"min\.insync\.replicas",
         (Resource.REPLICATION,),
         -1,
-        "is how many replicas an acknowledgement waits for",
+        "is the number of replicas that an acknowledgement waits for",
     ),
     Governor(
         r".*replication\.throttled\.rate",
@@ -150,11 +153,11 @@ VERSIONS = re.compile(
     r"^(broker(\.\d+)?\.(version|config\.(process\.roles|zookeeper\.connect))"
     r"|cluster\.[a-z.]*version)$"
 )
-"""Names of facts about the release of Kafka, or about the place of its metadata."""
+"""Names of the facts about the release of Kafka and about the place of the cluster's metadata."""
 
 
 def short_name(name: str) -> str:
-    """Kafka's name of a property, such as `num.io.threads`, or the short name of another fact."""
+    """The short name of a fact. For a property, this is Kafka's name, such as `num.io.threads`."""
     return _PREFIX.sub("", name)
 
 
@@ -185,7 +188,7 @@ _VERSION = re.compile(rf"{_OF_BROKERS}version")
 _ROLES = re.compile(rf"{_OF_BROKERS}config\.process\.roles")
 _ZOOKEEPER = re.compile(rf"{_OF_BROKERS}config\.zookeeper\.connect")
 _KRAFT_FEATURE = "cluster.metadata.version"
-"""Fact about a feature that only clusters with KRaft have."""
+"""Name of the fact about a feature that only clusters with KRaft have."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class Release:
 
     Attributes:
         versions: all versions of the brokers, oldest first; empty if not known.
-        metadata: the place of the cluster's metadata in words; empty if not known.
+        metadata: the place of the cluster's metadata, such as ZooKeeper; empty if not known.
     """
 
     versions: tuple[str, ...]
@@ -215,9 +218,9 @@ def release_of(environment: Mapping[str, str]) -> Release:
 
 
 def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
-    """Two different releases in words, or None if no known fact about them differs.
+    """Two different releases in words; None if all known facts about the releases are equal.
 
-    The place of the metadata is omitted if it is equal, or if one side does not know it.
+    The words contain the places of the metadata only if both places are known and differ.
     """
     if not (before.metadata and after.metadata) or before.metadata == after.metadata:
         before, after = replace(before, metadata=""), replace(after, metadata="")
@@ -227,7 +230,10 @@ def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
 
 
 def _places(environment: Mapping[str, str]) -> list[str]:
-    """The places of the cluster's metadata: usually one, or two during a migration."""
+    """The places where the cluster stores its metadata.
+
+    A cluster has one place, and two places during a migration.
+    """
     roles = [value for name, value in environment.items() if _ROLES.fullmatch(name)]
     found = [ZOOKEEPER] if any(map(_ZOOKEEPER.fullmatch, environment)) else []
     if any("controller" in each for each in roles):
@@ -242,14 +248,16 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 MAY_BIND_UTILIZATION = 0.80
-"""Minimum use of a resource at saturation that makes it a suspect [ratio]."""
+"""Minimum use at saturation for a resource that may limit the slower side [ratio]."""
 GROWTH_MIN = 1.10
-"""Minimum ratio of two uses at one load at which a side uses more of a resource [ratio]."""
+"""A side uses more of a resource if its use divided by the other side's use at the same load is at
+least this value [ratio]."""
 NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.", "series.")
 """Prefixes of facts that do not describe brokers."""
 
 SETTINGS = ("workload.", "goal.")
-"""Prefixes of keys that define the traffic and the rules of a verdict, as in `--set`."""
+"""Prefixes of the keys that define the traffic and the rules of a verdict. The option `--set` takes
+the same keys."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +268,8 @@ class SideEvidence:
         label: name of the side for people, such as `B`.
         saturated: trials of the side with saturated brokers.
         steady: trials of the side at a load that both sides sustain.
-        environment: environment as in the table `runs`, with the keys of workload and goal.
+        environment: facts of the environment as in the table `runs`, and the keys of the workload
+            and the goal.
     """
 
     label: str
@@ -280,7 +289,10 @@ class SideEvidence:
 
     @property
     def attribution(self) -> str:
-        """The evidence of the last such trial, and the number of trials that agree with it."""
+        """The evidence comes from the last trial with this resource.
+
+        The result also has the number of trials that agree.
+        """
         return "" if self._attribution is None else self._attribution.text
 
 
@@ -293,8 +305,8 @@ class Cause:
         resource: the resource that limits the slower side.
         names: Kafka's names of the differing properties that affect this resource; empty if no
             difference explains the result.
-        text: the answer, in one sentence.
-        evidence: the evidence, one sentence each.
+        text: the likely cause, in one sentence.
+        evidence: facts that support the answer, one sentence for each fact.
     """
 
     slower: str
@@ -305,7 +317,7 @@ class Cause:
 
 
 def resource_use(trials: Sequence[Trial]) -> dict[Resource, float]:
-    """Resource → its use on the broker with the highest use, median of the trials [ratio]."""
+    """Resource → median over the trials of the highest use on any broker [ratio]."""
     uses: dict[Resource, list[float]] = {}
     for trial in trials:
         if trial.judgement.verdict is Verdict.INVALID:
@@ -320,7 +332,10 @@ def resource_use(trials: Sequence[Trial]) -> dict[Resource, float]:
 
 
 def _interface_use(trial: Trial) -> list[float]:
-    """The use of each interface of the brokers' hosts, if its speed is known [ratio]."""
+    """The use of each network interface of the brokers' hosts [ratio].
+
+    Interfaces with an unknown speed are omitted.
+    """
     hosts = [host for host in trial.evidence.hosts if host.brokers]
     shares = [each.used_share for host in hosts for each in host.interfaces]
     return [share for share in shares if share is not None]
@@ -369,9 +384,9 @@ class _Explanation:
         """The resources that may limit the slower side, most likely first.
 
         The order is: the limiting resource of the trials, resources with a high use at saturation,
-        and resources that the slower side uses more at one load. Of the resources with a high use,
-        request handlers come first, as in `Resource`, because more handlers could wait in parallel,
-        for example for the disk.
+        and resources that the slower side uses more than the faster side at the same load. Among
+        the resources with a high use, request handlers come first, as in `Resource`. The reason is
+        that more handlers can wait in parallel, for example for the disk.
         """
         limiting = self.slower.limiting_resource
         full = resource_use(self.slower.saturated)
@@ -380,7 +395,9 @@ class _Explanation:
         return tuple(dict.fromkeys([*named, *near, *(name for name, _ in self._grown())]))
 
     def _grown(self) -> list[tuple[Resource, float]]:
-        """Resources that the slower side uses more at one load, with the ratio, highest first."""
+        """(resource, ratio) for each resource that the slower side uses more than the faster side
+        at the same load. The highest ratio is first.
+        """
         mine, theirs = resource_use(self.slower.steady), resource_use(self.faster.steady)
         times = {name: used / theirs[name] for name, used in mine.items() if theirs.get(name)}
         grown = [(name, ratio) for name, ratio in times.items() if ratio >= GROWTH_MIN]
@@ -412,7 +429,9 @@ class _Explanation:
         )
 
     def _only_change(self, changed: Sequence[Difference], resource: Resource) -> Cause:
-        """The cause if only settings of the workload or the goal differ."""
+        """The cause of a difference between two sides whose only differences are settings of the
+        workload or the goal.
+        """
         label, limiting = self.slower.label, self.slower.limiting_resource
         bound = "" if limiting is Resource.UNKNOWN else f"; {limiting.value} limits {label}"
         return self._made(
@@ -438,9 +457,7 @@ class _Explanation:
     def _made(
         self, resource: Resource, names: Sequence[str], text: str, used: str | None = None
     ) -> Cause:
-        """The cause, with the limiting resources of both sides and the use of `resource` as
-        evidence.
-        """
+        """The cause; its evidence is each side's limiting resource and the use of `resource`."""
         limits = (
             f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
             for side in (self.slower, self.faster)
@@ -474,6 +491,6 @@ class _Explanation:
 
 
 def _explains(changed: Difference, resource: Resource) -> bool:
-    """True if a property affects a resource, and its change may have made the side slower."""
+    """True if the changed property affects a resource and the change can make a side slower."""
     governor = governor_of(changed.name)
     return governor is not None and resource in governor.resources and can_slow(governor, changed)

@@ -1,7 +1,8 @@
 """The statistics of comparisons: the size of a change, and its certainty.
 
-All measures are positive (throughput, latency, cost), so an effect is a ratio. The logarithm of the
-ratio is estimated, because halving and doubling have equal sizes in logarithms.
+All measures (throughput, latency, cost) are positive, so a ratio describes an effect. The
+statistics use the logarithm of the ratio, because the logarithms of halving and doubling have equal
+sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from metrics.trial.trial import Trial
 _STEPS = 100
 """Maximum number of steps of Newton's method, sufficient for degrees of freedom of 0.5 or more."""
 _CLOSE = 1e-9
-"""Relative size of the last step. The error of Newton's method is the square of this size."""
+"""Relative size of a step of Newton's method below which the iteration ends. The relative error is
+then about the square of this size."""
 
 
 def student_tail(x: float, freedom: float) -> float:
@@ -80,17 +82,18 @@ CONFIDENCE = 0.95
 POWER = 0.8
 """Probability that the smallest detectable effect is detected."""
 ALIKE_P = 0.01
-"""P-value below which the effects of one change at several settings count as different."""
+"""If the p-value is below this value, the effects of one change at several settings count as
+different."""
 PAIRS_MIN = 3
-"""Minimum number of pairs for an estimate of their scatter."""
+"""Minimum number of pairs from which the scatter of the pairs is estimated."""
 BETWEEN_STARTS_SD = 0.08
-"""Standard deviation of the logarithm between measurements of equal cases, in addition to their own
-intervals. 17 ready experiments with 38 cases, measured on two days on one disk, gave 0.06 (0.04 to
-0.10, 21 degrees of freedom) within an experiment. The constant is larger, so that intervals are
-also correct on a machine with other load."""
+"""Standard deviation of a figure's logarithm over repeated measurements of one case, in addition to
+the interval of each figure. 17 ready experiments with 38 cases, measured on two days on one disk,
+gave 0.06 (0.04 to 0.10, 21 degrees of freedom) within an experiment. The constant is larger than
+0.06, so that intervals are also correct on a machine with other load."""
 BETWEEN_NIGHTS_SD = 0.05
-"""Default of the standard deviation between measurements on different days, divided by the mean
-[ratio]."""
+"""Default of the standard deviation of a figure over measurements on different days, divided by the
+mean [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,12 @@ class Effect:
 
     Attributes:
         ratio: the estimate.
-        low, high: the confidence interval, or the prediction interval of a night [ratio].
+        low, high: ends of the confidence interval; for a night, ends of the prediction interval
+            [ratio].
         p_value: two-sided p-value of the hypothesis that there is no change.
-        smallest_visible: the smallest loss that is detected with a probability of 80 % [share].
-        count: number of pairs or earlier nights.
+        smallest_visible: the smallest loss that the comparison detects with a probability of 80 %
+            [share].
+        count: number of pairs; for a night, number of earlier nights.
     """
 
     ratio: float
@@ -119,7 +124,7 @@ class Effect:
 
 
 def are_alike(effects: Sequence[Effect]) -> bool:
-    """True if the effects of one change at several settings can be one common effect.
+    """True if one common effect can explain the effects of a change at several settings.
 
     Cochran's Q compares the scatter of the logarithms around their weighted mean with the scatter
     that the intervals predict. The effects differ if the p-value of this scatter is below
@@ -139,14 +144,14 @@ def are_alike(effects: Sequence[Effect]) -> bool:
 def paired_effect(pairs: Sequence[tuple[float, float]]) -> Effect | None:
     """Estimate the effect of B against A from pairs of successive measurements.
 
-    The interval is Student's t interval of the mean of ln(b/a). An influence on both values of a
-    pair, such as a slow hour of the machine, cancels out.
+    The interval is Student's t interval of the mean of ln(b/a). If something affects both values of
+    a pair equally, such as a slow hour of the machine, it cancels out.
 
     Args:
         pairs: the pairs (a, b), all values above zero.
 
     Returns:
-        The effect, or None with fewer than `PAIRS_MIN` pairs.
+        The effect; None if there are fewer than `PAIRS_MIN` pairs.
     """
     if len(pairs) < PAIRS_MIN:
         return None
@@ -168,7 +173,7 @@ def interval_effect(
     pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]],
     between_sd: float = BETWEEN_STARTS_SD,
 ) -> Effect:
-    """Estimate the effect of B against A from few pairs of figures with known intervals.
+    """Estimate the effect of B against A from a few pairs of figures whose intervals are known.
 
     The interval is the normal interval of the mean of ln(b/a). The variance is the sum of the
     figures' variances and of an assumed variance between measurements.
@@ -176,7 +181,8 @@ def interval_effect(
     Args:
         pairs: pairs ((a, spread), (b, spread)); a figure is above zero, and the spread is the
             standard deviation of the figure's logarithm.
-        between_sd: standard deviation of the logarithm between measurements of equal cases.
+        between_sd: standard deviation of the figure's logarithm over repeated measurements of one
+            case.
     """
     logs = [math.log(b / a) for (a, _), (b, _) in pairs]
     variances = [of_a**2 + of_b**2 + 2 * between_sd**2 for (_, of_a), (_, of_b) in pairs]
@@ -185,32 +191,35 @@ def interval_effect(
 
 
 NIGHT_ALPHA = 1 / 30
-"""Probability of a false alarm in a night without a change, in both directions and over all cases.
+"""Probability that a night without a change causes a false alarm in any case and in any direction.
 Half of the false alarms are regressions. `make bench-decisions` measures the rate together with the
 cumulative sum."""
 REFERENCE_NIGHTS = 20
 """Number of first nights that are the reference for a slow loss."""
 _NIGHT_FREEDOM = 0.6
-"""Degrees of freedom for each difference of neighboring nights. The winsorized square of a
-difference varies as much as 0.6 independent squares."""
+"""Degrees of freedom that each difference between neighboring nights adds to the estimate. The
+winsorized square of a difference varies as much as a mean of 0.6 independent squares."""
 _WINSOR = 2.0
 """Larger differences are reduced to this value [standard deviations]."""
 _WINSOR_MEAN = 0.9205
 """Mean of min(z², 4) for a standard normal z."""
 _SPREAD_CLOSE = 1e-4
-"""Relative change of the variance at which the iteration ends."""
+"""The iteration ends if the relative change of the variance is below this value."""
 _SLOW_NIGHTS = 120
-"""Mean number of nights until a false alarm of the cumulative sum, over all cases, if reference and
-spread are exact. `make bench-decisions` measures the number with estimates of both."""
+"""Mean number of nights until the cumulative sum of any case causes a false alarm, if the reference
+and the spread are exact. `make bench-decisions` measures the number for an estimated reference and
+an estimated spread."""
 _REFERENCE_ERRORS = 1.5
-"""Differences from the reference up to this value are no loss [standard errors]."""
+"""A difference from the reference is a loss only if it is larger than this value [standard errors].
+"""
 _NEWEST_NIGHTS = 5
-"""Maximum number of newest nights for the mean that is the size of a slow loss."""
+"""The size of a slow loss is a mean over the newest nights. This is the maximum number of these
+nights."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread from night to night.
+    """The spread of a figure from night to night.
 
     Attributes:
         sd: standard deviation of the logarithm.
@@ -225,18 +234,19 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
     """Estimate the spread from night to night, from a stated value and from the nights.
 
     The variance is the weighted mean of the stated variance and the variance of the nights (scaled
-    inverse chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). So two nights
-    that agree by chance cause no false alarm, and a long history outweighs the stated value. The
-    variance of the nights is half the mean square of the differences between neighboring nights. A
-    lasting loss changes only one of these differences, and a slow loss changes none of them. Large
-    squares are winsorized at the estimate (Huber's proposal 2, Huber and Ronchetti, Robust
-    Statistics, 2nd ed., 6.4).
+    inverse chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). If two nights
+    agree only by chance, the stated variance prevents a false alarm. A long history has more weight
+    than the stated value. The variance of the nights is half the mean square of the differences
+    between neighboring nights. A sudden loss that lasts changes only one of these differences. A
+    slow loss changes each of them only slightly. Squares above a limit that follows from the
+    estimate are reduced to this limit, which is winsorizing (Huber's proposal 2, Huber and
+    Ronchetti, Robust Statistics, 2nd ed., 6.4).
 
     Args:
         nights: figures of all comparable nights in order, above zero. Nights with a regression or
             an improvement are included.
         noise_cv: the stated standard deviation from night to night [ratio].
-        noise_weight: weight of the stated value [nights].
+        noise_weight: weight of the stated value, as a number of nights.
     """
     halves = sorted(math.log(b / a) ** 2 / 2 for a, b in pairwise(nights))
     sums = [0.0, *accumulate(halves)]
@@ -254,15 +264,15 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
 def night_effect(tonight: float, nights: Sequence[float], spread: Spread) -> Effect | None:
     """Estimate the effect of tonight against earlier, comparable nights.
 
-    The interval is Student's t prediction interval for one more night.
+    The interval is Student's t prediction interval for the figure of one more night.
 
     Args:
         tonight: tonight's figure, above zero.
-        nights: figures of earlier nights with an equal case and environment, above zero.
+        nights: figures of earlier nights with the same case and the same environment, above zero.
         spread: the spread from night to night.
 
     Returns:
-        The effect, or None without an earlier night.
+        The effect; None if there is no earlier night.
     """
     if not nights:
         return None
@@ -277,10 +287,11 @@ def slow_loss(
 ) -> tuple[float, int] | None:
     """A loss that has accumulated over several nights since a reference.
 
-    The method is Page's cumulative sum (Biometrika 41, 100, 1954): it adds the losses in standard
-    deviations, each minus half of the smallest loss that matters. The threshold follows from the
-    mean number of nights until a false alarm (Siegmund, Sequential Analysis, 1985, equation 2.57).
-    The sum never exceeds the threshold, so it falls below it soon after the loss has ended.
+    The method is Page's cumulative sum (Biometrika 41, 100, 1954): it sums the losses of the nights
+    in standard deviations. Half of the smallest loss that matters is subtracted from each loss. The
+    threshold follows from the mean number of nights until a false alarm (Siegmund, Sequential
+    Analysis, 1985, equation 2.57). The sum is capped at the threshold. So the sum falls below the
+    threshold soon after the loss has ended.
 
     Args:
         reference: figures of the first nights, above zero.
@@ -358,9 +369,9 @@ def conclude(
 ) -> tuple[Conclusion, ...]:
     """Draw a conclusion about each of several effects that share one error rate.
 
-    A change counts if it is significant by Holm's rule over all cases, and at least `min_effect`.
-    The sizes of gains and losses are compared in logarithms, where a gain of one ninth equals a
-    loss of one tenth.
+    A change counts if it is significant by Holm's rule over all cases and its size is at least
+    `min_effect`. Gains and losses are compared by the size of their logarithms. So a gain of one
+    ninth has the same size as a loss of one tenth.
 
     Args:
         effects: one effect for each case; None if there are too few measurements.
@@ -388,7 +399,7 @@ def _conclusion(effect: Effect, is_significant: bool, min_effect: float) -> Conc
 
 
 class Side(str, Enum):
-    """One of the two sides of a comparison; B is judged against A."""
+    """One of the two sides of a comparison. The comparison states the change from A to B."""
 
     A = "A"
     B = "B"
@@ -401,7 +412,7 @@ class Side(str, Enum):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A measured quantity that a comparison compares.
+    """A quantity that is measured on both sides of a comparison.
 
     Attributes:
         name: name in compare.json, with the unit.
@@ -418,7 +429,7 @@ class Quantity:
     less_is_better: bool = False
 
     def of(self, trial: Trial) -> float | None:
-        """The value of a trial; None if the value is not known or not above zero."""
+        """The value of a trial; None if the value is not known or is not above zero."""
         value = self.read(trial)
         return value if value is not None and math.isfinite(value) and value > 0 else None
 
@@ -438,7 +449,10 @@ def _cpu_ms_per_mb(trial: Trial) -> float | None:
 
 
 def _requests_per_1000_records(trial: Trial) -> float | None:
-    """Produce requests per 1,000 records, from counts of clients or else of brokers."""
+    """Produce requests per 1,000 records.
+
+    The counts come from the clients; if the clients have no counts, they come from the brokers.
+    """
     own = trial.evidence.client.counts.records_per_request
     if own:
         return 1000.0 / own
@@ -450,9 +464,9 @@ def _requests_per_1000_records(trial: Trial) -> float | None:
 
 
 def _network_bytes_per_byte(trial: Trial) -> float | None:
-    """Network bytes, headers included, for each byte of payload.
+    """Bytes on the network, including headers, per byte of payload.
 
-    On each host with brokers, the busier direction of the busiest interface counts.
+    For each host with brokers, only the busier direction of the busiest interface is counted.
     """
     hosts = [host for host in trial.evidence.hosts if host.brokers]
     carried = [each.busiest_bytes_per_s for host in hosts if (each := host.busiest_interface)]
@@ -463,7 +477,8 @@ def _network_bytes_per_byte(trial: Trial) -> float | None:
 
 
 CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
-"""Payload rate that saturated brokers acknowledge. This quantity decides the comparison."""
+"""Payload rate that saturated brokers acknowledge. The conclusion of a comparison depends on this
+quantity."""
 
 STEADY = (
     Quantity("handlers_busy", "request handlers busy", "", _handlers_busy),
@@ -483,16 +498,15 @@ STEADY = (
     Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
     Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),
 )
-"""Quantities at a load that both sides sustain. These quantities explain the result and do not
-decide it.
-"""
+"""Quantities at a load that both sides sustain. These quantities help to explain the result, but
+the conclusion does not depend on them."""
 
 
 def achieved_share(trial: Trial) -> float:
     """Acknowledged records divided by offered records; 0 if no records were offered [ratio].
 
-    For a mix, the result is the share of the payload, because a small part of the mix may have most
-    of the records.
+    For a mix, the ratio uses payload instead of records, because a small part of the mix may have
+    most of the records.
     """
     client = trial.evidence.client
     if trial.pattern.parts:
@@ -503,7 +517,7 @@ def achieved_share(trial: Trial) -> float:
 
 @dataclass(frozen=True)
 class TrialPair:
-    """Two successive trials at one load: a trial of each side."""
+    """Two successive trials at the same load, one trial on each side."""
 
     a: Trial
     b: Trial
@@ -519,8 +533,9 @@ class Compared:
 
     Attributes:
         quantity: the quantity.
-        pairs: the pairs (a, b) with two known values, in chronological order.
-        effect: effect of B against A; None with too few pairs.
+        pairs: the values (a, b) of each pair in which both values are known, in chronological
+            order.
+        effect: effect of B against A; None if there are too few pairs.
     """
 
     quantity: Quantity
@@ -528,7 +543,7 @@ class Compared:
     effect: Effect | None
 
     def mean(self, side: Side) -> float | None:
-        """The geometric mean of one side; the effect is the ratio of the means of both sides."""
+        """The geometric mean of the quantity on one side; the effect is the ratio of both means."""
         values = [pair[0 if side is Side.A else 1] for pair in self.pairs]
         return math.exp(fmean(math.log(value) for value in values)) if values else None
 
