@@ -96,8 +96,8 @@ def _handle_signals() -> list[int]:
 
 
 def _end_with_starters(is_over: threading.Event) -> None:
-    """End the job, as SIGTERM does, after a process that started the job has ended, for example by
-    SIGKILL.
+    """Wait until a process that started the job ends, and then end the job as SIGTERM does. For
+    example, SIGKILL ends such a process without a signal to the job.
     """
     import psutil  # imported here, because short commands do not need it
 
@@ -198,8 +198,8 @@ def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
 
 
 def _message(error: Exception) -> str:
-    """The message of an error. A Java error requests the message from the JVM, which may have
-    ended.
+    """The message of an error; `no message` if it cannot be read. A Java error reads its message
+    from the JVM, and the JVM may have ended.
     """
     try:
         return str(error)

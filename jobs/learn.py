@@ -23,8 +23,9 @@ PARTS_MAX = 20
 @click.option("--out", required=True, type=OutputFile(), metavar="FILE",
               help="The workload file to write, such as my-traffic.yaml.")  # fmt: skip
 @click.option("--scale-1", "moment", type=click.Choice(MOMENTS), default="peak", show_default=True,
-              help="The rate of scale 1: of the busiest hour of the last day, the mean of the last "
-                   "day, or the rate in the time range that is read.")  # fmt: skip
+              help="The rate of scale 1. peak: the rate in the busiest hour of the last day. "
+                   "mean: the mean rate of the last day. now: the rate in the time range that is "
+                   "read.")  # fmt: skip
 @click.option("--decode", "decodes", is_flag=True,
               help="Decode messages to count the sizes of keys, values and headers. No content is "
                    "stored.")  # fmt: skip

@@ -156,8 +156,8 @@ class RunId(Parsed):
     name = "id"
 
     def read(self, value: Any) -> str:
-        """The id. A text with other characters, which could be a path or a part of a query, is an
-        error.
+        """The id. Only letters, digits, dots, dashes and underscores are permitted, because any
+        other text could be a path or a part of a query.
         """
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}", str(value)) is None:
             raise ValueError(
@@ -295,10 +295,11 @@ class ListenAddress(Parsed):
 
 _METRICS_PORT = click.option("--metrics-port", "metrics_at", type=ListenAddress(),
                              metavar="[HOST:]PORT",
-                             help="Serve live values for Prometheus on this port. Without HOST the "
-                                  "port is on loopback.")  # fmt: skip
+                             help="Serve live values for Prometheus on this port. Without HOST "
+                                  "only this machine can connect.")  # fmt: skip
 _NOTIFY = click.option("--notify", "notify_from", multiple=True, metavar="env:NAME|file:PATH",
-                       help="Send messages at the start and the end. The named variable or file "
+                       help="Send messages at the start and the end of the run. The named "
+                            "variable or file "
                             "has the addresses as apprise URLs. You can repeat the "
                             "option.")  # fmt: skip
 _UNTIL = click.option("--until", "until_s", type=TimeOfDay(), metavar="TIME",

@@ -1,1 +1,3 @@
-"""Checks before any load; the rules are separate from the code that collects the facts."""
+"""The checks that run before any load. For each check, one function collects facts, and rules in
+other functions judge these facts.
+"""

@@ -53,10 +53,11 @@ SPAN_S, STEP_S = 86_400.0, 600.0
 def history_findings(
     source: MetricsSource, clock: Callable[[], float] = time.time
 ) -> list[Finding]:
-    """A finding that names the broker with the busiest request handlers of the last day, and the
-    time.
+    """A finding about the last day: the broker whose request handlers were the busiest, and the
+    time at which they were the busiest.
 
-    Empty if the source has no history, or if brokers and controllers share their request handlers.
+    The list is empty if the source has no history, or if brokers and controllers share their
+    request handlers.
     """
     is_shared = any(node.controller_share is not None for node in source.nodes.values())
     if is_shared or not isinstance(source, KeepsHistory):
@@ -84,7 +85,8 @@ def history_findings(
         ok(
             CHECK,
             f"{(now_s - first_s) / 3600:.1f} h of metrics; the busiest request handlers were on "
-            f"broker {broker}, idle {share:.2f} in the {step_s / 60:.0f} min before {day} UTC",
+            f"broker {broker}, with an idle fraction of {share:.2f} in the {step_s / 60:.0f} min "
+            f"before {day} UTC",
         )
     ]
 
@@ -95,7 +97,7 @@ _PHASES = re.compile(r"^(produce|fetch_consumer|fetch_follower|controller)_.+_ms
 
 
 def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
-    """One finding for each reading whose series is on the pages of the exporters.
+    """One finding for each reading that the exporters provide, with the series of the reading.
 
     All phases of one kind of request share one finding, which names the series of the first phase.
     """
@@ -110,9 +112,10 @@ def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
 
 
 def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """Sentence about missing readings → the remedy, which names the JMX beans to export.
+    """A map from each sentence about missing readings to its remedy, which names the JMX beans to
+    export.
 
-    Empty if the metrics do not come from exporters.
+    The map is empty if the metrics do not come from exporters.
     """
     if not any(node.series for node in nodes.values()):
         return {}
@@ -123,7 +126,9 @@ def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
 
 
 def beans_text(names: Collection[str]) -> str:
-    """The bean attributes that give some readings; similar beans are named by one pattern."""
+    """The JMX bean attributes that provide the given readings, as text. Similar beans are written
+    as one pattern.
+    """
     known = {each.name: each for each in readings_of(beans_for(_NEWEST, tuple(Role)))}
     alike: dict[str, list[Reading]] = {}
     for each in (known[name] for name in names):
@@ -140,8 +145,8 @@ def beans_text(names: Collection[str]) -> str:
 
 
 def _series_text(shown: Mapping[str, Sequence[int]]) -> str:
-    """The series of a reading. If brokers have different series, each series is followed by its
-    brokers.
+    """The series of a reading. If brokers have different series, the text names the brokers of each
+    series.
     """
     if len({tuple(ids) for ids in shown.values()}) == 1:
         first, *others = shown
@@ -194,7 +199,8 @@ def broker_findings(info: ClusterInfo) -> Iterator[Finding]:
     if info.fenced:
         yield warning(
             "brokers",
-            f"fenced brokers, which are out of service: {', '.join(map(str, info.fenced))}",
+            f"the brokers {', '.join(map(str, info.fenced))} are fenced, so they are out of "
+            "service",
             "all registered brokers in service, because the limit applies only to brokers in "
             "service",
             "see the logs of the fenced brokers, or unregister these brokers",
@@ -210,8 +216,8 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
         warning(
             "replicas",
             f"{named} has a replica that is not in sync",
-            "all replicas in sync: brokers that catch up are busy, and under-replicated partitions "
-            "count as an overload",
+            "all replicas in sync, because brokers are busy while replicas catch up, and "
+            "under-replicated partitions count as an overload",
             "wait until all replicas are in sync, or see the brokers' logs for the reason",
         )
     ]
@@ -296,7 +302,7 @@ def _lock(opened: OpenCluster) -> list[Finding]:
         warning(
             "lock",
             f"{holder} has the lock",
-            "a free lock: while another run has the lock, a run ends with exit code 75",
+            "a free lock, because a run ends with exit code 75 if another run has the lock",
             "wait until the other run has ended",
         )
     ]
@@ -314,7 +320,7 @@ def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
             "grant the ACL",
         )
     elif found is None:
-        yield ok(check, f"none, because the topic {topic} does not exist")
+        yield ok(check, f"no bounds, because the topic {topic} does not exist")
     else:
         stated = ", ".join(f"{key} {value}" for key, value in found.given.items())
         yield ok(check, f"{stated or 'none'} (topic {topic})")
@@ -322,7 +328,8 @@ def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
         if changes:
             yield warning(
                 check,
-                f"the user of this run may {' and '.join(changes)} the topic {topic}",
+                f"the user of this run has the permission to {' and '.join(changes)} the topic "
+                f"{topic}",
                 "this permission only for the cluster's owner, so that no run loosens the bounds",
                 f"deny this user Write, Delete, Alter and AlterConfigs on the topic {topic}",
             )
@@ -334,7 +341,12 @@ def _quotas(opened: OpenCluster) -> list[Finding]:
     try:
         found = quotas_of(opened.admin)
     except AdminError as error:
-        return [ok("quotas", f"unknown, because this user may not read the quotas ({error.cause})")]
+        return [
+            ok(
+                "quotas",
+                f"the quotas are unknown, because this user may not read them ({error.cause})",
+            )
+        ]
     named = None if user is None else str(user)
     ours = [each for each in found if each.may_apply(named, opened.may_have_client_id)]
     return [
@@ -448,7 +460,7 @@ def metrics_findings(
 
 
 def _hosts_text(hosts: HostSource) -> str:
-    """The hosts, each followed by its brokers."""
+    """The hosts as text, each host with the brokers on it."""
     return ", ".join(f"{host} ({named_brokers(ids)})" for host, ids in hosts.brokers.items())
 
 
@@ -484,7 +496,8 @@ def metrics_rules(
                 warning(
                     check,
                     f"the brokers run different versions of Kafka ({versions})",
-                    "one version, because the limit applies to this mixture of versions only",
+                    "one version of Kafka on all brokers, because a limit applies only to the "
+                    "measured mixture of versions",
                     "finish the upgrade first",
                 )
             )

@@ -2,8 +2,8 @@
 
 An executor may lack kafka-redline's wheel or any package, so this module needs only the standard
 library. Modules of kafka-redline that this module imports are sent as source code, too
-(`jobs.checks.survey.shipped_as_source`). Each error is returned as data: an exception would make
-Spark repeat the stage, and the message would be a Java stack trace.
+(`jobs.checks.survey.shipped_as_source`). Each error is returned as data. An exception would make
+Spark repeat the stage, and the user would see a Java stack trace.
 """
 
 from __future__ import annotations
@@ -144,9 +144,10 @@ def _from_within(
     namespace: str, probe: Callable[[], dict[str, Any]], brokers: Iterable[str]
 ) -> dict[str, Any]:
     """The facts about links from within a network namespace. If the namespace cannot be entered,
-    all brokers are unreachable.
+    all brokers count as unreachable.
 
-    The function needs kafka-redline's code. Another check reports an executor without this code.
+    The function needs kafka-redline's code. If an executor lacks this code, another check reports
+    it.
     """
     try:
         with importlib.import_module("jobs.engine.network.namespaces").inside(namespace):
@@ -224,7 +225,7 @@ def _import(modules: Iterable[str]) -> None:
 
 def _or_error(read: Callable[[], Any]) -> tuple[Any, str]:
     """Returns (value, empty text) if `read` succeeds, and (None, error text) if it raises an error.
-    A broken package may raise any error.
+    The function catches every error, because the import of a broken package may raise any error.
     """
     try:
         return read(), ""

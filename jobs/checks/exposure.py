@@ -1,4 +1,6 @@
-"""Warnings about secrets of a cluster's file that other users or the network can read."""
+"""Warnings about secrets of a cluster's file that other users can read, or that cross a network
+without encryption.
+"""
 
 from __future__ import annotations
 
@@ -117,8 +119,8 @@ def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
 def _named_files(
     cluster: Cluster, sections: Mapping[str, ConfigModel]
 ) -> dict[Path, tuple[str, bool]]:
-    """Path of each file that a cluster's file names → (key that names it, whether it contains a
-    secret).
+    """Path of each file that a cluster's file names → (the key with this path, whether the file at
+    this path contains a secret).
     """
     found: dict[Path, tuple[str, bool]] = {}
 
@@ -163,7 +165,7 @@ def _file_findings(key: str, path: Path, *, is_secret: bool) -> Iterator[Finding
     elif is_secret and mode & stat.S_IROTH:
         yield warning(
             CHECK,
-            f"{key} names {path}, which contains a secret and which all users can read",
+            f"{key} names {path}; this file contains a secret, and all users can read it",
             "a file that only its owner and its group can read",
             f"chmod o-rwx {path}",
         )

@@ -51,17 +51,17 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """The finding of a check that reduces the quality of results. A run can still start."""
+    """A finding about a fact that makes the results of a run less reliable. A run can start."""
     return Finding(Severity.WARNING, check, found, expected, remedy)
 
 
 def problem(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """The finding of a check that failed, so that a run cannot start."""
+    """The finding of a check that failed; a run cannot start."""
     return Finding(Severity.PROBLEM, check, found, expected, remedy)
 
 
 def skipped(check: str, why: str) -> Finding:
-    """The finding of a check that was not made, with the reason."""
+    """The finding of a check that was skipped, with the reason."""
     return Finding(Severity.SKIPPED, check, why)
 
 

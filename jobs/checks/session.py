@@ -36,7 +36,7 @@ _REFUSED = {
 
 
 def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
-    """Findings about Spark settings that a load does not support.
+    """Findings about Spark settings with which a load cannot run.
 
     Args:
         settings: settings of the Spark context, by Spark's names.
@@ -63,8 +63,8 @@ def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
         master: master URL of the Spark context.
 
     Returns:
-        None if the settings state no number, for example on a standalone cluster without a limit,
-        where a session gets all cores.
+        None if the settings do not limit the number of tasks. On a standalone cluster, for example,
+        a session without a limit gets all cores.
     """
     of_task = _number(settings, "spark.task.cpus") or 1
     if re.match(r"spark://", master):
@@ -91,8 +91,8 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
     """Findings about the number of slots for the tasks of a load.
 
     Args:
-        driver: the driver's address for executors, host:port. The message names it if no executor
-            registers.
+        driver: the driver's address for executors, host:port. If no executor registers, the message
+            names this address.
         slots: number of tasks that the registered executors can run at once.
         wanted: required number of slots.
         waited_s: time spent waiting for executors [s].
@@ -109,12 +109,11 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
                 f"no executor has registered within {waited_s:.0f} s, and {wanted} slots are "
                 "needed",
                 f"executors that start and connect to the driver at {driver}",
-                "look for executors that ended early on the cluster manager's page; if executors "
+                "see the cluster manager's page for executors that ended early; if executors "
                 "cannot reach this address, set spark.driver.host to an address that they can "
-                "reach (behind NAT the outer address, in a pod the name of the headless service), "
-                "with "
-                "spark.driver.bindAddress=0.0.0.0, a fixed spark.driver.port and "
-                "spark.blockManager.port",
+                "reach (behind NAT the external address, in a pod the name of the headless "
+                "service), and set spark.driver.bindAddress=0.0.0.0, a fixed spark.driver.port "
+                "and a fixed spark.blockManager.port",
             )
         ]
     return [

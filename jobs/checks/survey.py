@@ -233,7 +233,9 @@ BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
 runs on the same machines are equal.
 """
 NAMED_MAX = 4
-"""Maximum number of hosts or brokers that a message names. The message counts the others."""
+"""Maximum number of hosts or brokers that a message names. If there are more, the message states
+the number of the others.
+"""
 
 
 def executor_findings(
@@ -257,8 +259,8 @@ def executor_findings(
 
 
 def clocks_within(executors: Iterable[ExecutorFacts]) -> str | None:
-    """The smallest step of `BOUNDS_S` that all clock offsets stay within; None if an offset is
-    unknown.
+    """The smallest value of `BOUNDS_S` that no executor's clock offset exceeds, as text; None if
+    the offset of an executor is unknown.
     """
     offsets = [each.offset_s for each in executors]
     known = [abs(offset) for offset in offsets if offset is not None]
@@ -360,8 +362,8 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
             f"{_some(hosts)} cannot reach the driver ({why})",
             "a connection from every executor to the driver, for commands and clock readings",
             "set spark.driver.host to an address that executors can reach (behind NAT the "
-            "outer address, in a pod the name of the headless service) with "
-            "spark.driver.bindAddress=0.0.0.0, and spark.redline.control.port to a port that "
+            "external address, in a pod the name of the headless service), set "
+            "spark.driver.bindAddress=0.0.0.0, and set spark.redline.control.port to a port that "
             "the firewall, the NAT or the service forwards",
         )
         for why, hosts in _hosts_by(executors, lambda each: each.channel_trouble).items()
@@ -374,12 +376,14 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     remedy = "synchronize the clocks (chronyd, or another NTP client, on every host)"
     if clock.least_s > OFFSET_MAX_S:
         expected = (
-            f"at most {OFFSET_MAX_S:g} s, because all tasks start at one time of their clocks"
+            f"at most {OFFSET_MAX_S:g} s, because each task starts the load when its own clock "
+            "shows the start time"
         )
         return [*found, problem(check, text, expected, remedy)]
     if abs(clock.offset_s) + clock.error_s > OFFSET_MAX_S:
         expected = (
-            f"a clock that is surely within {OFFSET_MAX_S:g} s; the network is too slow to show it"
+            f"an offset that is certainly at most {OFFSET_MAX_S:g} s; the network is too slow to "
+            "measure the offset so precisely"
         )
         return [*found, warning(check, text, expected, remedy)]
     return [*found, ok(check, text)]
@@ -440,7 +444,9 @@ def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
 def _hosts_by(
     executors: Sequence[ExecutorFacts], text_of: Callable[[ExecutorFacts], str]
 ) -> dict[str, list[str]]:
-    """Text → hosts of the executors with this text. Executors with an empty text are left out."""
+    """A map from each text that `text_of` returns to the hosts of the executors with this text.
+    Executors with an empty text are left out.
+    """
     hosts: dict[str, list[str]] = defaultdict(list)
     for each in executors:
         if text := text_of(each):

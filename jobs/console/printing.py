@@ -82,8 +82,8 @@ def sentences(text: str) -> list[str]:
 
 
 def align(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """The cells as one line. A negative width means that a cell is aligned left. If a cell is
-    longer than its width, the following cells move to the right.
+    """The cells as one line. A cell with a negative width is aligned left. If a cell is longer than
+    its width, the following cells move to the right.
     """
     padded = [
         cell.ljust(-width) if width < 0 else cell.rjust(width)
@@ -126,7 +126,7 @@ def trial_line(event: TrialFinished) -> str:
 
 
 def trial_reason(event: TrialFinished) -> str:
-    """The first reason of the verdict. After an overload it includes the recovery time."""
+    """The first reason of the verdict. After an overload the text includes the recovery time."""
     reason, recovery_s = clean(event.reason), event.trial.recovery_s
     if recovery_s is None:
         return reason
@@ -156,7 +156,8 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
         peaks.append(f"load up to {format_mb_per_s(plan.peak_mb_per_s)} MB/s from producers")
     if plan.disk_bytes_max is not None:
         peaks.append(
-            f"up to {format_volume(plan.disk_bytes_max)} on all brokers' disks together at a time"
+            f"up to {format_volume(plan.disk_bytes_max)} at the same time on the disks of all "
+            "brokers together"
         )
     width = plan.resolution
     goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
@@ -239,8 +240,8 @@ class Activity:
     progress: PhaseProgress | TrialProgress | None = None
 
     def progressed(self, progress: PhaseProgress | TrialProgress, now_s: float) -> Activity:
-        """The activity after a progress event. The elapsed time of a trial event replaces the
-        measured time.
+        """The activity, updated by a progress event. The progress of a trial states the elapsed
+        time, which replaces the time that this process measured.
         """
         started_s = self.started_s
         if isinstance(progress, TrialProgress):
@@ -549,8 +550,8 @@ def _write(stream: TextIO, lines: list[str]) -> None:
 
 
 class TerminalReporter(Reporter):
-    """Shows a live area for the current phase or trial, and a permanent line for each
-    finished one.
+    """Shows a live area for the current phase or trial, and a permanent line for each finished
+    phase or trial.
     """
 
     def __init__(

@@ -24,7 +24,8 @@ def steady(stream: TextIO | None, warn: Callable[[str], None] | None = None) -> 
 
     Args:
         stream: the stream to write to; None if the process was started without this stream.
-        warn: called once with the reason of the failure. A closed pipe causes no call.
+        warn: called once with the reason of the failure. If a pipe was closed, `warn` is not
+            called.
     """
     return cast("TextIO", _SteadyStream(stream, warn))
 
@@ -94,7 +95,7 @@ def has_no_reader(descriptor: int) -> bool:
 
 
 def settle_streams() -> None:
-    """Flush both standard streams. A stream that cannot be flushed is silenced."""
+    """Flush both standard streams. If a flush fails, discard the stream's buffered output."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -122,7 +122,7 @@ def test_ctrl_c_ends_the_reading(brokers: list[str], tmp_path: Path) -> None:
             time.sleep(4.0)  # decides only which of the two ends below is seen
             running.signal(signal.SIGINT)
             assert running.wait(COMMAND_S) == 130, running.text
-    if "interrupted; the data until then is written" in running.text:
+    if "interrupted; the data that was read before the interrupt is written" in running.text:
         evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
         assert evidence["read"]["interrupted"] is True
     else:

@@ -85,7 +85,7 @@ def test_the_doctor_names_a_user_who_may_change_the_bounds_and_changes_nothing(
     (none,) = owner_findings(opened, topic)
     assert (none.severity, none.found) == (
         Severity.OK,
-        f"none, because the topic {topic} does not exist",
+        f"no bounds, because the topic {topic} does not exist",
     )
     admin.create_topic(topic, {0: [2]}, COMPACTED)
     assert becomes(lambda: topic in admin.topic_names())

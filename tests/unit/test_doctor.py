@@ -181,7 +181,7 @@ def test_fenced_brokers_are_a_warning() -> None:
     assert list(broker_findings(whole)) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
     (_, fenced) = broker_findings(replace(whole, fenced=(3, 4)))
     assert fenced.severity is Severity.WARNING
-    assert fenced.found == "fenced brokers, which are out of service: 3, 4"
+    assert fenced.found == "the brokers 3, 4 are fenced, so they are out of service"
 
 
 def test_missing_samples_missing_beans_and_mixed_versions_are_reported() -> None:

@@ -187,7 +187,7 @@ def test_the_smallest_sufficient_set_up_is_named(
     assert document["mb_per_s_wanted"] == pytest.approx(600 / 86.4)
     printed = run_plan(tmp_path, "--mb-per-s", "5", "--growth", "0.5", "--headroom", "0.25")
     assert "brokers 2, heap_mb 256" in printed
-    with pytest.raises(NoConclusionError, match=r"the largest carries 19\.0 of 30\.0 MB/s"):
+    with pytest.raises(NoConclusionError, match=r"the largest set-up carries 19\.0 of 30\.0 MB/s"):
         run_plan(tmp_path, "--mb-per-s", "30")
 
 

@@ -66,15 +66,15 @@ ALL_TAKEN = 0.97
 
 
 Hold = Callable[[Side, float, str], Trial]
-"""Function that makes one trial of a side and appends the trial to the tables. The load is per
-broker, so that clusters of different sizes can be compared. The text is the purpose of the trial,
-for the display.
+"""Function that makes one trial of a side and appends the trial to the tables. Its load argument is
+per broker, so that clusters of different sizes can be compared. Its text argument is the reason for
+the trial, which the display shows.
 """
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The number of trials for one message size.
+    """The numbers of pairs and of repeats for one message size.
 
     Attributes:
         pairs: number of pairs of saturated trials. The conclusion of the comparison depends on the
@@ -90,7 +90,9 @@ class Effort:
 
     @property
     def trials(self) -> int:
-        """The number of trials without repeats, including three trials that find the load."""
+        """The number of trials, including three trials that find the load. Repeats of INVALID
+        trials are not counted.
+        """
         return 3 + 2 * (self.pairs + self.steady_pairs)
 
 
@@ -185,8 +187,8 @@ class CaseComparer:
                 if load >= self.load_cap:
                     raise NoConclusionError(
                         f"side {side.value} acknowledges {share:.0%} of {load:g} {self.words} per "
-                        f"broker, the highest load; expected a load that saturates the brokers; "
-                        f"raise {self.cap_key}"
+                        "broker, which is the highest permitted load; expected a load that "
+                        f"saturates the brokers; raise {self.cap_key}"
                     )
                 load = min(2.0 * load, self.load_cap)
         return min(EXCESS * max(capacities), self.load_cap)
@@ -257,8 +259,8 @@ class CaseComparer:
             if taken and max(taken.values()) - min(taken.values()) > PROPORTIONS_MAX:
                 named = ", ".join(f"{share:.0%} of {part}" for part, share in taken.items())
                 case.notes.append(
-                    f"saturated brokers of side {side.value} acknowledged {named}, so the capacity "
-                    "applies to the mix in these proportions"
+                    f"saturated brokers of side {side.value} acknowledged {named}; the capacity "
+                    "applies to a mix with these shares"
                 )
 
     def _is_time_left(self, case: ComparedSize, done: int, wanted: int) -> bool:
@@ -270,8 +272,8 @@ class CaseComparer:
     def _pair(
         self, number: int, load: float, reason: str, is_good: Callable[[Trial], bool]
     ) -> dict[Side, Trial]:
-        """One trial of each side. The trial of the second side is omitted if the first trial is
-        INVALID or not good.
+        """One trial of each side. If the trial of the first side is INVALID, or `is_good` rejects
+        it, the trial of the second side is omitted.
         """
         trials: dict[Side, Trial] = {}
         for side in order_of(number):
@@ -284,7 +286,9 @@ class CaseComparer:
         return trials
 
     def _valid(self, side: Side, load: float, reason: str) -> Trial | None:
-        """A valid trial. An INVALID trial is repeated; None if all repeats are INVALID."""
+        """A valid trial. An INVALID trial is repeated. The result is None if all repeats are
+        INVALID.
+        """
         for _ in range(1 + self.effort.repeats_max):
             trial = self.hold(side, load, reason)
             if trial.judgement.verdict is not Verdict.INVALID:
@@ -352,7 +356,7 @@ class SideFacts:
 
     @property
     def compared(self) -> dict[str, str]:
-        """All facts and all settings, by name."""
+        """A map with all facts and all settings of the side, by name."""
         return {**self.environment, **self.settings}
 
 

@@ -278,8 +278,8 @@ class ComparisonRun(Campaign[int]):
         )
 
     def needed_s(self, turn: Turn[int]) -> float:
-        """Zero, because the budget limits the pairs of each message size, and each size
-        is begun.
+        """The time that a message size needs in the budget: 0, because every size is begun. The
+        budget only limits the number of pairs at each size.
         """
         return 0.0
 
@@ -395,7 +395,9 @@ class ComparisonRun(Campaign[int]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the comparison, derived from the error or else from the answer."""
+        """The outcome of the comparison. It follows from the error if there is one, and otherwise
+        from the answer.
+        """
         return outcome_with(self._answer) if error is None else outcome_of(error)
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:

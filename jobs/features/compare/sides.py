@@ -139,8 +139,8 @@ def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
     """The settings in the form of `--set` options.
 
     Raises:
-        ConfigError: the setting must be equal on both sides, or is a key of a workload or a goal
-            that lacks the prefix `workload.` or `goal.`.
+        ConfigError: the setting must have the same value on both sides, or the setting lacks its
+            prefix `workload.` or `goal.`.
     """
     found = []
     for key, value in settings.items():
@@ -189,8 +189,8 @@ def load_sides(
             with `--set`.
 
     Raises:
-        ConfigError: a file or a setting is invalid, or the goal does not search along np, or along
-            scale for a mix.
+        ConfigError: a file, a setting or the axis of the goal's search is invalid. The axis must be
+            scale for a mix, and np for other traffic.
     """
     sides = {}
     for side, spec in specs.items():
@@ -287,9 +287,10 @@ def compare_finished(
         min_effect: the smallest relevant loss [ratio].
 
     Raises:
-        ConfigError: a run does not exist, both ids are equal, the runs have no limit with the same
-            goal, state and message size, or the file cannot be written.
-        NoConclusionError: at no message size do both runs have a limit with an interval.
+        ConfigError: a run does not exist, both ids are equal, the runs have no common limit, or the
+            file cannot be written. A common limit has the same goal, cluster state and message size
+            in both runs.
+        NoConclusionError: no message size has a limit with an interval in both runs.
         RegressionError: a limit of the second run is significantly lower.
     """
     if len(set(run_ids)) < len(run_ids):
@@ -391,7 +392,7 @@ def _sentences(
             yield f"the runs differ in the {name}: {before} in the first, {after} in the second"
     upgrade = changed_release(release_of(first.environment), release_of(second.environment))
     if upgrade is not None:
-        yield f"the brokers of the first run were {upgrade[0]}, of the second {upgrade[1]}"
+        yield f"the brokers were {upgrade[0]} in the first run and {upgrade[1]} in the second run"
     yield from _caveats(first, second)
     before, after = _limits(first), _limits(second)
     if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:

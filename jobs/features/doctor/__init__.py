@@ -1,1 +1,1 @@
-"""The checks of whether a run would start."""
+"""The checks that show whether a run would start."""

@@ -1,5 +1,5 @@
-"""All checks of `redline doctor`, in order. A problem skips only the checks that depend on the
-failed check.
+"""All checks of `redline doctor`, in order. If a check fails, only the checks that depend on it are
+skipped.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ CHECK = "packages of others"
 
 
 def extension_findings() -> list[Finding]:
-    """One finding for each installed extension. A broken extension is only a warning, because it
-    may not be used.
+    """One finding for each installed extension. A broken extension is only a warning, because not
+    every run uses every extension.
     """
     found = []
     for group in APIS:

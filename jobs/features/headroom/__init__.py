@@ -1,1 +1,3 @@
-"""How many times today's traffic fits: production is watched, and nothing is loaded."""
+"""Headroom: how many times today's traffic fits into a cluster. The answer uses the metrics of
+production, and the job offers no load.
+"""

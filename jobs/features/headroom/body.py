@@ -211,7 +211,9 @@ NO_LIBRARY = (
 
 
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
-    """The share of the limit in use, from the table rows of earlier calls of the same kind."""
+    """The history of the share of the limit in use, from the table rows of earlier calls of the
+    same kind.
+    """
     return [
         (row.at_s, 1.0 / row.headroom.times)
         for row in rows
@@ -220,8 +222,8 @@ def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
 
 
 def of_source(production: Production, answer: Answer, today: Today, limits: Indicators) -> History:
-    """The history of the first exhausted resource: the share of its limit in use, from a Prometheus
-    server.
+    """The history of the resource that is exhausted first: the share of its limit in use, from a
+    Prometheus server.
 
     The history is empty for other sources, and for a resource whose use is measured in bytes.
 
@@ -272,8 +274,8 @@ class HeadroomOrder:
         out: the folder of all runs.
         tables: path or catalog schema of the Delta tables; None for the default folder in `out`.
         run_id: the run that measured the limit; None for an estimate by thresholds.
-        goal: the goal of the run, or of the estimate; None for the run's only goal, or for the
-            default goal.
+        goal: the goal of the run or of the estimate. None means the only goal of the run, or the
+            default goal for an estimate.
         window_s: time to watch the cluster, or time to read from a Prometheus server [s]; None for
             the default.
         fail_below: minimum number of times that today's traffic must fit into the limit; None for
@@ -393,7 +395,8 @@ def _known_limit(
 
 
 def require_same_cluster(run: RunSummary, cluster: Cluster, opened: OpenCluster) -> None:
-    """Require that a run measured this cluster. Clusters are compared by id, or else by name.
+    """Require that a run measured this cluster. Clusters are compared by id, or by name if an id is
+    unknown.
 
     Raises:
         ConfigError: the run measured another cluster.

@@ -47,7 +47,8 @@ _READING = "messages_in"
 
 
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
-    """The history of the cluster for the evidence, and a sentence if the history is unknown.
+    """The history of the cluster for the evidence, and a sentence with the reason if the history is
+    unknown.
 
     The history and the sentence are empty if the cluster's file names no Prometheus server.
     """
@@ -116,7 +117,7 @@ def profile_text(learned: Learned) -> str | None:
         return None
     begin = iso_utc(learned.curve.times_s[0])
     lines = [
-        f"# The rate of {learned.cluster} over time from {begin} on; 1 is the rate of scale 1.",
+        f"# The rate of {learned.cluster} over time from {begin} on; 1 means the rate at scale 1.",
         "# Written by redline learn.",
         f"description: learnt from {learned.cluster}",
         "points:",
@@ -252,8 +253,8 @@ class LearnOrder:
 def learn(order: LearnOrder, reporter: Reporter) -> int:
     """Learn the traffic of topics, and write the workload.
 
-    An interrupt during the reading ends the reading. The data until then is written, and then the
-    interrupt is raised again.
+    An interrupt during the reading ends the reading. The data that was read before the interrupt is
+    written, and then the interrupt is raised again.
 
     Raises:
         ConfigError: the cluster, the topics or the files are invalid, or this user may not read the
@@ -401,4 +402,8 @@ def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> No
         note(reporter, f"{len(learned.notes) - _NOTES_MAX} more notes are in the evidence")
     note(reporter, f"next: redline find-limit --cluster FILE --workload {out} --dry-run")
     if survey.was_interrupted:
-        warn(reporter, "interrupted; the data until then is written, and curves may be missing")
+        warn(
+            reporter,
+            "interrupted; the data that was read before the interrupt is written, but "
+            "curves may be missing",
+        )

@@ -54,7 +54,7 @@ def groups_of(
         return {}
     names = sorted(states)
     if len(names) > GROUPS_MAX:
-        note(f"{len(names):,} consumer groups; only the first {GROUPS_MAX:,} are read")
+        note(f"{len(names):,} consumer groups exist; only the first {GROUPS_MAX:,} are read")
     found: dict[str, list[GroupFacts]] = defaultdict(list)
     failed: list[str] = []
     for start in range(0, min(len(names), GROUPS_MAX), _GROUPS_AT_ONCE):
@@ -139,7 +139,7 @@ class ReadingPace:
 
     @property
     def next_s(self) -> float:
-        """The time from which the next request may be sent [s of the clock]."""
+        """The earliest time at which the next request may be sent [s of the clock]."""
         return max(self._next_s, self._clock())
 
     def spread(self, size_bytes: float, duration_s: float) -> None:
@@ -258,7 +258,8 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
             f"a name among the {len(names)} topics that this user may describe, such as "
             f"{', '.join(close)}"
             if names
-            else "topics that this user may describe, and there are 0 (ACL: Describe on topics)"
+            else "at least one topic that this user may describe (ACL Describe on the topic); "
+            "there are 0"
         )
         raise ConfigError(
             f"{shown} matches no topic; expected {there}; correct the expression, which must match "
@@ -275,8 +276,8 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
 def with_config(
     admin: KafkaAdmin, topics: Sequence[TopicFacts], note: Callable[[str], None], pace: ReadingPace
 ) -> list[TopicFacts]:
-    """The topics with their properties. If this user may not read the properties of a topic, they
-    are empty.
+    """The topics with their properties. The map of a topic's properties is empty if this user may
+    not read them.
 
     One request reads the properties of many topics.
     """

@@ -32,7 +32,9 @@ LATE_SHARE = 0.05
 record [ratio].
 """
 SPREAD_SHARE = 0.9
-"""Share of the reading time over which the data is spread, so that all data is read [ratio]."""
+"""The reading is planned to take this share of the permitted time, so that all data is read in time
+[ratio].
+"""
 _ASSUMED_RECORD_BYTES = 1_000.0
 
 
@@ -172,8 +174,8 @@ class Surveyor:
     def _of_all(
         self, topic: str, curve: Curve, begins: Mapping[Place, Found]
     ) -> tuple[Curve, dict[int, float]]:
-        """The curve of all partitions, scaled from the curve of some; and partition → its share of
-        the last day's records.
+        """The curve of all partitions, scaled up from the curve of some partitions, and a map from
+        each of these partitions to its share of the last day's records.
 
         Args:
             begins: partition → its offset at the start of the curve's last day.
@@ -230,8 +232,8 @@ class Surveyor:
         return +records
 
     def _plan(self, records: Mapping[str, float], now_s: float) -> list[OffsetRange]:
-        """The ranges to read: for each topic the most recent time whose data fits into the topic's
-        share of bytes.
+        """The ranges of offsets to read. A topic's ranges contain its most recent records, as many
+        as fit into the topic's share of the bytes.
         """
         bytes_max = self._bounds.bytes_max
         sizes = self._probe(records)
@@ -371,5 +373,6 @@ class Surveyor:
         if readings.troubles:
             place, why = next(iter(readings.troubles.items()))
             survey.notes.append(
-                f"{len(readings.troubles)} partitions were read in part only; {place}: {why}"
+                f"{len(readings.troubles)} partitions were only partly read, for example {place} "
+                f"({why})"
             )

@@ -1,1 +1,3 @@
-"""A night: the cases of a suite, measured, judged against the nights before, and reported."""
+"""A night: measures the cases of a suite, compares the figures with earlier nights, and reports
+them.
+"""

@@ -74,7 +74,7 @@ def settings_of(
 
     Args:
         config: the configuration of the case.
-        load: the fixed load on the goal's axis. A case that searches a limit ignores it.
+        load: the fixed load on the goal's axis. A case that searches a limit ignores this load.
         source: name of the source of the brokers' metrics.
         cluster_id: the cluster's id. The id is not a setting if each run starts new brokers.
     """
@@ -229,7 +229,7 @@ class CaseMeasurer:
         if not values:
             raise NoConclusionError(
                 f"no trial has the metric {compared.name}; expected brokers that provide it; "
-                "make the case compare latency_p99 instead"
+                "set compares to latency_p99 in this case"
             )
         evidence = [trial.evidence for trial in valid]
         achieved = middle(each.client.achieved_mb_per_s for each in evidence)
@@ -283,7 +283,7 @@ def load_of(
 ) -> int:
     """The fixed load of a case, on the goal's axis.
 
-    A share is a share of the limit that was known when the case was first measured. All later
+    The key `share` refers to the limit that was known when the case was first measured. All later
     nights use the same load. A share of each night's own limit would decrease together with the
     limit, and would hide a regression.
 
@@ -361,7 +361,9 @@ def case_reports(
 
 
 def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
-    """The outcome of a night, derived from the error or else from the cases."""
+    """The outcome of a night. It follows from the error if there is one, and otherwise from the
+    cases.
+    """
     if error is not None:
         return outcome_of(error)
     worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
@@ -500,8 +502,8 @@ class NightRun(Campaign[SuiteCase]):
     # --- measuring ----------------------------------------------------------
 
     def has_results(self, folder: Path) -> bool:
-        """Whether the folder has results of this night. A night with a given name may also run for
-        the first time.
+        """Whether the folder has results of this night. The folder of a new night has none, because
+        `--night` may name a new night or continue an earlier one.
         """
         return (folder / "nightly.json").exists()
 
@@ -580,7 +582,9 @@ class NightRun(Campaign[SuiteCase]):
         self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the night, derived from the error or else from the cases."""
+        """The outcome of the night. It follows from the error if there is one, and otherwise from
+        the cases.
+        """
         return outcome_of_night(self._cases, error)
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:

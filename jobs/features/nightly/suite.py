@@ -32,7 +32,8 @@ _FORMS = (
     ("mix: load", "scale"),
     ("mix: load", "share"),
 )
-"""The keys that a case can have together, beside its name and the keys with defaults."""
+"""The permitted combinations of keys in a case. The name, and keys with defaults, are not listed.
+"""
 
 
 class SuiteCase(ConfigModel):
@@ -40,7 +41,7 @@ class SuiteCase(ConfigModel):
 
     Attributes:
         name: name of the case in tables and reports.
-        limit: message size whose limit is searched [B]; excludes the next three keys.
+        limit: message size whose limit is searched [B]; excludes `message_bytes`, `np` and `share`.
         message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
         share: the fixed load as a share of a limit, instead of `np` [ratio]. The limit is the
@@ -119,7 +120,7 @@ class Suite(ConfigModel):
         min_effect: smallest loss that counts as a regression, and smallest gain that counts as an
             improvement [share].
         history_max: maximum number of earlier nights, the newest ones, from which the mean and the
-            spread are computed. A slow loss is computed from the first nights, too.
+            spread are computed. The search for a slow loss also uses the nights before these.
         history_since: nights before this time (UTC) are ignored. Set this key to accept a change
             permanently.
         noise: noise of each case that states no noise of its own.

@@ -259,7 +259,8 @@ def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
         largest = format_mb_per_s(max(s.mb_per_s for s in setups))
         outcome = outcome_of(
             NoConclusionError(
-                f"{conclusion}: the largest carries {largest} of {format_mb_per_s(wanted)} MB/s; "
+                f"{conclusion}: the largest set-up carries {largest} of {format_mb_per_s(wanted)} "
+                "MB/s; "
                 "measure larger set-ups"
             )
         )
@@ -348,7 +349,7 @@ def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
     """The steady limit if it is known; otherwise the burst limit, with a sentence that names it as
     a burst limit.
 
-    The steady limit and the burst limit vary from run to run.
+    The interval of this limit allows for the variation between runs.
     """
     steady = point.steady_mb_per_s
     size = format_size(point.message_bytes)

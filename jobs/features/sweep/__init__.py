@@ -1,1 +1,1 @@
-"""A sweep: the cases of an experiment, measured in turns, each as a run."""
+"""A sweep: measures the cases of an experiment in turns, each case as a run."""

@@ -58,7 +58,9 @@ class SweepRun(Campaign[ExperimentCase]):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """Empty, because each case is a run with its own configuration."""
+        """The configurations that the sweep itself records: none, because each case is a run with
+        its own configuration.
+        """
         return {}
 
     @property
@@ -204,7 +206,9 @@ class SweepRun(Campaign[ExperimentCase]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the sweep: the error, or else the number of cases without an answer."""
+        """The outcome of the sweep. It follows from the error if there is one, and otherwise from
+        the number of cases without an answer.
+        """
         if error is not None:
             return outcome_of(error)
         silent = sorted({each.why for each in self.results if each.value is None})
@@ -235,7 +239,8 @@ class SweepRun(Campaign[ExperimentCase]):
             partial(sweep_page, answer),
             (table,) if answer.results else (),
             [Notice(Level.NOTE, text) for text in texts],
-            "fix the disk, then write them with --resume, which measures no case twice",
+            "fix the disk, then repeat the command with --resume, which writes the files and "
+            "measures no case twice",
             (chart,) if can_draw() and any(each.value for each in answer.results) else (),
         )
 

@@ -43,8 +43,8 @@ from metrics.windows.use import Resource
 from search.model import LEVEL
 
 TIMES_MAX = 100.0
-"""If traffic fits more often than this, its use of the resource cannot be distinguished
-from zero.
+"""If today's traffic fits more than this number of times, its use of the resource cannot be
+distinguished from zero.
 """
 UNMEASURED_LOW, UNMEASURED_HIGH = 0.5 / 0.8, 1.0 / 0.8
 """Ends of the interval of a limit that no run measured, relative to the threshold [ratio]. Runs
@@ -62,10 +62,11 @@ class Capacity:
         rest_error: standard deviation of `at_rest`.
         limit: use at which the resource is exhausted.
         limit_error: standard deviation of `limit`.
-        low, high: ends of the limit's 90 % interval, divided by its best estimate [ratio].
-        counts: whether the answer depends on this resource.
-        bend: error because the use is not exactly a line over the load: half of the 90 % interval
-            of ln(answer), divided by ln(answer) [ratio].
+        low, high: ends of the limit's 90 % interval, divided by the best estimate of the limit
+            [ratio].
+        counts: whether the answer depends on this resource. bend: error that arises because the use
+            is not exactly a line over the load: half of the 90 % interval of ln(answer), divided by
+            ln(answer) [ratio].
     """
 
     at_rest: float
@@ -242,7 +243,9 @@ def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
 def answer_of(
     rows: Sequence[ResourceHeadroom], *, is_estimate: bool, assumption: str, notes: Sequence[str]
 ) -> Answer | None:
-    """The answer that follows from all rows; None if no row that counts has a number."""
+    """The answer that follows from all rows. None if no row has both `counts` and a value of
+    `times`.
+    """
     known = [row for row in rows if row.counts and row.times is not None]
     if not known:
         return None
@@ -275,8 +278,8 @@ this factor.
 
 def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple[float, str]:
     """The traffic of a broker at the limit, for messages of this stored size [B/s]. The second
-    value is a note on how the limit follows from measured message sizes. The note is empty if this
-    message size was measured.
+    value is a note that explains how the limit was computed from measured message sizes. The note
+    is empty if this message size was measured.
 
     Args:
         points: the limits at the measured sizes; at least one.
@@ -337,7 +340,9 @@ def traffic_rows(
 
 
 def _fullness_notes(brokers: Sequence[BrokerWindow], limit: TrafficLimit) -> Iterator[str]:
-    """A sentence if requests contain many more or many fewer messages than at the limit."""
+    """A warning if today's requests contain many more or many fewer messages than the requests at
+    the limit; otherwise empty.
+    """
     messages = sum(each.messages_in_per_s or 0.0 for each in brokers)
     requests = sum(each.produce.per_s or 0.0 for each in brokers)
     if not (limit.requests_per_s and requests):
@@ -393,7 +398,7 @@ def nearest_limit(today: Today, points: Sequence[RunLimit]) -> RunLimit:
 def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicators) -> Answer | None:
     """How many times today's traffic fits into the limit of a run.
 
-    None if every resource's use is so small that it cannot be distinguished from zero.
+    The answer is None if the use of every resource is too small to be distinguished from zero.
 
     Args:
         points: the limits of the run, at least one.
@@ -414,7 +419,7 @@ def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicator
 
 
 def hold_against_thresholds(today: Today, limits: Indicators) -> Answer | None:
-    """How many times today's traffic fits until a threshold is reached, with a wide interval."""
+    """How many times today's traffic fits before a threshold is reached, with a wide interval."""
     return answer_of(
         list(rows_without_run(today, limits)),
         is_estimate=True,

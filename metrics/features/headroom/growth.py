@@ -161,8 +161,8 @@ class _Scatter:
     def of(
         cls, known: History, hours: list[float], busiest_hour: float, fit: np.ndarray, first: int
     ) -> _Scatter:
-        """The scatter of the daily peaks. If too few days are complete, the scatter of
-        all values.
+        """The scatter of the daily peaks. If too few days are complete, the scatter of all values
+        is returned.
         """
         busy = {hour for hour, each in enumerate(hours) if each >= busiest_hour - _NEARLY_BUSIEST}
         seen: dict[int, set[int]] = {}
@@ -197,8 +197,8 @@ def _hour(at_s: float) -> int:
 def _hours_of_day(known: History) -> list[float]:
     """The pattern of the day: for each hour, the mean difference from the mean of the day [ln].
 
-    Days may lack values of different hours, so the differences and the days' means are computed
-    alternately.
+    The values of some hours may be missing, and these hours may differ from day to day. So the
+    differences and the means of the days are computed alternately.
     """
     hours = [0.0] * _HOURS_OF_DAY
     by_day: dict[int, list[tuple[int, float]]] = {}
@@ -282,14 +282,16 @@ def _continued(
 
 
 def _weekday_patterns(states: np.ndarray) -> np.ndarray:
-    """The patterns of the seven weekdays. A state contains six patterns; all seven add up to 0."""
+    """The patterns of the seven weekdays. A state contains only six of the seven patterns, because
+    all seven add up to 0.
+    """
     return np.column_stack((states[:, 2:], -states[:, 2:].sum(axis=1)))
 
 
 COLUMNS = ("broker", "resource", "used", "at rest", "limit", "times", "at 90 %")
 ROWS_MAX = 40
-"""Maximum number of rows of a table on the terminal. A longer table shows only the tightest broker
-of each resource.
+"""Maximum number of rows of a table on the terminal. A longer table shows only the broker with the
+least headroom for each resource.
 """
 
 
@@ -349,8 +351,8 @@ def short_history_words(days: int) -> str:
 
 
 def table_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
-    """The table rows for a terminal. If there are too many rows, only the tightest broker of each
-    resource.
+    """The table rows for a terminal. If there are too many rows, they show only the broker with the
+    least headroom for each resource.
     """
     shown: Sequence[ResourceHeadroom] = answer.rows
     if len(shown) > ROWS_MAX:

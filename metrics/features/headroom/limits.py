@@ -1,16 +1,17 @@
 """The use of each resource in production and at the limit of a run.
 
-The use of a resource is modeled as a line over the load: a part without load, and a part that
-grows.
+The use of a resource is modeled as a line over the load. It has a constant part, and a part that
+grows with the load.
 
 The use of handlers, threads, CPU and bytes grows in proportion to the requests. An idle broker also
-uses some of each, for fetches of followers and heartbeats. A few trials near the limit cannot show
-this idle part, so it has a prior distribution: near 0, and at most some hundredths of the use at
-the limit.
+uses a little of each resource, for fetches of followers and for heartbeats. A few trials near the
+limit cannot show this idle part, so it has a prior distribution: near 0, and at most some
+hundredths of the use at the limit.
 
-A use is a share of the resource, or a rate if only a run shows the capacity of the resource. The
-limits of shares are the thresholds of the attribution (`metrics.judging.nearness`). Production has
-one window for the answer, and shorter windows that show the scatter of the use.
+The use is stated as a share of the resource. If only a run shows the capacity of the resource, the
+use is stated as a rate. The limits of shares are the thresholds of the attribution
+(`metrics.judging.nearness`). Production has one window for the answer, and shorter windows that
+show the scatter of the use.
 """
 
 from __future__ import annotations
@@ -347,8 +348,8 @@ def _fitted(points: Sequence[tuple[float, float]], noise: float, prior: float) -
 
 
 OVERLOADS_TO = 1.1
-"""Readings of overloads count up to this load, relative to the limit [ratio]. At higher loads the
-use no longer grows.
+"""Readings of an overloaded trial are used only up to this load, relative to the limit [ratio]. At
+higher loads the use no longer grows.
 """
 BEND, BEND_OF_DISKS = 0.05, 0.4
 """How far the use deviates from a line (`Capacity.bend`), measured with recorded loads of real
@@ -385,8 +386,8 @@ class RunLimit:
 
     Attributes:
         message_bytes: size of a message [B].
-        low, high: ends of the 90 % range of the limit on any day, divided by its best estimate
-            [ratio].
+        low, high: ends of the 90 % range of the limit on any day, divided by the best estimate of
+            the limit [ratio].
         limited_by: the limiting resource; None if unknown.
         lines: broker id → resource → its use as a line over the load, with the limit as reference
             load.
@@ -404,8 +405,8 @@ class RunLimit:
     is_doubtful: bool = False
 
     def line_of(self, broker_id: int, key: Key) -> Line | None:
-        """The line of a broker. For a broker that the run did not have, the mean line of the run's
-        brokers.
+        """The line of a broker. If the run did not have this broker, the mean line of the run's
+        brokers is returned.
         """
         own = self.lines.get(broker_id)
         if own is not None:
@@ -422,7 +423,9 @@ class RunLimit:
 
     @property
     def bend(self) -> float:
-        """How far the use deviates from a line; see `Capacity.bend`."""
+        """The error that arises because the use is not exactly a line over the load; see
+        `Capacity.bend`.
+        """
         return BEND_OF_DISKS if self.limited_by is Resource.DISK else BEND
 
     @property

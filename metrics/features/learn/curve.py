@@ -133,7 +133,7 @@ class Curve:
 
     @classmethod
     def of_offsets(cls, times_s: Sequence[float], offsets: Mapping[int, Sequence[int]]) -> Curve:
-        """The curve that follows from offsets of partitions at these times.
+        """The curve that is computed from the offsets of partitions at the given times.
 
         Args:
             offsets: partition → its offset at each of the times.
@@ -158,8 +158,8 @@ def sum_of(curves: Sequence[Curve]) -> Curve:
 
 
 def _at(curve: Curve, at_s: float) -> float:
-    """The count at any time: interpolated linearly between the curve's times, and constant before
-    and after them.
+    """The count at any time. It is interpolated linearly between the curve's times, and is constant
+    before the first and after the last of them.
     """
     place = (at_s - curve.times_s[0]) / curve.step_s
     if place <= 0:

@@ -23,8 +23,8 @@ from metrics.traffic.payload import BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX, Paylo
 def skew_of(part: Part, partitions: int) -> Figure | None:
     """The exponent of Zipf's law that gives the busiest partition the observed share of records.
 
-    For several topics it is the mean exponent, weighted by their records. None if all topics spread
-    evenly.
+    For several topics it is the mean exponent, weighted by their records. The result is None if
+    every topic's records are spread evenly over its partitions.
 
     Args:
         partitions: number of partitions of each topic in the workload.
@@ -37,7 +37,8 @@ def skew_of(part: Part, partitions: int) -> Figure | None:
     first = part.topics[found.index(max(found))].seen
     text = (
         f"the busiest partition of {first.facts.name} has {first.largest_over_mean:.3g} times the "
-        "mean share; shares by Zipf's law, the first partition the busiest"
+        "mean share; the workload gives partitions shares by Zipf's law, and its first partition "
+        "is the busiest"
     )
     return Figure(round(mean, 3), FITTED, text, round(min(found), 3), round(max(found), 3))
 
@@ -153,8 +154,8 @@ def learned_part(part: Part, brokers: int) -> LearnedPart:
 
 
 def _producers(part: Part) -> Figure:
-    """The number of producers. The number is reduced if each producer would offer too few records
-    for a trial.
+    """The number of producers at scale 1. It is reduced if each of these producers would offer too
+    few records for a trial.
     """
     found = part.producers
     most = max(1, math.floor(part.records_per_s * MEASURE_MAX_S / (1.01 * RECORDS_LEAST)))
@@ -188,8 +189,9 @@ def _message_bytes(part: Part, payload: Payload) -> Figure:
         text = f"{part.record_bytes:,.5g} B per record in the log, without Kafka's own fields"
         return Figure(value, SEEN, text, low, high)
     text = (
-        f"compressed size in the log, {part.record_bytes:,.4g} B per record, sent as bytes that "
-        "cannot be compressed further; --decode reads the sizes before compression"
+        f"records have a compressed size of {part.record_bytes:,.4g} B in the log; the workload "
+        "sends bytes of this size that cannot be compressed further; --decode reads the sizes "
+        "before compression"
     )
     return Figure(value, ASSUMED, text, low, high)
 
@@ -218,7 +220,7 @@ def _payload(part: Part) -> tuple[Payload, Keys]:
     found: dict[str, Figure] = {}
     ratio, spread = records.ratio, records.messages.spread
     if part.first.seen.batches.codec != "none" and ratio > _INCOMPRESSIBLE:
-        text = "partly one repeated character, so that it compresses as observed"
+        text = "one character repeated in a part of the payload, so that it compresses as observed"
         found["kind"] = Figure("mixed", FITTED, text)
         wanted = round(min(1_000.0, ratio), 3)
         found["wanted_ratio"] = Figure(

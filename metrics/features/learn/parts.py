@@ -5,11 +5,11 @@ rate. Batch headers state neither. Producer ids, if there are any, are counted. 
 between the first and the last record of a batch shows how fast one producer fills a batch: the
 records of a producer go to one batch at a time, until it is full or `linger.ms` is over.
 
-The number of batches in a request is fitted, too, because headers state no requests. A producer
-that writes to one partition at a time sends one batch in each request. A producer whose keys choose
-partitions has open batches in several partitions. When the first of a broker's batches has waited
-for `linger.ms`, all open batches for this broker go into one request. So batches that one producer
-opened within one linger at one broker, each in another partition, form one request.
+The number of batches in a request is also fitted, because batch headers do not show the requests. A
+producer that writes to one partition at a time sends one batch in each request. A producer whose
+keys choose partitions has open batches in several partitions. When the first of a broker's batches
+has waited for `linger.ms`, all open batches for this broker go into one request. So batches that
+one producer opened within one linger at one broker, each in another partition, form one request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def batches_per_request(
 
 
 def _in_all_partitions(opened: list[Opened]) -> list[Opened]:
-    """The batches from the time range in which all partitions were read."""
+    """The batches whose first record lies in the time range that was read from all partitions."""
     times: dict[int, list[int]] = defaultdict(list)
     for each in opened:
         times[each.partition].append(each.first_ms)
@@ -80,7 +80,9 @@ IDEMPOTENT_SHARE = 0.5
 """Minimum share of batches with a producer id for an idempotent topic [ratio]."""
 
 KEYED_BATCHES = 1.1
-"""If requests have more batches than this on average, keys choose the partitions."""
+"""If requests contain more than this number of batches on average, the keys of records choose the
+partitions.
+"""
 
 DEFAULT_BATCH_SIZE = 16_384
 """Kafka's default of `batch.size` [B]."""
@@ -425,7 +427,7 @@ class Part:
 
     @property
     def groups(self) -> int:
-        """The maximum, over all topics of the part, of the number of consumer groups."""
+        """The largest number of consumer groups that any topic of the part has."""
         return max(len(each.seen.facts.readers) for each in self.topics)
 
     @property
@@ -482,8 +484,8 @@ def _grouped(ordered: Sequence[TopicPart], factor: float) -> list[list[TopicPart
 
 
 def _alike(first: TopicPart, other: TopicPart, factor: float) -> bool:
-    """Whether two topics are similar: equal in kind, and close in sizes, rates, partitions and
-    skew.
+    """Whether two topics are similar: their kinds are equal, and their sizes, rates, partitions and
+    skew differ little.
     """
     if _kind(first) != _kind(other):
         return False

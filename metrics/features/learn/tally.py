@@ -116,8 +116,8 @@ class RecordTally:
 
     @property
     def key_range(self) -> tuple[int, float]:
-        """The number of different keys that were seen, and an estimate of the number of all keys in
-        use.
+        """The number of different keys that were seen, and an estimate of the number of all keys
+        that producers use.
 
         The estimate is Chao's lower bound. The bound follows from the number of keys that were seen
         once, and the number of keys that were seen twice (https://doi.org/10.2307/4615964).
@@ -139,7 +139,7 @@ class RecordTally:
 
 
 def all_seen(counts: Collection[int]) -> float:
-    """Chao's estimate of the number of all kinds.
+    """Chao's estimate of the number of all kinds, including the kinds that were not seen.
 
     Args:
         counts: for each kind that was seen, the number of its occurrences.
@@ -431,7 +431,7 @@ class TopicSeen:
 
     @property
     def may_be_even(self) -> bool:
-        """Whether the busiest partition has much more records than the mean, but chance may explain
+        """Whether the busiest partition has many more records than the mean, but chance may explain
         the difference.
         """
         return self.largest_over_mean > UNEVEN_FROM and not self.is_skewed

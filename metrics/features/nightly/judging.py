@@ -1,10 +1,11 @@
 """The comparison of a night with earlier nights. All functions are pure.
 
-Each case has one positive figure per night. The figure is inverted if less is better. The effect of
-a night is the ratio of its figure to the geometric mean of the earlier nights, with Student's t
-prediction interval for one more night (`effects.night_effect`). `effects.conclude` draws the
-conclusion, as in a comparison of two sides. A first night has no conclusion. `effects.slow_loss`
-finds a loss that is too small in each single night but adds up since the first nights.
+Each case has one positive figure per night. If a lower figure is better, the reciprocal of the
+figure is compared. The effect of a night is the ratio of its figure to the geometric mean of the
+earlier nights, with Student's t prediction interval for one more night (`effects.night_effect`).
+`effects.conclude` draws the conclusion, as in a comparison of two sides. A first night has no
+conclusion. `effects.slow_loss` finds a loss that is too small in each single night but adds up
+since the first nights.
 
 Only nights with the same instrument are compared. Nights with another instrument are left out and
 listed. Nights with a regression or an improvement count for the spread (`effects.night_spread`) and
@@ -89,7 +90,8 @@ class Noise:
 
     Attributes:
         cv: standard deviation from night to night, divided by the mean [ratio].
-        weight: weight of the assumption against the measured spread [nights].
+        weight: weight of the assumed noise against the measured spread, as an equivalent number of
+            nights [nights].
     """
 
     cv: Annotated[float, Number(0, 2, above=True)] = BETWEEN_NIGHTS_SD
@@ -108,8 +110,8 @@ class NightRule:
         since_s: nights before this time are ignored [s since the epoch].
         defaults: setting → its default, as text. A night of an older version lacks settings that
             were added later; these settings count with their defaults.
-        accepted: case → the table row of its newest accepted night. Only this night and later
-            nights count.
+        accepted: case → the table row of its newest accepted night. Only the accepted night and
+            later nights count.
     """
 
     noise: Mapping[str, Noise]
@@ -307,7 +309,7 @@ def quantity_of(row: CaseRow) -> Quantity:
 
 
 def merit_of(row: CaseRow) -> float:
-    """The value of a row, inverted if less is better."""
+    """The value of a row, or its reciprocal if a lower value is better."""
     return 1.0 / row.value if quantity_of(row).less_is_better else row.value
 
 
@@ -360,7 +362,9 @@ def _why_unusual(night: CaseRow, rule: NightRule) -> str | None:
         return None
     if accepted is not None and night.run_id == accepted.run_id:
         return None
-    return f"the outcome was {night.outcome}, and neither --accept nor history_since accepts it"
+    return (
+        f"the outcome was {night.outcome}, and neither --accept nor history_since accepts the night"
+    )
 
 
 def _notes(before: CaseRow, row: CaseRow) -> tuple[str, ...]:
@@ -394,14 +398,14 @@ class CaseReport:
 
 
 def case_report(compared: NightComparison) -> CaseReport:
-    """The report of a measured case."""
+    """The report of a case that was measured."""
     row, text = compared.tonight, comparison_text(compared)
     return CaseReport(row.case, row.kind, row.message_bytes, compared.outcome, text, compared)
 
 
 def comparison_text(compared: NightComparison) -> str:
-    """The comparison as a sentence, with figure, change, interval, and the likely cause or the
-    upgrade.
+    """The comparison as a sentence: the figure, its change, the interval of the change, and the
+    likely cause or the upgrade.
     """
     row, effect = compared.tonight, compared.effect
     compares = quantity_of(row)
@@ -434,7 +438,9 @@ def _interval(effect: Effect) -> str:
 
 
 def _cause(compared: NightComparison) -> list[str]:
-    """Clauses on the likely cause: the changes, and the limiting resource of both nights."""
+    """Clauses on the likely cause of a change: the differences between the brokers, and the
+    limiting resource of both nights.
+    """
     before, row = compared.before, compared.tonight
     changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.own_changes]
     if upgrade := _upgrade(compared):
@@ -528,8 +534,8 @@ def _effect(effect: Effect) -> dict[str, float | int]:
 
 
 def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
-    """Table rows, one for each case, with case, figure, change, interval, number of nights, and
-    outcome.
+    """The table rows, one for each case: the case, its figure, the change, the interval of the
+    change, the number of nights, and the outcome.
     """
     rows: list[tuple[str, ...]] = []
     for each in cases:

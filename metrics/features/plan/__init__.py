@@ -1,1 +1,1 @@
-"""A plan: the smallest measured set-up, charts, and exports of a limit."""
+"""Planning: charts of the number of brokers that a demand needs, and exports of a limit."""

@@ -1,1 +1,1 @@
-"""A sweep: its effects, best cases and claims, in words and charts."""
+"""The answer of a sweep, in words and charts: effects, best cases and published claims."""
