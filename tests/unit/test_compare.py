@@ -319,7 +319,9 @@ def test_a_limit_that_fell_is_a_regression_and_the_differences_are_listed(tmp_pa
     assert done.exception.exit_code == 4
     assert "run after against before, 100 B: 20.0% less" in done.output
     assert "differs: broker.version 4.1.2 → 4.3.1" in done.output
-    assert "first run were Kafka 4.1.2, of the second Kafka 4.3.1" in done.output
+    assert (
+        "brokers were Kafka 4.1.2 in the first run and Kafka 4.3.1 in the second run" in done.output
+    )
     document = json.loads((tmp_path / "found.json").read_text())
     assert document["runs"] == ["before", "after"]
     assert [each["conclusion"] for each in document["effects"]] == ["regression"] * 2

@@ -288,7 +288,9 @@ def test_an_interrupt_writes_what_was_read_and_goes_on(
     assert order.out.exists() == bool(fetches)
     if fetches:
         assert evidence_in(tmp_path)["read"]["interrupted"] is True
-        assert any(text.startswith("interrupted; the data until") for text in texts(reporter))
+        assert any(
+            text.startswith("interrupted; the data that was read") for text in texts(reporter)
+        )
 
 
 def test_a_dry_run_says_what_would_be_read_and_reads_nothing(

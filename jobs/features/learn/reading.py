@@ -258,8 +258,8 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
             f"a name among the {len(names)} topics that this user may describe, such as "
             f"{', '.join(close)}"
             if names
-            else "at least one topic that this user may describe (ACL Describe on the topic); "
-            "there are 0"
+            else "at least one topic that this user may describe (ACL Describe on the topic), "
+            "and there are 0"
         )
         raise ConfigError(
             f"{shown} matches no topic; expected {there}; correct the expression, which must match "
