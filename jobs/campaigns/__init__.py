@@ -1,1 +1,1 @@
-"""Campaigns: cases that are measured in turns, and compared; sweeps, nights and comparisons."""
+"""Campaigns measure several cases in turns and compare them: sweeps, nights and comparisons."""

@@ -1,10 +1,9 @@
-"""A campaign: several cases that are measured in turns within one budget, and one answer for all
-cases.
+"""A campaign measures several cases in turns within one time budget, and writes one answer.
 
 Each kind of campaign (sweep, night, comparison) defines its cases, their schedule and the
-measurement of one turn; `metrics.comparing` has its pure calculations. Resume, budget, forecast and
-the files of the answer are the same for all kinds. `measurement_named` finds the measurements in
-`jobs/measurements` and in installed packages.
+measurement of one turn. `metrics.comparing` contains the calculations. All kinds of campaigns share
+the code for resuming, the budget, the forecast and the answer's files. `measurement_named` finds
+the measurements in `jobs/measurements` and in installed packages.
 """
 
 from __future__ import annotations
@@ -57,24 +56,23 @@ class Turn(Generic[CaseT]):
 
 
 def once(cases: Sequence[CaseT]) -> list[Turn[CaseT]]:
-    """A turn for each case, in order."""
+    """One turn for each case, in the order of the cases."""
     return [Turn(number, case) for number, case in enumerate(cases, 1)]
 
 
 def shuffled(
     cases: Sequence[CaseT], repeats: int, seed: int, cluster_of: Callable[[CaseT], object]
 ) -> Iterator[list[Turn[CaseT]]]:
-    """A turn for each case in each repeat, in random order and in groups that share brokers.
+    """One turn for each case and each repeat, in random order, grouped by the cluster of the case.
 
-    Each repeat has its own random order, so that a slow hour or a preceding case does not affect
-    the same case in all repeats. In each repeat, brokers are started once for each different
-    cluster.
+    The order differs between repeats, so that a slow hour does not affect the same case in all
+    repeats. In each repeat, the brokers of each cluster are started once.
 
     Args:
         cases: the cases.
         repeats: number of repeats.
         seed: seed of the random order.
-        cluster_of: returns a key of a case's cluster; cases with equal keys share brokers.
+        cluster_of: returns a key for the cluster of a case; cases with equal keys share brokers.
 
     Yields:
         The turns of each group.
@@ -97,9 +95,9 @@ def shuffled(
 
 
 def order_of(pair: int) -> tuple[Side, Side]:
-    """The order of the two sides in a pair, given the pair's number: A B, B A, A B, …
+    """The order of the two sides in the pair with this number: A B, B A, A B, …
 
-    Because of the alternation, a machine that becomes slower or faster affects both sides equally.
+    The order alternates, so that a machine that becomes slower affects both sides equally.
     """
     return (Side.A, Side.B) if pair % 2 == 0 else (Side.B, Side.A)
 
@@ -110,8 +108,8 @@ class Missing(Generic[CaseT]):
 
     Attributes:
         turn: the turn.
-        is_begun: whether the turn began; if not, it did not fit into the budget.
-        why: the reason, as a clause.
+        is_begun: whether the turn began; False if the turn did not fit into the budget.
+        why: the reason for the missing figure, as a clause.
     """
 
     turn: Turn[CaseT]
@@ -124,11 +122,11 @@ class CampaignAnswer:
     """The answer of a campaign, for programs and for people.
 
     Attributes:
-        name: the name of its files, such as `sweep` for sweep.json and sweep.html.
+        name: the name of the answer's files, such as `sweep` for sweep.json and sweep.html.
         write: writes the answer for programs to a path.
         page: returns the content of the answer's HTML page.
         tables, notices: the answer for the terminal.
-        remedy: what the user can do to get files that could not be written.
+        remedy: how the user can get files that could not be written.
         more: (kind, path, writer) of each further file.
     """
 
@@ -174,20 +172,20 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def starting_s(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> float:
-        """The estimated time in addition to all trials [s]."""
+        """The estimated time that the campaign takes in addition to its trials [s]."""
 
     @abstractmethod
     def about(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> tuple[str, ...]:
-        """The first notes of the plan."""
+        """The notes that the plan shows before all other notes."""
 
     def take_over(self, run: RunState, turn: Turn[CaseT]) -> bool:
-        """Load the figures of a turn from an earlier part of the run; return False if there are
-        none.
+        """Load the figures of a turn from an earlier part of the run; return False without such
+        figures.
         """
         return False
 
     def needed_s(self, turn: Turn[CaseT]) -> float:
-        """The remaining time of the budget that a turn needs [s]."""
+        """The time that the budget must still have for a turn to begin [s]."""
         return self.plan_of(turn).duration_s
 
     @contextmanager
@@ -201,16 +199,18 @@ class Campaign(Body, Generic[CaseT]):
 
         Raises:
             NoConclusionError: the turn has no figures; the campaign continues with the next turn.
-            RedlineError: the campaign has to end.
+            RedlineError: an error occurred that ends the whole campaign.
         """
 
     def evaluate(self, run: RunState, error: BaseException | None) -> None:
-        """Evaluate the figures; after an error, the figures from before the error."""
+        """Evaluate the figures; after an error, evaluate the figures that were measured before the
+        error.
+        """
         return
 
     @abstractmethod
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
-        """The answer from all figures until now."""
+        """The answer of the campaign from all figures that were measured until now."""
 
     # --- the same for all campaigns ------------------------------------------
 
@@ -221,9 +221,7 @@ class Campaign(Body, Generic[CaseT]):
         return self._plans[turn.number]
 
     def plan(self, out: Path) -> Plan:
-        """The plan of all turns: the sum of their plans, and the time in addition to their
-        trials.
-        """
+        """The plan of the campaign: the sum of all turns' plans, and the time outside trials."""
         groups = list(self.schedule())
         plans = [self.plan_of(turn) for group in groups for turn in group]
         written = [each.write_bytes_max for each in plans]
@@ -253,7 +251,7 @@ class Campaign(Body, Generic[CaseT]):
         self.evaluate(run, None)
 
     def fail(self, run: RunState, error: BaseException) -> None:
-        """Evaluate the figures from before the error."""
+        """Evaluate the figures that were measured before the error."""
         self.evaluate(run, error)
 
     def _measure_in_time(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
@@ -288,8 +286,8 @@ class Campaign(Body, Generic[CaseT]):
 
 
 _ATTRIBUTES = {"figure": FigureKind, "unit": str}
-"""Attribute of a package's measurement class → its type. These attributes are checked before the
-trials, because the answer needs them after the trials.
+"""Attribute of a package's measurement class → the required type. These attributes are checked
+before the trials, because the answer needs them after the trials.
 """
 
 
@@ -322,7 +320,10 @@ def measurement_named(name: str) -> Measurement:
         )
 
     if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):
-        raise broken("which is not a subclass of jobs.runs.measurement.Measurement; expected one")
+        raise broken(
+            "which is not a class of measurements; expected a subclass of "
+            "jobs.runs.measurement.Measurement"
+        )
     own = getattr(added.found, "name", None)
     if own != name:
         raise broken(f"and its class has the name {own!r}; expected the same name")
@@ -331,8 +332,7 @@ def measurement_named(name: str) -> Measurement:
         if not isinstance(given, kind):
             has = f"no {attribute}" if given is None else f"the {attribute} {given!r}"
             raise broken(
-                f"and its class has {has}; expected one of type {kind.__name__}, see "
-                "docs/extending.md"
+                f"and its class has {has}; expected the type {kind.__name__}, see docs/extending.md"
             )
     try:
         found: Measurement = added.found()

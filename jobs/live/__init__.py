@@ -1,1 +1,1 @@
-"""Followers of a running job: metrics for Prometheus, and messages."""
+"""Followers of a running job: live metrics for Prometheus, and messages to chats or mail."""

@@ -1,4 +1,4 @@
-"""A reporter that shows events, and passes each event to the followers of the run."""
+"""The reporter of a run with followers: it shows each event, and passes it to the followers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXTRA = "live"
 
 
 class Follower(Protocol):
-    """A receiver of a run's events, in addition to the console."""
+    """A follower receives the events of a run, in addition to the console."""
 
     def follow(self, event: Event) -> None:
         """Process one event, quickly and without raising an error."""
@@ -42,7 +42,7 @@ class FollowedReporter(Reporter):
             each.follow(event)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user on the reporter that shows the events."""
+        """Ask the user a question on the console."""
         return self._shown.confirm(question)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -54,14 +54,15 @@ class FollowedReporter(Reporter):
 def reporter_of(
     metrics_at: tuple[str, int] | None = None, notify_from: Sequence[str] = ()
 ) -> Iterator[Reporter]:
-    """The console's reporter, with the followers that the command line requests.
+    """A reporter that shows events on the console, and passes them to the requested followers.
 
     Args:
         metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
         notify_from: the places of the addresses for messages, each `env:NAME` or `file:PATH`.
 
     Raises:
-        ConfigError: the extra is missing, the port is in use, or an address is invalid.
+        ConfigError: a required package is not installed, the port is in use, or an address is
+            invalid.
     """
     with make_reporter() as shown:
         followers: list[Follower] = []
@@ -76,8 +77,8 @@ def reporter_of(
                 followers.append(Messages(notify_from))
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"--metrics-port and --notify need {error.name}, which is not installed; "
-                f"expected the extra {EXTRA}; run pip install 'kafka-redline[{EXTRA}]'"
+                f"--metrics-port and --notify need the package {error.name}, which is not "
+                f"installed; expected the extra {EXTRA}; run pip install 'kafka-redline[{EXTRA}]'"
             ) from None
         if not followers:
             yield shown

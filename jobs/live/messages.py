@@ -24,9 +24,9 @@ from metrics.common.errors import (
 )
 
 PATIENCE_S = 15.0
-"""Longest time for which the end of a run waits for the delivery of its messages [s]."""
+"""Longest time for which a run waits at its end for the delivery of its messages [s]."""
 ANSWER_BYTES_MAX = 65_536
-"""Largest part of an answer that is read [B]; the reason for a refusal is shorter."""
+"""Largest number of bytes that are read of an answer [B]; the reason for a refusal is shorter."""
 
 _TITLES = (
     (RegressionError, "regression"),
@@ -38,8 +38,8 @@ _TITLES = (
 
 
 class _BoundedAdapter(requests.adapters.HTTPAdapter):
-    """An adapter that reads only the beginning of an answer, because apprise would read the whole
-    answer.
+    """An HTTP adapter that reads only the first bytes of an answer; apprise alone would read all
+    bytes.
     """
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:
@@ -49,10 +49,9 @@ class _BoundedAdapter(requests.adapters.HTTPAdapter):
 
 
 class Messages:
-    """Sends a message at the start of a run, and a message at every kind of end.
+    """Sends one message at the start of a run, and one message at its end.
 
-    A failed delivery does not end the run. It is not reported either, because addresses contain
-    secrets.
+    A failed delivery does not end the run, and is not reported, because addresses contain secrets.
 
     Args:
         references: the places of the addresses, each `env:NAME` or `file:PATH`. A place may contain
@@ -75,15 +74,15 @@ class Messages:
                     raise ConfigError(
                         f"--notify {reference}: apprise does not know address {number}; "
                         "expected an address such as slack://… or json://host/path, see "
-                        "https://github.com/caronc/apprise/wiki; correct the address there"
+                        "https://github.com/caronc/apprise/wiki; correct the address"
                     )
         self._sending: list[Thread] = []
         self._run = ""
         self._points: list[str] = []
 
     def follow(self, event: Event) -> None:
-        """Send the message about the start, and collect the limits for the message about
-        the end.
+        """Send the message about the start of the run, and collect limits for the message about the
+        end.
         """
         if isinstance(event, RunStarted):
             self._run = f"{event.run_id} on {event.plan.cluster}"
@@ -95,18 +94,17 @@ class Messages:
             self._points.append(point_words(event.boundary, event.goal))
 
     def end(self, error: BaseException | None) -> None:
-        """Send the message about the end; a run that never began has no message."""
+        """Send the message about the end of the run, unless the run never began."""
         if self._run:
             title = next((word for kind, word in _TITLES if isinstance(error, kind)), "failed")
             body = [*([str(error)] if error is not None and str(error) else []), *self._points]
             self._send("done" if error is None else title, "\n".join(body))
 
     def _send(self, title: str, body: str) -> None:
-        """Wait for the previous message, and start to send a message to each address; wait for the
-        last message, too.
+        """Send a message to each address, after the previous message; wait for the delivery of the
+        last message.
 
-        The exit of the interpreter does not wait for these threads, because an answer may take
-        forever.
+        The interpreter does not wait for the threads that send, because an answer may never come.
         """
         text = {"title": f"redline {self._run}: {title}", "body": body or title}
         self._await_sent()

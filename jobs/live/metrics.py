@@ -1,6 +1,7 @@
 """The live metrics of a run for Prometheus, at `--metrics-port`.
 
-Units are bytes and seconds, as is usual for Prometheus. A value is absent while it is unknown.
+Units are bytes and seconds, as is usual for Prometheus. A metric is absent while its value is
+unknown.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ _OF_POINT: Mapping[str, tuple[str, str]] = {
                                             "mb_per_s_high"),
     "redline_limit_per_broker_bytes_per_second": ("The limit per broker", "mb_per_s_per_broker"),
 }  # fmt: skip
-"""Name of a metric about a limit → its help text, and the attribute of the boundary."""
+"""Name of a metric about a limit → its help text, and the attribute of the boundary with its value.
+"""
 TRIALS = "redline_trials"
 
 
 class LiveMetrics:
-    """Serves the values of a run's events.
+    """Serves metrics whose values come from the events of a run.
 
     Args:
         at: host and port to listen on; port 0 chooses a free port.
@@ -90,7 +92,7 @@ class LiveMetrics:
         except OSError as error:
             raise ConfigError(
                 f"--metrics-port {host}:{port} is not available ({error.strerror}); expected a "
-                "free port of this machine; name another"
+                "free port of this machine; name another port"
             ) from None
 
     @property
@@ -100,7 +102,7 @@ class LiveMetrics:
         return str(host), int(port)
 
     def follow(self, event: Event) -> None:
-        """Update the values with an event."""
+        """Update the metrics with the values of an event."""
         if isinstance(event, RunStarted):
             plan = event.plan
             self._only("redline_run_info", event.run_id, plan.cluster, plan.workload, plan.goal)
@@ -166,6 +168,6 @@ class LiveMetrics:
         self._gauges[name].set(value)
 
     def _only(self, name: str, *labels: str, value: float = 1) -> None:
-        """Set the value for these labels, and remove all other labels."""
+        """Set a metric's value for these labels, and remove its values for all other labels."""
         self._gauges[name].clear()
         self._gauges[name].labels(*labels).set(value)

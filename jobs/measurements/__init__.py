@@ -1,5 +1,4 @@
-"""Measurements: one file for each question that a sweep may ask of a case, with the name of the
-question.
+"""Measurements that a sweep can make for each case: one file for each measurement, with its name.
 
 `jobs.campaigns.campaign` finds these files; `jobs.runs.measurement` is the protocol of a
 measurement.

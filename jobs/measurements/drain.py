@@ -1,4 +1,4 @@
-"""The drain: the time in which consumer groups read a fixed volume from its start."""
+"""The measurement `drain`: the time in which consumer groups read a fixed volume."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Drain(Fill):
             )
 
     def trials(self, case: Case) -> int:
-        """Two trials: one writes the volume, and one reads it."""
+        """The number of trials is two: one writes the volume, and one reads it."""
         return 2
 
     def writes(self, case: Case) -> int:
-        """One trial: only the first one writes the volume."""
+        """The number of trials that write is one: only the first trial writes the volume."""
         return 1
 
     def hold(self, loads: Loads) -> None:
-        """Write the volume, and read it."""
+        """Write the volume in one trial, and read the volume in a second trial."""
         config, workload = loads.config, loads.config.workload
         silent = replace(workload.trial, volume_bytes=0)
         readers = replace(workload.consumers, start="earliest", backlog_records=0)

@@ -1,4 +1,4 @@
-"""The failover: the time from the kill of a broker until every partition has a live leader."""
+"""The measurement `failover`: the time until every partition has a live leader after a kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Failover(HeldMeasurement):
     unit = "s"
 
     def require(self, case: Case) -> None:
-        """Refuse a cluster with other users, and partitions with a single replica."""
+        """Refuse a cluster that has other users, and topics with a replication factor of 1."""
         cluster, replicas = case.config.cluster, case.config.workload.topic.replication_factor
         brokers = cluster.brokers_known
         if not cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:
@@ -33,7 +33,7 @@ class Failover(HeldMeasurement):
             )
 
     def hold(self, loads: Loads) -> None:
-        """Offer the load, kill a broker in its window, and start the broker again."""
+        """Offer the load, kill a broker in the trial's window, and start the broker again."""
         cluster = loads.run.context.cluster
         assert cluster.broker_control is not None, "see require"
         stop = UncleanStop(cluster, cluster.broker_control)
@@ -67,7 +67,7 @@ class Failover(HeldMeasurement):
         )
 
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
-        """The time until all partitions had a live leader."""
+        """The time from the kill until all partitions had a live leader."""
         last = trials[-1]
         why = "some partitions had no leader until the load ended"
         return result_at(last, last.get("leaders_back_s"), why)

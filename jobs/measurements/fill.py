@@ -1,4 +1,4 @@
-"""The fill: the time to write a fixed volume."""
+"""The measurement `fill`: the time in which the producers write a fixed volume."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Fill(HeldMeasurement):
 def move_volume(
     loads: Loads, why: str, *, left: int = 1, config: Configuration | None = None
 ) -> None:
-    """Write or read the whole volume in one trial.
+    """Make one trial that writes or reads the whole volume.
 
     Raises:
         NoConclusionError: the volume was not completely written or read.
@@ -53,13 +53,13 @@ def move_volume(
 
 
 def time_of_volume(trial: Trial, why: str) -> float:
-    """The time that a trial took to move its whole volume [s].
+    """The time that a trial took to write or read its whole volume [s].
 
     Args:
         why: the purpose of the trial, such as "writing a volume".
 
     Raises:
-        NoConclusionError: the trial was INVALID, or did not move the whole volume.
+        NoConclusionError: the trial was INVALID, or did not write or read the whole volume.
     """
     if not trial.is_valid:
         raise NoConclusionError(f"{why}: the trial was INVALID: {trial.reasons[0].text}")
@@ -74,7 +74,7 @@ def time_of_volume(trial: Trial, why: str) -> float:
 
 
 def volume_result(last: Mapping[str, Any], *, is_writing: bool) -> Result:
-    """The result of a volume: the time that the last trial took to write or read it [s]."""
+    """The time that the last trial took to write or read the volume [s], as a result."""
     invalid = why_invalid(last)
     is_own = bool(last.get("volume_bytes")) == is_writing
     took_s = last.get("moved_s") if is_own and not invalid else None

@@ -1,4 +1,4 @@
-"""The limit: the highest load that a case sustains, found by a search."""
+"""The measurement `limit`: the highest load that a case sustains, found by a search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Limit(Measurement):
     takes = frozenset()
 
     def unit_on(self, axis: str) -> str:
-        """MB/s, or the unit of the axis if its load does not change the payload."""
+        """The unit is MB/s, or the axis's own unit if the load does not change the payload."""
         return axis_named(axis).unit
 
     def body(self, case: Case) -> Body:
@@ -40,7 +40,7 @@ class Limit(Measurement):
 
 
 def _begun_near(config: Configuration, limit: int) -> Configuration:
-    """The configuration with a search that begins near a limit.
+    """The configuration with a search that begins near the given limit.
 
     The first load of a search is about three quarters of `load_start_max`.
     """

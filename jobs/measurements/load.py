@@ -1,4 +1,4 @@
-"""The load: the readings of a case at a fixed load."""
+"""The measurement `load`: the readings of a case at a fixed load."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Load(Measurement):
     takes = frozenset({"load", "trials"})
 
     def body(self, case: Case) -> Body:
-        """The trials at the fixed load; no trial ends early, and INVALID trials are repeated."""
+        """Make trials at the fixed load; none ends early, and INVALID trials are repeated."""
         return FixedLoadRun(case.config.in_full, replace(case.held, repeats_invalid=True))
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The medians of the valid trials."""
+        """The median of each reading over the valid trials."""
         if summary.trials:
             yield _rate_result(summary.trials)
 

@@ -1,1 +1,1 @@
-"""Runs from opening to the last file: limit, fixed load, nightly, compare."""
+"""The runs of the commands, from the opening of the cluster to the last written file."""

@@ -39,7 +39,7 @@ def clean_up_cluster(
         locks: whether to take the cluster's lock first.
 
     Raises:
-        ConfigError: the cluster exists only during a run, or its file is invalid.
+        ConfigError: the cluster exists only during a run, or the cluster's file is invalid.
         TryLaterError: another run has the lock.
         RedlineError: some leftovers could not be deleted.
     """
@@ -77,9 +77,7 @@ def _name_kept(
     locks: bool,
     reporter: Reporter,
 ) -> None:
-    """Report topics and groups that are kept although their names look like names of a run, and how
-    to delete them.
-    """
+    """Report kept topics and groups with names like a run's, and how to delete them."""
     server = next(join_address(*each) for each in opened.info.addresses.values())
     unproven = [each for each in found if not each.run_id]
     for each in unproven:

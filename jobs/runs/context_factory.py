@@ -1,4 +1,4 @@
-"""The factory of a run's context: it opens all resources of the run, the cheapest checks first."""
+"""The factory of a run's context: it opens all resources of the run after cheap checks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = None) -> SparkSession:
-    """A Spark session; the stack closes the session only if no session was active before."""
+    """A Spark session, which the stack closes only if no session was active before."""
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
@@ -65,14 +65,14 @@ def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = No
 def open_session(
     stack: ExitStack, slots: int | None, log: Path | None = None, slots_least: int = 1
 ) -> Session:
-    """Open a session that the stack closes; several sides of a comparison can share the session.
+    """Open a Spark session, which the stack closes and both sides of a comparison can share.
 
     Args:
         stack: closes the session.
         slots: number of tasks of a local session; None for one task per core.
         log: the log file of Spark and its Python workers; a temporary file by default.
-        slots_least: minimum number of tasks if `slots` is None, because each part of a mix needs
-            its own tasks.
+        slots_least: minimum number of tasks of a local session if `slots` is None, such as one for
+            each part of a mix.
     """
     if slots is None and slots_least > max(2, os.cpu_count() or 2):
         slots = slots_least
@@ -108,7 +108,7 @@ class ContextFactory:
 
     Attributes:
         config: the configuration of the side.
-        order: the settings of the whole run; the mark of the side's topics contains the run's id.
+        order: the settings of the whole run, whose id is in the mark of the side's topics.
         run_id: the id of the side in tables and topics.
         reporter: the reporter of the side.
         session: a session that is shared with another side; None to open a session.
@@ -200,7 +200,8 @@ class ContextFactory:
         """Delete the topics and groups that a killed earlier part of this run left on the cluster.
 
         Args:
-            name: beginning of the names of this part, whose canaries already run.
+            name: beginning of the names that this part of the run uses; the canaries with such
+                a name already run, and are kept.
         """
         admin = opened.admin
         try:

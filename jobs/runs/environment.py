@@ -49,7 +49,7 @@ def environment_of(
 ) -> dict[str, str]:
     """The versions, properties, cores and memory of a run as name → text, without secrets.
 
-    If the client may not read a fact, its text is `unreadable`, and the run continues.
+    A fact that the client may not read has the text `unreadable`, and the run continues.
 
     Args:
         spark: the Spark session.
@@ -101,8 +101,8 @@ def packages_of_extensions(config: Configuration) -> dict[str, str]:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit of a Git checkout, with `+changes` if files differ from the commit; None if the
-    folder is not a checkout.
+    """The commit of the Git checkout in a folder, with `+changes` if files differ from the commit;
+    None if the folder is not a checkout.
     """
     if not (folder / ".git").exists():
         return None
@@ -134,7 +134,7 @@ def _version_of(package: str) -> str | None:
 
 
 def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """The facts of brokers and controllers, and the series that the metrics source reads."""
+    """Facts of brokers and controllers, and the names of the metrics source's series."""
     facts_of = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
     brokers = {i: facts for i, facts in facts_of.items() if Role.BROKER in nodes[i].roles}
     controllers = {i: facts for i, facts in facts_of.items() if i not in brokers}

@@ -49,8 +49,8 @@ WARM_UP_S = 20.0
 def starting_s(cluster: Cluster) -> float:
     """The time that a run takes in addition to its trials [s].
 
-    On a shared cluster it includes the measurement of other clients' load before the run, and of
-    their latency after it.
+    On a shared cluster, this time includes two measurements of other clients: their load before the
+    run, and their latency after the run.
     """
     others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S + AFTER_S
     return SPARK_S + brokers_s(cluster) + others_s + LOOKS_S
@@ -62,14 +62,14 @@ def brokers_s(cluster: Cluster) -> float:
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None = None) -> Line:
-    """The boundary line to search for one goal.
+    """The line on which a search finds the limits of one goal.
 
     Args:
         workload: the workload.
         goal: the goal.
         brokers: number of brokers.
-        guards: the guards of the run, which have read the bounds of the cluster's owner; None
-            before the run opens the cluster.
+        guards: the guards of the run, which have read the owner's bounds; None before the cluster
+            is open.
     """
     search, axis = goal.search, axis_named(goal.search.axis)
     signals = Signals(
@@ -107,15 +107,15 @@ def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None 
 
 
 def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
-    """The confirmation of a limit by a held load; only time under load counts."""
+    """The rule by which a held load confirms a limit; only time under load counts."""
     return Confirmation.lasting(goal.search.confirm_s, workload.trial.load_s)
 
 
 def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
-    """The payload that one unit of load offers, for budgets, forecasts and the search's model.
+    """The payload rate of one unit of load, for budgets, forecasts and the search's model.
 
-    If the load does not change the payload (partitions, consumer groups), or scales only one part
-    of a mix, the payload is divided by `load_start_max`.
+    On an axis that does not scale the whole payload, such as partitions, consumer groups or one
+    part of a mix, the payload is divided by `load_start_max`.
     """
     axis, size = axis_named(goal.search.axis), workload.message_bytes[0]
     if workload.mix is not None:
@@ -135,14 +135,14 @@ def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
 
 
 def trial_s(workload: Workload) -> float:
-    """The duration of one trial, all phases [s]."""
+    """The duration of one trial with all its phases [s]."""
     return workload.trial.load_s + STAGE_OVERHEAD_S
 
 
 def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     """The plan of a search, from a forecast on simulated clusters.
 
-    `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max` are exceeded by one run in ten.
+    One run in ten is expected to exceed `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max`.
     """
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
@@ -188,12 +188,12 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
 
 @lru_cache(maxsize=64)
 def _expected(line: Line, one_s: float) -> Forecast:
-    """The forecast of a line, computed once, because the cases of a sweep often share a line."""
+    """The forecast of a line, kept because the cases of a sweep often share a line."""
     return forecast(line, one_s)
 
 
 def backlog_bytes(workload: Workload, message_bytes: int) -> float:
-    """Payload of the backlog that is written for a message size, with all replicas [B]."""
+    """Payload of the consumers' backlog at one message size, with all replicas [B]."""
     if workload.mix is not None:
         return sum(backlog_bytes(part, part.message_bytes[0]) for part in workload.parts)
     consumers = workload.consumers
@@ -202,7 +202,7 @@ def backlog_bytes(workload: Workload, message_bytes: int) -> float:
 
 
 def mean_replicas(workload: Workload) -> float:
-    """The number of replicas of a byte of payload; in a mix, the mean weighted by payload."""
+    """The number of replicas of each byte of payload; for a mix, the mean weighted by payload."""
     if workload.mix is None:
         return workload.topic.replication_factor
     pattern = workload.pattern(workload.message_bytes[0])
@@ -218,7 +218,7 @@ def on_disk(
 
     Args:
         workload: the workload.
-        brokers: number of brokers; None if it is unknown, then retention is ignored.
+        brokers: number of brokers; None if it is unknown, so that retention is ignored.
         written: bytes written at one message size, with all replicas [B].
         peak_bytes_per_s: the highest rate of written bytes, with all replicas [B/s].
     """
@@ -273,8 +273,8 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
 
 
 def _executor_note(workload: Workload, peak_bytes_per_s: float) -> tuple[str, ...]:
-    """The cores that executors need for the heaviest load; empty for client libraries, whose need
-    is unknown.
+    """A sentence about the cores that executors need for the heaviest load; empty for client
+    libraries, because their need is unknown.
     """
     if any(part.producer.client != "wire" for part in workload.parts):
         return ()
@@ -292,7 +292,7 @@ def _executor_note(workload: Workload, peak_bytes_per_s: float) -> tuple[str, ..
 
 
 def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
-    """The caveat of the figures: limits of the cluster and of its metrics."""
+    """A sentence about what the cluster and its metrics cannot show."""
     return "; ".join([*config.cluster.caveats, *shortcomings])
 
 
@@ -318,26 +318,24 @@ class TimeBudget:
         return max(0.0, self.total_s - (self.clock() - self.began_s))
 
     def share(self, share: float) -> TimeBudget:
-        """Shorten the budget to a share of its length [ratio]."""
+        """Shorten the budget to this share of its length [ratio]."""
         return self if self.total_s is None else replace(self, total_s=share * self.total_s)
 
     def refusal(self, needed_s: float) -> str:
-        """The reason why a case does not begin, given its estimated duration [s]; empty if
-        it fits.
+        """The reason why a case of this duration [s] does not begin; empty if the case fits into
+        the budget.
         """
         left_s = self.left_s
         if left_s is None or needed_s <= left_s:
             return ""
         return (
-            f"it takes about {format_duration(needed_s)}, and the budget has "
-            f"{format_duration(left_s)} left"
+            f"it takes about {format_duration(needed_s)}, but only {format_duration(left_s)} of "
+            "the budget are left"
         )
 
 
 def ending_within(config: Configuration, left_s: float | None) -> Configuration:
-    """The configuration with a search that ends within the remaining time [s]; None for no
-    bound.
-    """
+    """The configuration with a search that ends within this time [s]; None for no bound."""
     if left_s is None:
         return config
     budget, own_s = config.goal.search.budget, config.goal.search.budget.duration_s

@@ -1,4 +1,4 @@
-"""A fixed load: one traffic pattern, offered in trials that are judged one by one."""
+"""A run at a fixed load: one traffic pattern is offered in trials, and each trial is judged."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class FixedLoad:
         message_bytes: message size [B].
         load: the load on the goal's axis.
         trials: number of trials, if `duration_s` is None.
-        duration_s: duration of a continuous load that is judged in windows [s]; it replaces
-            `trials`.
+        duration_s: duration of a continuous load that is judged in windows [s]; None for separate
+            trials.
         must_be_sustained: whether an OVERLOADED trial makes the run fail.
         profile: the share of the load that is offered over time; requires `duration_s`.
-        repeats_invalid: whether trials are made until `trials` of them are valid, with at most
-            `search.invalid_repeats_max` repeats.
-        origin: a sentence for the plan about how the load was computed from a rate; empty if no
-            rate was given.
+        repeats_invalid: whether INVALID trials are repeated, at most `search.invalid_repeats_max`
+            times.
+        origin: a sentence that explains how the load was computed from a rate; empty without a
+            given rate.
     """
 
     message_bytes: int
@@ -62,7 +62,7 @@ class FixedLoad:
     origin: str = ""
 
     def trials_expected(self, window_s: float) -> int:
-        """The number of trials, given the length of a window [s]."""
+        """The number of trials if each window has this length [s]."""
         if self.duration_s is None:
             return self.trials
         return max(1, math.ceil(self.duration_s / window_s - 1e-9))
@@ -72,7 +72,7 @@ class FixedLoadRun(Body):
     """Offers one traffic pattern at a fixed load.
 
     Attributes:
-        trials: the trials until now; an error or an interrupt keeps them.
+        trials: the trials until now, which remain after an error or an interrupt.
     """
 
     measurement = "load"
@@ -153,7 +153,7 @@ class FixedLoadRun(Body):
         return trials[-1].reasons[0].text if len(trials) < expected else ""
 
     def _answer(self, ended: str = "") -> LoadAnswer:
-        """Whether the cluster sustains the load, according to the trials until now.
+        """Whether the cluster sustains the load, judged by the trials until now.
 
         Args:
             ended: the reason why the run ended early; empty if it did not end early.
@@ -185,8 +185,8 @@ class FixedLoadRun(Body):
             self.trials.append(make(left))
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the run from its error, or from the verdicts if the load must be
-        sustained.
+        """The outcome of the run: its error or, if the load must be sustained, the result of the
+        verdicts.
         """
         over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
         if error is not None or not (over and self.load.must_be_sustained):
@@ -220,19 +220,17 @@ class FixedLoadRun(Body):
 def at_rate(
     config: Configuration, message_bytes: int, rate: OfferedRate
 ) -> tuple[Configuration, int, str]:
-    """Choose the number of producers and the rate of each producer so that they offer exactly a
-    total rate.
+    """Choose a number of producers and the rate of each producer, so that they offer a total rate.
 
-    With this number, the rate of a producer is as near as possible to its rate in the workload.
+    The chosen rate of a producer is as near as possible to the rate in the workload.
 
     Args:
         config: the configuration.
         message_bytes: message size [B].
-        rate: the total rate.
+        rate: the total rate of all producers.
 
     Returns:
-        The configuration with the new rate of a producer, the number of producers, and both as a
-        sentence.
+        The configuration with the new rate, the number of producers, and a sentence about both.
 
     Raises:
         ConfigError: the producers have no fixed rate, or the load is not a number of producers.
@@ -263,19 +261,20 @@ def at_rate(
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:
-    """Require settings that a continuous load supports.
+    """Raise an error if a setting is not possible with a continuous load.
 
     Raises:
-        ConfigError: the client is not `wire`, the load ends early or at a volume, or a profile is
-            combined with an unlimited rate, bursts or a ramp.
+        ConfigError: the client is not `wire`, a volume or an early end is set, or the profile does
+            not fit the rate, the arrivals or the ramp.
     """
     parts, producer = config.workload.parts, config.workload.producer
     clients = {part.producer.client for part in parts}
     clients |= {part.consumers.client for part in parts if part.consumers.groups}
     if clients != {"wire"}:
         raise ConfigError(
-            f"--duration with the client {', '.join(sorted(clients - {'wire'}))}; expected wire, "
-            "the only client that counts records for each window; use --trials, or the client wire"
+            f"--duration with the client {', '.join(sorted(clients - {'wire'}))}; expected the "
+            "client wire, because no other client counts records for each window; use --trials, "
+            "or set the client wire"
         )
     require_endless(config)
     ramp_up_s = config.workload.trial.ramp_up_s

@@ -1,4 +1,4 @@
-"""The launch of a run from its command line: a dry run, or the question for consent and the run."""
+"""The launch of a run from its command line: the dry run, the question for consent, and the run."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def launch(
         action: what the run does with a cluster, for the question for consent.
         run_id: the id of the run; a new id by default.
         resumes: whether the run may be the continuation of an earlier part.
-        check: raises an error if this machine cannot carry out the run; a dry run skips it.
+        check: raises an error if this machine cannot carry out the run; a dry run does not call it.
         session: an open session, which stays open after the run; None to open a session.
 
     Raises:
@@ -107,14 +107,14 @@ def require_consent(
     action: str = "load it until it is overloaded",
     plan: Callable[[], PlanShown] | None = None,
 ) -> None:
-    """Ask for consent once for each cluster with other users, unless --yes was given.
+    """Ask for consent, once for each cluster with other users; with --yes, ask no question.
 
     Args:
         configs: the configurations of all loaded clusters.
         reporter: shows the plan and asks the question.
         yes: whether --yes was given.
         action: what the run does with the cluster.
-        plan: computes the plan that is shown before the first question; None to show no plan.
+        plan: computes the plan to show before the first question; None to show no plan.
 
     Raises:
         ConfigError: standard input is not a terminal, or the answer is no.

@@ -202,7 +202,7 @@ def test_an_invalid_case_is_measured_again_and_one_without_time_is_named(
     cluster.values = {"limit": 20.0, "load": 30.0}
     night(cluster, tmp_path, "n1")
     assert cluster.measured == ["limit", "load"] * 2
-    with pytest.raises(NoConclusionError, match="the budget has"):
+    with pytest.raises(NoConclusionError, match="of the budget are left"):
         night(cluster, tmp_path, "n2", budget_s=30.0)
     assert cluster.measured == ["limit", "load"] * 2
 

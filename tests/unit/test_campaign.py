@@ -128,7 +128,7 @@ def test_only_turns_that_are_left_and_end_within_the_budget_are_begun(tmp_path: 
     missing = [(each.turn.case, each.is_begun) for each in campaign.missing]
     assert missing == [("a", False), ("b", False)]
     first = next(each.text for each in reporter.events if isinstance(each, Notice))
-    assert first.startswith("letter a is not begun: it takes about 10 s, and the budget has ")
+    assert first.startswith("letter a is not begun: it takes about 10 s, but only ")
     campaign = Letters({"a": None, "b": None, "c": None, "d": None})
     campaign.known = {"a", "b", "c"}
     run_of(campaign, tmp_path, resumes=True)
@@ -181,7 +181,7 @@ def test_a_case_fits_while_its_duration_is_left() -> None:
     budget = TimeBudget(60.0, 100.0, lambda: now_s[0])
     assert (budget.left_s, budget.refusal(60.0)) == (60.0, "")
     now_s[0] = 130.0
-    assert budget.refusal(31.0) == "it takes about 31 s, and the budget has 30 s left"
+    assert budget.refusal(31.0) == "it takes about 31 s, but only 30 s of the budget are left"
     assert budget.refusal(30.0) == ""
     now_s[0] = 500.0
     assert budget.left_s == 0.0
