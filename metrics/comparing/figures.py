@@ -1,6 +1,4 @@
-"""Figures of measured cases, the record of a sweep, and the effects of a sweep's axes on
-figures.
-"""
+"""Figures of measured cases, the record of a sweep, and the effects of varied keys on figures."""
 
 from __future__ import annotations
 
@@ -36,10 +34,10 @@ class FigureKind:
 
     Attributes:
         word: name of the figure, such as `limit`.
-        less_is_better: True if a smaller figure is better, for example a time.
-        heading: word before the unit in the heading of the figure's column; may be empty.
+        less_is_better: True if a smaller figure is better, as for a time.
+        heading: word before the unit in the heading of the figure's column; can be empty.
         interval_heading: heading of the interval's column.
-        columns: heading of each further column → name of the reading in the column.
+        columns: heading of each further column → name of the reading that the column shows.
     """
 
     word: str
@@ -61,11 +59,12 @@ ACKNOWLEDGED = FigureKind(
 TIME = FigureKind("time", less_is_better=True)
 
 CASE = "case"
-"""Name of the only axis of an experiment with named cases; a case sets several keys."""
+"""Name that replaces the varied key in an experiment with named cases, because each case sets
+several keys."""
 
 
 BROKERS_KEY = "cluster.testbed.brokers"
-"""Full path of the key for the number of brokers that a run starts."""
+"""Full path of the key with the number of brokers that a run starts."""
 PROPERTIES_PREFIX = "cluster.testbed.properties."
 """Prefix of the full paths of keys for properties of brokers."""
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
@@ -79,19 +78,22 @@ class Result:
         settings: full path of each varied key → its value.
         repeat: number of the repeat, from 1.
         message_bytes: message size [B].
-        value: the figure; None if the case has no answer [MB/s].
-        low, high: ends of the figure's 90 % interval; None if it is not known [MB/s].
-        p50_ms, p99_ms, p999_ms: latencies at the figure.
-        limited_by: the limiting resource, or None.
+        value: the figure, in the unit of the sweep; None if the case has no answer.
+        low, high: ends of the figure's 90 % interval, in the unit of the sweep; None if the
+            interval is not known.
+        p50_ms, p99_ms, p999_ms: latencies p50, p99 and p99.9 at the load of the figure [ms].
+        limited_by: the limiting resource; None if it is not known.
         why: why there is no answer; empty if there is an answer.
-        brokers: number of brokers; 0 if it is not known.
+        brokers: number of brokers; 0 if the number is not known.
         run_id: id of the case's run.
         cpu_s_per_mb: CPU time of the producers per MB of payload, at a fixed load [CPU-s/MB].
         broker_cpu_s_per_mb: CPU time of all brokers per MB of payload [CPU-s/MB].
-        commit_ms: mean duration of a commit, at a fixed load with transactions.
+        commit_ms: mean duration of the commit of a transaction, at a fixed load with transactions
+            [ms].
         log_bytes_per_byte: bytes of record batches per byte of payload, at a fixed load [ratio].
-        broker_resident_bytes, page_cache_bytes: highest resident memory of a broker process and
-            highest page cache of a host, at the figure; None if the hosts do not report it [B].
+        broker_resident_bytes, page_cache_bytes: highest resident memory of any broker process, and
+            largest page cache of any host, at the load of the figure; None if the hosts do not
+            report it [B].
         readings: name → value of further readings of the measurement.
     """
 
@@ -117,7 +119,9 @@ class Result:
     readings: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, name: str) -> float | None:
-        """The attribute or the entry of `readings` with this name; None if not known."""
+        """The value of the attribute with this name or else of the entry in `readings`; None if the
+        value is not known.
+        """
         found: float | None = getattr(self, name, None)
         return self.readings.get(name) if found is None else found
 
@@ -128,10 +132,11 @@ class Result:
 
     @property
     def estimate(self) -> float | None:
-        """The geometric middle of the interval, or the figure if no interval is known.
+        """The geometric middle of the interval; the figure itself if the interval is not known.
 
-        The figure of a limit is the highest sustained load, which may be far below the limit in a
-        bracket of up to 15 %. So the middle of the interval is a better estimate.
+        For a limit, the figure is the highest sustained load. The limit itself may be up to 15 %
+        higher, because the search ends with a bracket. So the middle of the interval is a better
+        estimate.
         """
         if self.value and self.low and self.high:
             return math.sqrt(self.low * self.high)
@@ -148,14 +153,15 @@ class SweepRecord:
         status, exit_code, error, caveat: see `metrics.reporting.summary.RunSummary`.
         experiment: name of the experiment.
         description: question of the experiment.
-        published: result of a published study; empty without one.
-        asks: name of the measurement of each case.
+        published: result of a published study on this question; empty if there is no such study.
+        asks: name of the measurement that the sweep makes for each case, such as `limit`.
         unit: unit of the figures.
         kind: kind of the figures.
-        axes: full path of each varied key → its values; the first value is the reference.
+        axes: full path of each varied key → its values; each other value is compared with the first
+            value.
         repeats: planned number of measurements per case.
         results: figures in the order of the experiment's cases.
-        named: name of a named case → full path of each key that it sets → value.
+        named: name of a case → (full path → value) for each key that the case sets.
     """
 
     sweep_id: str
@@ -183,10 +189,10 @@ class SweepRecord:
 
 
 def load_sweep(path: Path) -> SweepRecord:
-    """Read sweep.json; keys that a newer version added are ignored.
+    """Read sweep.json. Keys that only a newer version has are ignored.
 
     Raises:
-        ConfigError: the file is missing or is not the answer of a sweep.
+        ConfigError: the file is missing or does not contain the answer of a sweep.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -201,13 +207,16 @@ def load_sweep(path: Path) -> SweepRecord:
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    """The median of the known, finite values; None without such a value."""
+    """The median of the values that are known and finite; None if there is no such value."""
     known = [each for each in values if each is not None and math.isfinite(each)]
     return median(known) if known else None
 
 
 def short(path: str) -> str:
-    """A short name of a key, such as Kafka's name of a property, or the last part of the path."""
+    """A short name of a key.
+
+    For a Kafka property, this is Kafka's name. For another key, it is the last part of the path.
+    """
     if path in _WORDS:
         return _WORDS[path]
     name = path.removeprefix(PROPERTIES_PREFIX)
@@ -215,14 +224,14 @@ def short(path: str) -> str:
 
 
 def figure(value: float | None) -> str:
-    """A figure without its unit, with three digits or as a whole number."""
+    """A figure without its unit: three significant digits below 100, a whole number from 100."""
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def setting_text(value: Any) -> str:
-    """The value of a setting as text, as in `Result.settings`."""
+    """The value of a setting as text, in the form of `Result.settings`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -234,7 +243,7 @@ def case_words(settings: Mapping[str, Any]) -> str:
 
 
 def limit_result(boundary: Boundary) -> Result:
-    """The result of a search for a limit, with empty settings."""
+    """The result of a search for a limit. The settings of the result are empty."""
     pays = boundary.along.grows_payload
     low, _ = boundary.loads
     value = boundary.mb_per_s if pays else float(low)
@@ -255,28 +264,33 @@ def limit_result(boundary: Boundary) -> Result:
 
 
 SIZE = "workload.message_bytes"
-"""Key of the message size; in a result the message size is a field."""
+"""Key of the message size. A result has the message size in a field and not in its settings."""
 MANIFOLD = 2.0
-"""Minimum ratio of a change that is written as `2 times as much` and not as a percentage."""
+"""A change by this ratio or more is written as `2 times as much`; a smaller change is written as a
+percentage."""
 Pairs = list[tuple[Result, Result]]
-"""Pairs of results that differ only in one axis: (result at its first value, other result)."""
+"""Pairs of results that differ in only one varied key: (result with the first value, result with
+another value)."""
 
 
 @dataclass(frozen=True)
 class AxisEffect:
-    """The effect of one value of an axis, compared with the first value.
+    """The effect of one value of a varied key, compared with the first value of the key.
 
     Attributes:
         axis: full path of the key.
         message_bytes: message size [B].
         before, after: the first value and the compared value.
-        effect: effect of `after`; None with too few measurements.
-        conclusion: the conclusion; all comparisons of the sweep share one error rate.
-        count: number of pairs of cases of one repeat that differ only in this axis.
+        effect: effect of `after` against `before`; None if there are too few measurements.
+        conclusion: the conclusion about the effect; all comparisons of the sweep share one error
+            rate.
+        count: number of pairs; the two cases of a pair are of the same repeat and differ only in
+            this key.
         by_repeats: True if the interval follows from the scatter of the pairs; False if it follows
             from the intervals of the figures and an assumed scatter between measurements.
-        where: values of the other keys if the effect depends on them; otherwise empty.
-        seen: mean ratio of the figures, also with too few measurements for an effect.
+        where: values of the other keys for which this effect holds; empty if the effect does not
+            depend on them.
+        seen: mean ratio of the figures; known even if there are too few measurements for an effect.
     """
 
     axis: str
@@ -295,7 +309,8 @@ _CONCLUSIONS_ON_TIMES = {
     Conclusion.REGRESSION: Conclusion.IMPROVEMENT,
     Conclusion.IMPROVEMENT: Conclusion.REGRESSION,
 }
-"""Conclusion → conclusion if less is better; other conclusions do not change."""
+"""Conclusion if a larger figure is better → conclusion if a smaller figure is better. Conclusions
+that are not listed do not change."""
 
 
 def effects_of(
@@ -308,9 +323,11 @@ def effects_of(
 
     Args:
         results: results of all cases and repeats.
-        axes: full path of each varied key → its values; the first value is the reference.
+        axes: full path of each varied key → its values; each other value is compared with the first
+            value.
         less_is_better: True if figures are times.
-        between_sd: standard deviation between measurements of equal cases, see `interval_effect`.
+        between_sd: standard deviation over repeated measurements of one case, see
+            `interval_effect`.
     """
     found: list[AxisEffect] = []
     for axis, values in axes.items():
@@ -328,7 +345,7 @@ def effects_of(
 
 
 def concluded(effects: Sequence[AxisEffect], min_effect: float) -> list[AxisEffect]:
-    """The effects with conclusions that are corrected for the number of effects."""
+    """The effects with their conclusions, which are corrected for the number of effects."""
     conclusions = conclude([each.effect for each in effects], min_effect)
     return [
         replace(each, conclusion=conclusion)
@@ -343,10 +360,10 @@ def _against(
     values: tuple[str, str],
     between_sd: float,
 ) -> Iterator[AxisEffect]:
-    """Compare one value of an axis with its first value.
+    """Compare one value of a varied key with the first value of the key.
 
-    Yields one effect over all values of the other axes. If the effect depends on the other axes, it
-    yields one effect for each combination of their values.
+    If the effect does not depend on the other varied keys, the result is one effect over all their
+    values. Otherwise the result is one effect for each combination of their values.
     """
     pairs = pairs_of(results, {axis: values[0]}, {axis: values[1]})
     places: dict[tuple[tuple[str, str], ...], Pairs] = {}
@@ -365,7 +382,10 @@ def _against(
 def _between_cases(
     results: Sequence[Result], axes: Mapping[str, Sequence[str]], between_sd: float
 ) -> Iterator[AxisEffect]:
-    """Compare each case with the first case; used if no two cases differ in only one key."""
+    """Compare each case with the first case.
+
+    This is used if no two cases differ in exactly one key.
+    """
     for message_bytes in sorted({each.message_bytes for each in results}):
         by_case: dict[str, list[Result]] = {}
         for each in results:
@@ -387,7 +407,7 @@ def _effect(
     between_sd: float,
     where: Mapping[str, str] | None = None,
 ) -> AxisEffect:
-    """The effect over pairs of results, without its conclusion."""
+    """The effect over pairs of results. Its conclusion is not yet known."""
     return AxisEffect(
         axis,
         message_bytes,
@@ -403,7 +423,7 @@ def _effect(
 
 
 def mean_ratio(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """The geometric mean of the ratio second/first over pairs of figures; None without pairs."""
+    """The geometric mean of second/first over pairs of figures; None if there are no pairs."""
     logs = [math.log(b / a) for a, b in pairs if a and b]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
@@ -417,11 +437,12 @@ def matches(result: Result, settings: Mapping[str, str]) -> bool:
 
 
 def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[str, str]) -> Pairs:
-    """Pairs of results of one repeat that differ only in these settings.
+    """Pairs of results of the same repeat that differ only in these settings.
 
     Args:
         results: all results.
-        against, of: full path → value, in the first and in the second result of each pair.
+        against, of: settings (full path → value) of the first and of the second result in each
+            pair.
     """
     keys = {*against, *of}
 
@@ -436,12 +457,13 @@ def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[
 
 
 def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | None:
-    """The effect over pairs of results; None without pairs, or with few pairs without intervals.
+    """The effect over pairs of results. None if there are no pairs, or if there are fewer than
+    `PAIRS_MIN` pairs and a figure has no interval.
 
     Args:
         pairs: the pairs.
-        between_sd: standard deviation between measurements of equal cases, see `interval_effect`;
-            not used with `PAIRS_MIN` pairs or more.
+        between_sd: standard deviation over repeated measurements of one case, see
+            `interval_effect`; used only with fewer than `PAIRS_MIN` pairs.
     """
     if len(pairs) >= PAIRS_MIN:
         return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])
@@ -458,7 +480,7 @@ def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | N
 
 
 def _spread(result: Result) -> float:
-    """The standard deviation of the figure's logarithm; NaN if no interval is known."""
+    """The standard deviation of the figure's logarithm; NaN if the interval is not known."""
     return spread_of(result.low, result.high) if result.low and result.high else math.nan
 
 

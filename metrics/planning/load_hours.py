@@ -1,4 +1,4 @@
-"""The times at which a run may offer loads: hours of the day, and the end of the run."""
+"""The times at which a run may offer loads: hours of the day, and a time by which all loads end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LoadHours:
 
     Attributes:
         begin: start of the hours, in the time zone `zone`.
-        end: end of the hours; earlier than `begin` if the hours include midnight.
+        end: end of the hours; it is earlier than `begin` if the hours include midnight.
         zone: name of the time zone; None for the driver's time zone.
     """
 
@@ -60,7 +60,7 @@ class LoadHours:
         return None if self.zone is None else ZoneInfo(self.zone)
 
     def end_after(self, now_s: float) -> float | None:
-        """The end of the hours if `now_s` is within the hours, else None [s since the epoch]."""
+        """The end of the hours [s since the epoch]; None if `now_s` is outside the hours."""
         now = datetime.fromtimestamp(now_s).astimezone(self.tz())
         for days in (-1, 0):
             day = now.date() + timedelta(days)
@@ -78,8 +78,9 @@ class LoadTimes:
 
     Attributes:
         hours: the hours in the cluster's file; None for any time.
-        until_s: the time by which each load ends [s since the epoch]; None for no such time.
-        owner_hours: hours that the cluster's owners set; loads must respect all of them.
+        until_s: the time by which all loads must end [s since the epoch]; None if there is no such
+            time.
+        owner_hours: hours that the cluster's owners set; a load must be within all of them.
     """
 
     hours: LoadHours | None = None
@@ -87,7 +88,7 @@ class LoadTimes:
     owner_hours: tuple[LoadHours, ...] = ()
 
     def refusal(self, now_s: float, load_s: float) -> str | None:
-        """Why a load may not begin now, in one sentence, or None if it may.
+        """The reason why a load may not begin now, in one sentence; None if the load may begin.
 
         Args:
             now_s: the driver's time [s since the epoch].
@@ -117,15 +118,15 @@ class LoadTimes:
 
 
 def next_time(text: str, now_s: float) -> float:
-    """The next time that matches a text [s since the epoch].
+    """The next time of day or the date that a text states [s since the epoch].
 
     Args:
         text: a time of day such as 06:00, or a date with a time such as 2026-11-27T06:00. The time
-            zone is the driver's unless the text has an offset.
+            is in the driver's time zone unless the text has an offset.
         now_s: the driver's time [s since the epoch].
 
     Raises:
-        ValueError: the text is not a time, or the time has passed.
+        ValueError: the text is not a time, or the stated time is in the past.
     """
     now = datetime.fromtimestamp(now_s).astimezone()
     if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text):

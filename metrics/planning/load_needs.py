@@ -1,18 +1,18 @@
 """The network traffic, CPU time, Spark slots and disk space that a load needs.
 
-Network: a message needs more bytes on the network than its payload. Records have lengths and
-deltas, and batches, requests and responses have headers. Each replica and each consumer group
-fetches the message again. Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html):
-the generator sends produce requests of version 7, and followers of Kafka 3.9 and later send fetch
+Network: a message needs more bytes on the network than its payload has. Records contain lengths and
+deltas, and batches, requests and responses have headers. Each follower and each consumer group also
+fetches the message. Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html): the
+generator sends produce requests of version 7, and followers of Kafka 3.9 and later send fetch
 requests of version 17 in incremental fetch sessions. Other versions differ by a few bytes per
 request. A test compares the model with the counters of real brokers.
 
-CPU: a produce request has a fixed cost, and its bytes cost the time that the kernel needs to copy
-them. `make bench` measures both figures (docs/evidence/benchmarks.md).
+CPU: a produce request needs a fixed CPU time, and CPU time in proportion to its bytes, because the
+kernel copies them. `make bench` measures both figures (docs/evidence/benchmarks.md).
 
 Slots: each part of a load gets Spark slots in proportion to its CPU time.
 
-Disk: the space that a load needs in the brokers' log dirs, replicas included.
+Disk: a load needs space for all its replicas in the brokers' log dirs.
 """
 
 from __future__ import annotations
@@ -56,24 +56,26 @@ class Framing:
     """Bytes of the headers of IPv4 and TCP with timestamps [B]."""
 
     def segments(self, size: float) -> float:
-        """The number of packets for one message of the protocol, as a fraction of at least 1.
+        """The number of packets for one request or response, as a fraction of at least 1.
 
-        The number is not rounded, because the next message of a busy stream fills the last packet.
+        The number is not rounded, because on a busy connection the last packet also carries the
+        start of the next message.
         """
         return max(1.0, size / (self.mtu_bytes - self.TCP_IP_BYTES))
 
     @property
     def header_bytes(self) -> int:
-        """The size of all headers of a packet [B]."""
+        """The total size of a packet's headers [B]."""
         return self.TCP_IP_BYTES + self.link_bytes
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumptions about the network traffic that a traffic pattern does not determine.
+    """Properties of the network traffic that are assumed, because the traffic pattern does not
+    determine them.
 
-    Records are not compressed, and each request and fetch has one batch. Busy brokers return more
-    batches per fetch.
+    Records are not compressed, and each produce request and each fetch response has one batch. On
+    busy brokers, a fetch response has more batches.
 
     Attributes:
         topic_bytes, client_id_bytes: lengths of the topic name and the client id [B].
@@ -84,7 +86,7 @@ class Assumptions:
 
 
 def batch_bytes(producer: ProducerPattern) -> int:
-    """The size of an uncompressed batch with its header [B]."""
+    """The size of an uncompressed batch, including its header [B]."""
     return BATCH_HEADER_BYTES + sum(
         record_bytes(index, producer.message_bytes, producer.rate_records_per_s, producer.payload)
         for index in range(producer.records_per_batch)
@@ -92,13 +94,14 @@ def batch_bytes(producer: ProducerPattern) -> int:
 
 
 def stored_bytes(producer: ProducerPattern) -> float:
-    """The mean size of a record in a log, with its share of the batch's header [B]."""
+    """The mean size of a record in a log, including its share of the batch's header [B]."""
     return batch_bytes(producer) / producer.records_per_batch
 
 
 @dataclass(frozen=True)
 class WireBytes:
-    """The bytes on the network for each message, by flow and summed over all copies [B].
+    """The bytes on the network for each message [B]. Each attribute is the total over all copies of
+    the message.
 
     Attributes:
         produce_requests, produce_answers: requests and responses of producers [B].
@@ -115,26 +118,32 @@ class WireBytes:
 
     @property
     def served_in(self) -> float:
-        """The bytes that the listeners of all brokers receive [B]."""
+        """The bytes of one message that the listeners of all brokers receive [B]."""
         return self.produce_requests + self.follower_requests + self.consumer_requests
 
     @property
     def served_out(self) -> float:
-        """The bytes that the listeners of all brokers send [B]."""
+        """The bytes of one message that the listeners of all brokers send [B]."""
         return self.produce_answers + self.follower_answers + self.consumer_answers
 
     @property
     def brokers_in(self) -> float:
-        """The bytes that the network interfaces of all brokers receive, also as followers [B]."""
+        """The bytes of one message that the network interfaces of all brokers receive, including
+        the traffic of followers [B].
+        """
         return self.served_in + self.follower_answers
 
     @property
     def brokers_out(self) -> float:
-        """The bytes that the network interfaces of all brokers send, also as followers [B]."""
+        """The bytes of one message that the network interfaces of all brokers send, including the
+        traffic of followers [B].
+        """
         return self.served_out + self.follower_requests
 
     def mbit_per_s(self, messages_per_s: float) -> tuple[float, float]:
-        """The traffic of all brokers' interfaces at this rate, as (received, sent) [Mbit/s]."""
+        """The traffic of all brokers' interfaces at this message rate, as (received, sent)
+        [Mbit/s].
+        """
         scale = messages_per_s * 8 / 1e6
         return self.brokers_in * scale, self.brokers_out * scale
 
@@ -142,7 +151,10 @@ class WireBytes:
 def wire_bytes(
     pattern: TrafficPattern, framing: Framing | None = None, given: Assumptions = Assumptions()
 ) -> WireBytes:
-    """The bytes of one message in each flow, with network headers if `framing` is given."""
+    """The bytes of one message in each flow, such as the requests of followers.
+
+    Network headers are included if `framing` is given.
+    """
     messages = float(pattern.producer.records_per_batch)
     batch = batch_bytes(pattern.producer)
     request = 32.0 + given.client_id_bytes + given.topic_bytes + _PARTITION_OF_PRODUCE + batch
@@ -167,7 +179,7 @@ def wire_bytes(
 def _exchange(
     request: float, answer: float, messages: float, framing: Framing | None
 ) -> tuple[float, float]:
-    """The bytes per message of a request, and of its response [B]."""
+    """The bytes of a request per message, and the bytes of its response per message [B]."""
     if framing is None:
         return request / messages, answer / messages
     ahead = framing.segments(request)
@@ -183,7 +195,9 @@ def _exchange(
 
 
 def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -> str:
-    """A sentence about the network traffic per MB/s of payload, and of 8 more bytes per message."""
+    """A sentence about the network traffic for each MB/s of payload, and about the additional
+    traffic if each message has 8 more bytes.
+    """
     texts = []
     for pattern in patterns:
         producer = replace(pattern.producer, message_bytes=pattern.message_bytes + 8)
@@ -199,10 +213,10 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
 
 
 REQUEST_S = 110e-6
-"""CPU time of a produce request with one batch and its response, on slow cores [CPU-s]."""
+"""CPU time that a produce request with one batch and the response need on slow cores [CPU-s]."""
 
 BYTES_PER_S = 2e9
-"""Payload that producers with large batches send per second of CPU time [B/CPU-s]."""
+"""Payload that producers with large batches send for each second of CPU time [B/CPU-s]."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +225,8 @@ class ExecutorCpu:
 
     Attributes:
         cores: CPU time per second [cores].
-        requests_per_s: rate of produce requests, each with one batch [1/s].
-        records: number of records in a batch while the brokers keep up.
+        requests_per_s: rate of produce requests; each request has one batch [1/s].
+        records: number of records in a batch, if the brokers keep up with the load.
     """
 
     cores: float
@@ -220,7 +234,7 @@ class ExecutorCpu:
     records: int
 
     def __str__(self) -> str:
-        """A sentence for the plan of a run."""
+        """The needed CPU time as a sentence for the plan of a run."""
         noun = "record" if self.records == 1 else "records"
         return (
             f"producers need about {self.cores:.1f} cores of the executors at that load, without "
@@ -230,14 +244,16 @@ class ExecutorCpu:
 
 
 def executor_cpu(patterns: Iterable[ProducerPattern], bytes_per_s: float) -> ExecutorCpu | None:
-    """The CPU time that a payload rate needs with the pattern that has the smallest batches.
+    """The CPU time that producers need for a payload rate. The computation uses the pattern with
+    the smallest batches.
 
     Args:
-        patterns: the producers of each message size.
-        bytes_per_s: payload of all producers together [B/s].
+        patterns: the producers of each part or message size.
+        bytes_per_s: total payload rate of all producers [B/s].
 
     Returns:
-        None if all patterns are closed loops, because their batches depend on the brokers.
+        The CPU time; None if all patterns are closed loops, because the brokers then determine the
+        size of batches.
     """
     sizes = {
         each.records_per_batch * each.message_bytes: each.records_per_batch
@@ -266,7 +282,7 @@ class SlotShare:
 
 
 def slots_needed(pattern: TrafficPattern) -> int:
-    """The minimum number of slots for a load, because each part has its own tasks."""
+    """The minimum number of slots for a load. Each part of the load has its own tasks."""
     return sum(map(_least, pattern.loads))
 
 
@@ -278,7 +294,7 @@ def share_slots(pattern: TrafficPattern, slots: int, *, reads: bool = True) -> l
     Args:
         pattern: the load.
         slots: number of tasks that can run at the same time, at least `slots_needed`.
-        reads: True if consumer groups run, too.
+        reads: True if the load also has consumer groups.
     """
     loads = pattern.loads
     given = [slots] if len(loads) == 1 else [_least(each) for each in loads]
@@ -296,7 +312,7 @@ def share_slots(pattern: TrafficPattern, slots: int, *, reads: bool = True) -> l
 
 
 def cores_of(part: TrafficPattern) -> float:
-    """The CPU time that all clients of a part need per second [cores]; 1 if not known."""
+    """The CPU time that all clients of a part need per second [cores]; 1 if it is not known."""
     bytes_per_s = part.mb_per_s * 1e6
     needed = executor_cpu((part.producer,), bytes_per_s)
     if needed is None:
@@ -319,7 +335,8 @@ class LogCleaning:
 
     Attributes:
         check_s: interval of the checks of retention (log.retention.check.interval.ms) [s].
-        delay_s: time from a check to the deletion of files (log.segment.delete.delay.ms) [s].
+        delay_s: time from a check of retention to the deletion of files
+            (log.segment.delete.delay.ms) [s].
         segment_bytes: size of the active segment, which is never deleted (log.segment.bytes) [B].
     """
 
@@ -334,7 +351,8 @@ class LogCleaning:
 
     @classmethod
     def of(cls, brokers: Iterable[Mapping[str, str | None]]) -> LogCleaning:
-        """The settings of all brokers; of each setting, the value with the latest deletion counts.
+        """The settings that are valid for all brokers. For each setting, this is the broker's value
+        that deletes records latest.
 
         Args:
             brokers: the properties of each broker; a missing property has Kafka's default.
@@ -351,7 +369,9 @@ class LogCleaning:
         return cls(check_ms / 1e3, delay_ms / 1e3, int(segment))
 
     def late_s(self, topic: TopicOptions) -> float:
-        """The maximum time from the expiry of a topic's records to their deletion [s]."""
+        """The maximum time from the expiry of a topic's records to the deletion of these records
+        [s].
+        """
         delay_ms = topic.properties.get("file.delete.delay.ms", self.delay_s * 1e3)
         return self.check_s + float(delay_ms) / 1e3
 
@@ -359,15 +379,15 @@ class LogCleaning:
 def peak_log_bytes(
     pattern: TrafficPattern, cleaning: LogCleaning = LogCleaning(), held_bytes: float = 0.0
 ) -> float:
-    """The maximum volume that a load adds to all log dirs together, with replicas [B].
+    """The maximum volume that a load adds, summed over all log dirs and replicas [B].
 
     Compression is ignored, because its ratio is not known in advance. Retention limits the volume,
-    but expired records stay until Kafka deletes them.
+    but records that have expired need space until Kafka deletes them.
 
     Args:
         pattern: the load.
-        cleaning: the brokers' settings for deletion.
-        held_bytes: volume that the topics already contain [B].
+        cleaning: the brokers' settings for the deletion of segments.
+        held_bytes: volume that the topics contain before the load [B].
     """
     if pattern.parts:
         own = [peak_log_bytes(each, cleaning) for each in pattern.parts]
@@ -378,7 +398,7 @@ def peak_log_bytes(
 
 
 def replicated_bytes(pattern: TrafficPattern) -> float:
-    """The size of a record in all its replicas together [B]."""
+    """The size of a record, summed over all its replicas [B]."""
     return stored_bytes(pattern.producer) * pattern.topic.replication_factor
 
 
@@ -393,7 +413,7 @@ def _log_bytes_max(pattern: TrafficPattern, cleaning: LogCleaning) -> float:
 def retained_bytes(
     topic: TopicOptions, brokers: int, cleaning: LogCleaning = LogCleaning()
 ) -> float:
-    """The volume of a workload's topics that retention keeps, with replicas [B].
+    """The volume of a workload's topics that retention keeps, summed over all replicas [B].
 
     The volume is infinite without `retention.bytes`.
     """
@@ -405,5 +425,5 @@ def retained_bytes(
 
 
 def logs_of(topic: TopicOptions, brokers: int) -> int:
-    """The number of replicas of all partitions of a workload's topics."""
+    """The total number of replicas in a workload's topics, over all partitions."""
     return brokers * topic.partitions_per_broker * topic.count * topic.replication_factor

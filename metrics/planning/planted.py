@@ -1,19 +1,19 @@
-"""The planted limit of a testbed, computed from stated service times or rates.
+"""The planted limit of a testbed. It follows from service times or rates that the testbed states.
 
 A run compares its measured limit with the planted limit.
 
-Request handlers: a handler of a calibrated broker waits for a stated time in each produce request.
-A request also has its own time, and other requests (fetches of followers, metadata) need a share of
-the handlers. So r produce requests per second keep the handlers of a broker busy for
+Request handlers: on a calibrated broker, a handler waits for a stated time in each produce request.
+The request also needs its own time. Other requests (fetches of followers, metadata) occupy a share
+of the handlers. So at r produce requests per second, this number of a broker's handlers is busy:
 
     busy = r x (stated + own) + others x handlers        [handlers]
 
-The broker is at its limit if busy is 1 - idle_min of all handlers. The own time and the share of
-other requests are measured on the same brokers under a light load. The formula requires that every
-request carries one full batch, so that requests do not change with the load.
+The broker is at its limit if busy divided by the number of handlers is 1 - idle_min. The own time
+and the share of other requests are measured on the same brokers under a light load. The formula
+requires that every request carries one full batch, so that requests do not change with the load.
 
-Disks and link: each record is written to the disk of its leader and of each follower, and is sent
-once on the link:
+Disks and link: each record is written to the disk of its leader and to the disk of each follower.
+Each record is sent once on the link. So the limits are these numbers of producers:
 
     producers = brokers x disk rate / (replicas x bytes in the log of one producer per second)
     producers = link rate / bytes of one producer's requests per second, packets' headers included
@@ -46,7 +46,7 @@ class HandlerTime:
 
     Attributes:
         stated_ms: configured wait in each produce request [ms].
-        own_ms: additional time of each produce request [ms].
+        own_ms: time that a handler needs for each produce request in addition to the wait [ms].
         others: share of all handlers' time that other requests need [ratio].
         handlers: number of request handlers.
     """
@@ -57,17 +57,20 @@ class HandlerTime:
     handlers: int = 1
 
     def requests_per_s(self, idle_min: float) -> float:
-        """The rate of produce requests at which handlers are idle for the share `idle_min` [1/s].
+        """The rate of produce requests at which the handlers' idle fraction is `idle_min` [1/s].
 
-        The rate is infinite if a request needs no time, and 0 if other requests alone need too
-        much.
+        The rate is infinite if a produce request needs no time. The rate is 0 if other requests
+        alone make the idle fraction lower than `idle_min`.
         """
         room = max(0.0, 1.0 - idle_min - self.others) * self.handlers
         time_s = (self.stated_ms + self.own_ms) / 1000.0
         return room / time_s if time_s > 0 else math.inf
 
     def idle(self, requests_per_s: float) -> float:
-        """The idle fraction at a rate of produce requests [ratio]; below 0 if requests queue."""
+        """The idle fraction at a rate of produce requests [ratio].
+
+        It is below 0 if the rate is too high for the handlers.
+        """
         time_s = (self.stated_ms + self.own_ms) / 1000.0
         return 1.0 - self.others - requests_per_s * time_s / self.handlers
 
@@ -89,8 +92,8 @@ def environment_of_handlers(
 def stated_handler_times(
     environment: Mapping[str, str], brokers: Iterable[int]
 ) -> dict[int, HandlerTime]:
-    """Broker id → stated time of the broker's handlers; empty unless all brokers have a stated
-    time.
+    """Broker id → stated time of the broker's handlers. The result is empty if a broker has no
+    stated time.
 
     Args:
         environment: the facts of a run's environment, with the brokers' properties.
@@ -107,10 +110,11 @@ def stated_handler_times(
 
 
 def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min: float) -> float:
-    """The multiple of a pattern at which the first broker reaches its limit; a fraction.
+    """The multiple of a traffic pattern at which the first broker reaches its limit. The multiple
+    is not rounded.
 
-    A correct search ends with a bracket around this value. For a pattern of one producer, the value
-    is the number of producers.
+    A correct search ends with a bracket around this value. If the pattern has one producer, the
+    multiple is the number of producers.
 
     Args:
         brokers: all brokers; each leads the same number of partitions of each part.
@@ -125,18 +129,18 @@ def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min:
 def complete_handler_times(
     stated: Mapping[int, HandlerTime], windows: Sequence[BrokerWindow]
 ) -> tuple[HandlerTime, ...]:
-    """Complete handler times by the own time and the share of other requests, at a light load.
+    """Add the own time and the share of other requests, measured at a light load, to handler times.
 
     Both values are means over all brokers, because brokers on one machine have similar values. The
-    own time of a request is the local time of produce requests minus the stated time. Kafka rounds
+    own time of a produce request is the request's local time minus the stated time. Kafka rounds
     each local time to a whole millisecond, so the error is small for stated times of tens of
-    milliseconds. The share of other requests is the busy time without produce requests, at least 0.
-    This share is inexact at light loads, because a waiting handler reports its idle time only every
-    0.3 s.
+    milliseconds. The share of other requests is the share of busy time that produce requests do not
+    explain. It is at least 0. This share is inexact at light loads, because a waiting handler
+    reports its idle time only every 0.3 s.
 
     Args:
         stated: broker id → stated time.
-        windows: one window of each broker, in which requests do not queue.
+        windows: one window of each broker; in these windows, requests must not wait in the queue.
 
     Raises:
         ValueError: a broker does not report its idle fraction or the time of its requests.
@@ -164,9 +168,10 @@ class PlantedRates:
     """The stated rates of the brokers' disks and network link.
 
     Attributes:
-        disk_bytes_per_s: write rate of each broker's disk [B/s]; None without planted disks.
-        link_bytes_per_s: rate of the link in each direction, packets' headers included [B/s];
-            None without a planted link.
+        disk_bytes_per_s: write rate of each broker's disk [B/s]; None if the disks have no stated
+            rate.
+        link_bytes_per_s: rate of the link in each direction, including packet headers [B/s]; None
+            if the link has no stated rate.
         mtu_bytes: largest packet of the link [B].
     """
 
@@ -175,7 +180,7 @@ class PlantedRates:
     mtu_bytes: int = 9_000
 
     def scale(self, mix: TrafficPattern, brokers: int) -> float | None:
-        """The multiple of a mix at which a disk or the link is full; None without planted rates.
+        """The multiple of a mix at which a disk or the link is full; None if no rate is stated.
 
         Args:
             mix: the mix at scale 1.
@@ -206,7 +211,10 @@ class PlantedRates:
 
 
 def log_bytes_per_s(pattern: TrafficPattern) -> float:
-    """Rate at which one producer fills the leaders' logs [B/s]; infinite in a closed loop."""
+    """Rate at which one producer fills the leaders' logs [B/s].
+
+    The rate is infinite in a closed loop.
+    """
     producer = pattern.producer
     if math.isinf(producer.rate_records_per_s):
         return math.inf

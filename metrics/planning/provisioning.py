@@ -1,14 +1,14 @@
 """The number of brokers that a load needs, computed from measured limits.
 
-The limits of two runs on the same brokers differ from day to day. So the number of brokers follows
-from a lower end that is valid on any day. Brokers that may be offline are rounded up to whole
-brokers.
+Limits that are measured on the same brokers differ from day to day. So the number of brokers is
+computed from a lower limit that is valid on any day. The number of brokers that may be offline is
+rounded up.
 
 A measured limit is valid for the traffic pattern of its run. Between two measured message sizes,
-the model assumes a fixed cost per record and per byte, so a broker's time per message grows
-linearly with the size. Outside of the measured sizes there is no answer. An additional replica is
-assumed to cost as much as a measured replica. The limit of a mix is valid for the measured
-proportions of its parts.
+the model assumes a fixed cost per record and a fixed cost per byte. So a broker's time per message
+grows linearly with the size. For sizes outside the measured range, there is no answer. An
+additional replica is assumed to cost as much as a measured replica. The limit of a mix is valid for
+the measured proportions of its parts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from search.model import LEVEL
 
 @dataclass(frozen=True)
 class TrafficShare:
-    """One part of a mix; traffic without parts counts as a single part.
+    """One part of a mix. Traffic without parts counts as a single part.
 
     Attributes:
-        part: name of the part; empty for other traffic.
+        part: name of the part; empty if the traffic is not a mix.
         share: share of the mix's payload [ratio].
         message_bytes: mean bytes per message [B].
         replication_factor: replicas of a partition, including the leader.
-        consumer_groups: number of groups that read the part's topics.
+        consumer_groups: number of consumer groups that read the part's topics.
     """
 
     part: str
@@ -60,22 +60,22 @@ def proportions(shares: Sequence[TrafficShare]) -> str:
 
 
 FULL_BATCHES_PER_S = 1e6
-"""Record rate at which every batch is full before its linger time ends [1/s]."""
+"""A record rate so high that every batch is full before its linger time ends [1/s]."""
 BETWEEN_RUNS = 0.06
 """Standard deviation of limits between runs on the same brokers [ln].
 
 The value is an assumption; testbeds had 0.05 to 0.08."""
 _TAIL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 BROKERS_MAX = 1_000_000
-"""Highest number of brokers of a plan; a higher number is probably a typing error."""
+"""Highest number of brokers in a plan. A higher number probably follows from a typing error."""
 
 
 def on_any_day(ratio: float, between_runs: float = BETWEEN_RUNS) -> float:
-    """The limit over the lower end of its 90 % range on any day [ratio of 1 or more].
+    """The limit divided by the lower end of its 90 % range on any day [ratio of 1 or more].
 
     Args:
-        ratio: the limit over the lower end of the run's own 90 % interval [ratio].
-        between_runs: standard deviation of limits between runs [ln].
+        ratio: the limit divided by the lower end of the 90 % interval from the run [ratio].
+        between_runs: standard deviation of the limit's logarithm from run to run.
     """
     return math.exp(math.hypot(math.log(ratio), _TAIL * between_runs))
 
@@ -87,19 +87,20 @@ class MeasuredLimit:
     Attributes:
         message_bytes: bytes per message [B].
         mb_per_s: payload rate from producers, per broker [MB/s].
-        limited_by: the limiting resource, or None if it is not known.
-        replication_factor, consumer_groups: numbers of the measured traffic pattern.
-        mb_per_s_low: lower end of the limit's 90 % interval, or None if not known [MB/s].
+        limited_by: the limiting resource; None if it is not known.
+        replication_factor, consumer_groups: replicas of a partition and number of consumer groups
+            in the measured traffic pattern.
+        mb_per_s_low: lower end of the limit's 90 % interval [MB/s]; None if it is not known.
         doubt: why the limit is doubtful, a sentence without a full stop; empty if it is not
             doubtful.
         parts: the parts of a mix; empty for other traffic. The limit of a mix has the mean message
             size, the highest replication factor and the groups of all parts.
-        mix_mb_per_s: payload rate of the mix at scale 1, all brokers together [MB/s]; None for
-            other traffic.
-        between_runs: standard deviation of limits between runs [ln]; 0 if the limit is the same on
-            any day.
-        lasts: whether the limit is proven on disk, a sentence without a full stop; empty if no
-            remark is needed.
+        mix_mb_per_s: payload rate of the mix at scale 1, summed over all brokers [MB/s]; None if
+            the traffic is not a mix.
+        between_runs: standard deviation of the limit's logarithm from run to run; 0 if the limit is
+            the same on any day.
+        lasts: remark about the proof of the limit on disk, a sentence without a full stop; empty if
+            no remark is needed.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -116,15 +117,19 @@ class MeasuredLimit:
 
     @property
     def low_of_run(self) -> float:
-        """The lower end of the run's own interval, at most the sustained rate [MB/s]."""
+        """The lower end of the interval that the run measured [MB/s].
+
+        It is at most the sustained rate.
+        """
         low = self.mb_per_s_low
         return self.mb_per_s if low is None else min(self.mb_per_s, low)
 
     @property
     def conservative_mb_per_s(self) -> float:
-        """The lower end of the limit's 90 % range on any day, at most the sustained rate [MB/s].
+        """The lower end of the limit's 90 % range on any day [MB/s]. It is at most the sustained
+        rate.
 
-        The range combines the run's own interval with the differences between runs.
+        The range combines the interval that the run measured with the differences between runs.
         """
         if self.low_of_run <= 0.0:
             return 0.0
@@ -136,22 +141,24 @@ class Demand:
     """The load that the cluster has to carry.
 
     Attributes:
-        mb_per_s: today's payload rate from producers, all brokers together [MB/s].
+        mb_per_s: today's payload rate from producers, summed over all brokers [MB/s].
         message_bytes: bytes per message [B].
         replication_factor: replicas of a partition, including the leader.
-        consumer_groups: number of groups; each reads all records.
+        consumer_groups: number of consumer groups; each group reads all records.
         growth: growth of the payload rate until the next purchase of brokers [ratio].
         offline: share of brokers that may be offline while the others carry the load [ratio].
-        headroom: unused share of a broker's limit [ratio].
-        link_mbit_per_s: speed of a broker's network link in each direction, or None [Mbit/s].
-        scale: the load as a multiple of the measured mix, without growth [ratio]; None for other
-            traffic.
-        parts: the parts of the mix; empty for other traffic.
+        headroom: share of a broker's limit that must stay unused [ratio].
+        link_mbit_per_s: speed of a broker's network link in each direction [Mbit/s]; None if the
+            link is not planned.
+        scale: the load as a multiple of the measured mix, before growth [ratio]; None if the
+            traffic is not a mix.
+        parts: the parts of the mix; empty if the traffic is not a mix.
         retention_hours: retention time of records [h]; None if storage is not planned.
         disk_gb: disk space of a broker for records [GB]; None without `retention_hours`.
-        compression_ratio: size of records before compression over size after it [ratio].
-        zones: number of zones (racks) with equally many brokers, of which one may be lost; None
-            without zones.
+        compression_ratio: size of records before compression divided by their size after
+            compression [ratio].
+        zones: number of zones (racks) with equally many brokers; the cluster must carry the load if
+            one zone is lost. None if the cluster has no zones.
     """
 
     mb_per_s: float
@@ -170,14 +177,18 @@ class Demand:
     zones: int | None = None
 
     def suited_to(self, limits: Sequence[MeasuredLimit]) -> Demand:
-        """This demand, adapted to measured limits; see `of_mix` for limits of a mix."""
+        """The demand, adapted to measured limits.
+
+        Only limits of a mix change the demand, see `of_mix`.
+        """
         return self.of_mix(limits[0]) if limits and limits[0].parts else self
 
     def of_mix(self, limit: MeasuredLimit) -> Demand:
-        """This demand with the sizes, replicas, groups and proportions of a measured mix.
+        """The demand with the message size, replicas, consumer groups and proportions of a measured
+        mix.
 
-        If the demand has a scale, the payload follows from the scale. Otherwise the scale follows
-        from the payload.
+        If the demand has a scale, the payload rate is computed from the scale. Otherwise the scale
+        is computed from the payload rate.
         """
         assert limit.mix_mb_per_s, "the limit has no rate of a mix"
         once, scale = limit.mix_mb_per_s, self.scale
@@ -211,8 +222,8 @@ class Demand:
             )
 
     def lost_of(self, brokers: int) -> int:
-        """The number of brokers that may be offline, rounded up: a share of them, or a whole
-        zone.
+        """The number of brokers that may be offline, rounded up. It is the larger of the share
+        `offline` and one zone.
         """
         share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
         return math.ceil(brokers * share - 1e-9)
@@ -224,9 +235,10 @@ class Need:
 
     Attributes:
         resource: name of the resource.
-        brokers: number of brokers that it requires.
-        mb_per_s_per_broker: load per broker that it allows, all brokers up [MB/s].
-        formula: the computation of the number, in figures.
+        brokers: number of brokers that the resource requires.
+        mb_per_s_per_broker: highest load per broker that the resource allows, with all brokers up
+            [MB/s].
+        formula: the computation of `brokers`, with its figures.
     """
 
     resource: str
@@ -240,21 +252,24 @@ class Provision:
     """The number of brokers to buy.
 
     Attributes:
-        brokers: the highest number of brokers that a resource requires.
+        brokers: number of brokers to buy, the highest number that any resource requires.
         binds_first: the resource that requires this number.
-        brokers_for_limit: number of brokers according to the limit instead of its lower end.
-        limit_mb_per_s_per_broker: the limit at this message size and replication [MB/s].
+        brokers_for_limit: number of brokers, computed from the limit itself and not from its lower
+            end.
+        limit_mb_per_s_per_broker: the limit of a broker at the demand's message size and
+            replication factor [MB/s].
         low_mb_per_s_per_broker: lower end of the limit's 90 % range on any day, from which
             `brokers` is computed [MB/s]; None if it equals the limit.
-        plan_mb_per_s_per_broker: highest planned load of a broker, all brokers up [MB/s].
-        mb_per_s_per_broker: load of each broker at the full demand, all brokers up [MB/s].
-        headroom: unused share of the lower end (or of the limit) at this load [ratio].
-        headroom_offline: `headroom` with `offline` brokers offline [ratio].
+        plan_mb_per_s_per_broker: highest planned load of a broker, with all brokers up [MB/s].
+        mb_per_s_per_broker: load of each broker at the full demand, with all brokers up [MB/s].
+        headroom: unused share of `low_mb_per_s_per_broker` at the load `mb_per_s_per_broker`
+            [ratio]. If there is no lower end, it is the unused share of the limit.
+        headroom_offline: the same share as `headroom`, if `offline` brokers are offline [ratio].
         offline: number of brokers that may be offline, rounded up.
-        needs: the requirement of each resource.
+        needs: the number of brokers that each resource requires.
         assumptions: assumptions of the answer, one sentence each.
-        scale: highest multiple of the mix that these brokers sustain, all brokers up [ratio]; None
-            for other traffic.
+        scale: highest multiple of the mix that these brokers sustain, with all brokers up [ratio];
+            None if the traffic is not a mix.
     """
 
     brokers: int
@@ -387,7 +402,9 @@ def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_li
 
 
 def _between_zones(demand: Demand, needed: float) -> str:
-    """A sentence about the monthly traffic of producers, followers and groups between zones."""
+    """A sentence about the monthly traffic between zones that producers, followers and consumer
+    groups cause.
+    """
     zones = demand.zones or 1
     away = 1.0 - 1.0 / zones
 
@@ -434,7 +451,9 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 
 
 def _on_wire(share: TrafficShare) -> tuple[float, float]:
-    """Bytes that all brokers together receive, and send, for each byte of payload [ratio]."""
+    """(received, sent): bytes that all brokers receive and bytes that they send, per byte of
+    payload [ratio].
+    """
     pattern = TrafficPattern(
         producers=1,
         producer=ProducerPattern(share.message_bytes, FULL_BATCHES_PER_S),
@@ -449,7 +468,8 @@ def _on_wire(share: TrafficShare) -> tuple[float, float]:
 def limit_at(
     limits: Sequence[MeasuredLimit], message_bytes: int
 ) -> tuple[MeasuredLimit, tuple[str, ...]]:
-    """The limit at a message size, and the assumptions if it is interpolated.
+    """The limit at a message size. If the limit is interpolated, the result also has the
+    assumptions.
 
     Raises:
         ConfigError: there is no limit, its interval begins at 0, or the size is outside of the
