@@ -105,7 +105,7 @@ def test_a_missing_ticket_an_unknown_service_and_another_mechanism_are_reported(
         "Kerberos gives no ticket for the broker's service kafka (No Kerberos credentials"
         in message
     )
-    assert "kinit, and KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
+    assert "kinit, KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
 
     kinit(realm)
     message = refusal(broker, "kaffka")
