@@ -158,7 +158,9 @@ def test_a_coordinator_that_is_not_ready_or_elsewhere_is_searched_again_and_name
         assert made.asked(now) == [(0, 2, GIVE)]
         made.answer(0, 2, now, error, (-1, -1))
         now += 1.0
-    with pytest.raises(ProducerIdError, match=r"1 producers got no coordinator.*leaders for the topic"):
+    with pytest.raises(
+        ProducerIdError, match=r"1 producers got no coordinator.*leaders for the topic"
+    ):
         Registering(**COMMITS).asked(20.1)
     made.asked(now)
     made.answer(0, 1, now, 0, (9, AT))

@@ -36,7 +36,7 @@ class MixedValues:
         self._owed = 0.0
 
     def make(self, size: int) -> bytes:
-        """Make a value of `size` bytes; rounding errors of the random share are carried forward."""
+        """Make a value of `size` bytes; the rounding error carries over to the next value."""
         self._owed += size * self._random_share
         count = min(size, max(0, round(self._owed)))
         self._owed -= count

@@ -1,7 +1,7 @@
 """A pool of record batches, which are encoded once and sent many times.
 
 A pool is a ring of sections (`jobs.engine.batches.sections`). Each section has the records of one
-full batch. Each producer starts at another section and takes one section per batch.
+full batch. Each producer starts at a different section and takes one section per batch.
 
 Compressed data cannot be cut, so a compressed section has one compressed body for each of several
 record counts. One of the counts is the natural count, which is usual while the brokers keep up.

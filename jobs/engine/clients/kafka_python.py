@@ -73,9 +73,9 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
 class ThrottleTimes:
     """Sum of the throttle times that brokers report to a kafka-python client.
 
-    kafka-python does not expose throttle times. The metrics of kafka-python have only the longest
-    throttle time of a minute, and cost CPU time for each request. So this class wraps the private
-    method that handles responses. The version of kafka-python is pinned.
+    The library itself does not expose throttle times. The metrics of kafka-python have only the
+    longest throttle time of a minute, and cost CPU time for each request. So this class wraps the
+    private method that handles responses. The version of kafka-python is pinned.
 
     Args:
         taker: the object whose method handles responses.

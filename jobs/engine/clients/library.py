@@ -45,7 +45,9 @@ class LibraryProducer(Protocol):
         """
 
     def serve(self) -> None:
-        """Call `settled` for known outcomes; needed only if a library reports them when polled."""
+        """Call `settled` for known outcomes; needed only if a library must be polled for
+        outcomes.
+        """
 
     def end(self) -> None:
         """Drop the queued records, if the library has a function for this."""

@@ -267,7 +267,7 @@ class RdKafkaProducer:
         self._producer.flush(1.0)
 
     def _name(self, error: Any) -> str:
-        """The error's name, as kafka-python names the error."""
+        """The name that kafka-python has for this error."""
         code = int(error.code())
         if code == self._kafka.KafkaError._PURGE_QUEUE:
             return NEVER_SENT
@@ -303,9 +303,7 @@ class RdKafkaConsumer:
         self.throttle_ms += round(event.throttle_time * 1000)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
-        """Assign partitions at the committed or else the group's start offsets; called during a
-        poll.
-        """
+        """Assign each partition at its committed offset, or else at the group's start offset."""
         self._owned = consumer.committed(partitions, timeout=_ASK_S) if partitions else []
         for each in self._owned:
             if each.offset < 0:

@@ -161,8 +161,8 @@ class Member(GroupMember):
         wake: called from the member's thread when `changes` has a new element.
 
     Attributes:
-        changes: changes of the assignment, oldest first. The reader removes the changes.
-        positions: partition → next offset. The reader writes the positions, and commits use them.
+        changes: changes of the assignment, oldest first, which the reader removes.
+        positions: partition → next offset, which the reader writes and each commit uses.
         has_reader: whether a reader handles `changes`; False before and after a load.
     """
 

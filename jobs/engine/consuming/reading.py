@@ -1,8 +1,8 @@
 """Reading of one member: its partitions, its fetch requests, and its connections.
 
-Fetch sessions keep the requests small (KIP-227). Fetch requests have version 10. All fields of this
-version have a fixed width, and the version supports every codec. Brokers from Kafka 2.1 to 4.x
-accept this version, and also the version of the engine's produce requests.
+Fetch sessions keep the requests small (KIP-227). Fetch requests have version 10, because the fields
+of version 10 have a fixed width, and version 10 supports every codec. Brokers from Kafka 2.1 to 4.x
+accept version 10 of fetch requests, and also the version of the engine's produce requests.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class FetchSession:
     The first request of a session names all partitions. Later requests name the partitions with a
     new offset. A broker that has no room for another session answers with the session id 0. If the
     session id is 0, every request names all partitions, as in Kafka's own consumer. A broker fills
-    an answer in the order of the session's partitions, up to `fetch.max.bytes`. So a partition with
-    new data moves to the end of the order (KIP-74).
+    an answer in the order of the session's partitions, up to `fetch.max.bytes`. A partition with
+    new data therefore moves to the end of the order (KIP-74).
     """
 
     def __init__(self) -> None:

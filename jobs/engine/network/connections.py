@@ -98,8 +98,8 @@ _AT_ONCE = 64
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
-"""A successor of a connection is opened after a random share of the session's lifetime, from this
-range. The share is random so that the connections of a load do not log in at the same moment."""
+"""Range of a share of a session's lifetime. A successor of a connection is opened after a random
+share, so that the connections of a load do not log in at the same moment."""
 SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -108,7 +108,7 @@ _SOCKET_OPTIONS = [
 
 
 class BrokerConnectError(RedlineError):
-    """A connection could not be opened. The text names the broker and the cause."""
+    """A connection could not be opened. The text of the error names the broker and the cause."""
 
 
 class TooSlowError(RedlineError):
@@ -180,8 +180,8 @@ class Connector:
     def open(self, wanted: Sequence[Key], rng: random.Random | None = None) -> dict[Key, Transport]:
         """Open one authenticated transport for each pair of a client's name and a broker id.
 
-        If a broker closes a new connection at once, the connection is opened again. The pace suits
-        brokers that limit new connections.
+        If a broker closes a new connection at once, the connection is opened again. The pace of the
+        attempts suits brokers that limit new connections.
 
         Args:
             wanted: the connections to open.
@@ -457,11 +457,11 @@ def _take_over(
 ) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
-    A broker can limit the time for which a login is valid (KIP-368): it closes the connection at
+    A broker can limit how long a login is valid (KIP-368). The broker then closes the connection at
     the first request after `session_lifetime_ms`. The value 0 stands for a session without a limit.
 
     The function uses private fields. The exact version of kafka-python is pinned, and a test
-    against a real broker fails if these fields change.
+    against a real broker fails if kafka-python's private fields change.
     """
     session = connection._reauth
     session.cancel()

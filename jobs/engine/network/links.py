@@ -82,7 +82,7 @@ async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
 class _KeepsLastBytes:
     """A transport that keeps the bytes received together with the end of the stream.
 
-    The bytes can contain the reason of a failed login, but kafka-python drops them.
+    The last bytes can contain the reason for a failed login, but kafka-python drops them.
     """
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
@@ -250,8 +250,8 @@ def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLCo
 
 
 def _load_from_memory(context: ssl.SSLContext, pem: str, password: str | None) -> None:
-    """Load a certificate and its key by a file in memory, because Python loads them only from a
-    file. The file in memory has no name on any disk, and is deleted when it is closed.
+    """Load a certificate and its key through a file in memory, because Python loads only files. The
+    file in memory has no name on any disk, and is deleted when it is closed.
     """
     if not hasattr(os, "memfd_create"):
         raise ValueError("this system has no memory files (memfd_create), so stores need Linux")

@@ -15,7 +15,7 @@ NAME_PREFIX = "redline-"
 class ClientOptions(dict[str, Any]):
     """Connection options of kafka-python with resolved secrets. `repr` shows only their names.
 
-    The option `client_id` is the `ClientIds` of all connections.
+    The option `client_id` is a `ClientIds`, which gives each connection its client id.
     """
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """
 
     good_until_s: float | None = None
-    remedy = "check the values that cluster security.token_from or the oauth keys name"
+    remedy = "check the values to which cluster security.token_from or the oauth keys refer"
 
     def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
         # An executor gets only a token, without the source and its credentials.

@@ -17,7 +17,7 @@ _BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 
 _LOGIN_REMEDY = {
     "GSSAPI": "check the clocks, and whether the ticket's Kerberos principal is allowed to log in",
-    None: "check the values that cluster security.username_from and security.password_from name",
+    None: "check the values to which security.username_from and security.password_from refer",
 }
 
 NO_GSSAPI = (
@@ -91,18 +91,20 @@ class Refused:
             return (
                 f"lets new connections wait: {self._open}, and no new connection was accepted in "
                 f"time; expected a broker that accepts {self.left} more; raise max.connections or "
-                f"max.connection.creation.rate {_OR_SERVICE}"
+                "max.connection.creation.rate on the broker or its service, or use fewer producers"
             )
         if is_closed_early(error):
             return (
                 f"closes new connections: {self._open}, and {self.left} more are needed "
                 f"({_brief(_cause(error))}); expected a broker that accepts them all; raise "
-                f"max.connections.per.ip or max.connections {_OR_SERVICE}"
+                "max.connections.per.ip or max.connections on the broker or its service, or use "
+                "fewer producers"
             )
         return (
             f"accepts new connections slowly: {self.took} of {self.took + self.left} in "
             f"{self.passed_s:.0f} s, {self.took / max(self.passed_s, 1e-3):.2g} per second; "
-            f"expected all in this time; raise max.connection.creation.rate {_OR_SERVICE}"
+            f"expected all in this time; raise max.connection.creation.rate on the broker or its "
+            "service, or use fewer producers"
         )
 
     @property
@@ -113,13 +115,12 @@ class Refused:
 
     @property
     def hint(self) -> str:
-        """Further advice if the broker accepted no connection, but has others from this host."""
+        """Further advice if the broker accepted no connection, but has other ones from this
+        host.
+        """
         if self.took or not self.open_from_here:
             return ""
         return f"; {self._open}, so check max.connections.per.ip and max.connections, too"
-
-
-_OR_SERVICE = "on the broker or its service, or use fewer producers"
 
 
 def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
@@ -127,8 +128,8 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
 
     Args:
         error: an error of Python's ssl module, of a socket or of kafka-python.
-        options: connection options of kafka-python. The text contains only the protocol and the
-            mechanism from these options.
+        options: connection options of kafka-python, of which the text contains only the protocol
+            and the mechanism.
     """
     error = _cause(error)
     protocol = str(options.get("security_protocol", "PLAINTEXT"))

@@ -51,7 +51,7 @@ class Reopener:
         return taken
 
     def close(self) -> None:
-        """Stop without waiting. Connections that open later are closed at once."""
+        """Stop without waiting. Connections that open after this call are closed at once."""
         with self._lock:
             self._is_closed = True
         self._wanted.put(None)

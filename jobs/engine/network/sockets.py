@@ -13,8 +13,8 @@ from jobs.engine.network.transport import Buffer, PlainTransport, Transport, dro
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Minimum number of bytes for a system call that drops them [B]. Fewer bytes are copied, which is
-faster."""
+"""Minimum number of bytes for a system call that drops them [B]. A smaller number of bytes is
+copied, because copying is faster."""
 _PEEK_BYTES = 4_096
 """Size of a read if the bytes after it will probably be dropped [B]. The headers of a partition and
 of a batch fit into such a read."""
@@ -47,7 +47,7 @@ class Waker:
                 continue
 
     def close(self) -> None:
-        """Close both ends. Later calls of `wake` do nothing."""
+        """Close both ends. After the pipe is closed, calls of `wake` do nothing."""
         if not self._closed:
             self._closed = True
             os.close(self._out)
@@ -166,7 +166,7 @@ class Sockets:
         self._waker.close()
 
     def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
-        """Send buffers after the unwritten buffers; False if the connection is lost."""
+        """Send these buffers after the unwritten ones; False if the connection is lost."""
         transport = channel.transport
         if transport is None:
             return False

@@ -218,9 +218,9 @@ class Transport:
 class PlainTransport(Transport):
     """A transport over a plain TCP socket.
 
-    Linux can drop received bytes without copying them (MSG_TRUNC, tcp(7)). On other systems this
-    flag has another meaning. The call needs a buffer but does not write to it, so the buffer takes
-    no memory.
+    Linux can drop received bytes without copying them (MSG_TRUNC, tcp(7)). On other systems
+    MSG_TRUNC has another meaning. A call with MSG_TRUNC needs a buffer but does not write to it, so
+    the buffer takes no memory.
     """
 
     __slots__ = ()
@@ -281,7 +281,8 @@ class PlainTransport(Transport):
 
         The low-water mark (SO_RCVLOWAT) is set to at most a small part of the receive buffer.
         Unread bytes in the buffer reduce the TCP window, and a long link needs the whole window.
-        The kernel would enlarge the buffer for a mark above half of its size.
+        The kernel would enlarge the receive buffer if the mark were above half of the buffer's
+        size.
         """
         if size > 1:
             held = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

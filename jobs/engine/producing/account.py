@@ -33,10 +33,10 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 class TimeLog:
     """Log of the times of batches [s], which is folded into counts of records for each time [µs].
 
-    The records of a batch were due at even intervals. So the times of its records range from the
-    time of the first record (the longest) down to the time of the last record. The log represents
-    the range of a batch by four points. The representation is exact for a batch of one record. For
-    other batches the times are too long by at most a third of the range.
+    The records of a batch were due at even intervals. The times of a batch's records therefore
+    range from the time of the first record (the longest) down to the time of the last record. The
+    log represents the range of a batch by four points. The representation is exact for a batch of
+    one record. For other batches the times are too long by at most a third of the range.
 
     Some thousand batches are folded together by a few calls of numpy, because a slower fold would
     delay the schedule. Histograms are made from the counts on demand.
