@@ -91,7 +91,7 @@ def set_up(root: Path) -> None:
     for names in (BUILD_TOOLS, FETCHERS):
         _install_pins(python, root, log, requirement_lines(pins, names))
     _print(
-        "Downloading the jars of Delta, Kafka and the exporter at the same time, about a minute..."
+        "Downloading the jars of Delta, Kafka and the exporter in parallel takes about a minute."
     )
     with ThreadPoolExecutor(2) as pool:
         jars = pool.submit(_run_jars, python, root)
@@ -175,8 +175,8 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
 def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
     """Install the packages of these lines of pins.
 
-    Every downloaded file has a known SHA-256. This includes build tools, because pip runs without
-    build isolation.
+    Every downloaded file has a known SHA-256. Build tools also have known hashes, because pip runs
+    without build isolation.
     """
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
     chosen.write_text(pins)

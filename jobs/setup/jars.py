@@ -7,7 +7,8 @@ verified before use.
 
 The module also compiles the project's own Java classes to jars for the class path of another JVM,
 such as a broker's JVM. Janino, the compiler in Spark's package, compiles the classes in a separate
-JVM in less than a second, so a JRE is sufficient. The cache keeps these jars, too.
+JVM in less than a second, so a JRE is sufficient. The cache keeps the jars of compiled classes,
+too.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class JarSet:
             ) from error
 
     def intact(self) -> list[Path] | None:
-        """The jars of a set that is complete, unchanged and has the pinned hashes; else None."""
+        """The jars of a set that is complete, unchanged and has the pinned hashes; None for other
+        sets.
+        """
         folder = self.folder / self.name
         try:
             manifest = json.loads((folder / MANIFEST).read_text())

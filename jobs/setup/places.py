@@ -37,8 +37,8 @@ def checkout_root() -> Path | None:
 def cache_dir() -> Path:
     """The folder of all downloads, which may not exist yet.
 
-    The folder is the value of `REDLINE_CACHE` if this variable is set, otherwise `.cache` in the
-    checkout, or the user's cache folder if there is no checkout.
+    The environment variable `REDLINE_CACHE` can name the folder. By default the folder is `.cache`
+    in the checkout, or the user's cache folder if there is no checkout.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
@@ -56,7 +56,7 @@ _SECRET: set[str] = set()
 
 
 def withhold(variable: str) -> None:
-    """Keep this environment variable from all later child processes."""
+    """Remove this variable from the environment of all later child processes."""
     _SECRET.add(variable)
 
 

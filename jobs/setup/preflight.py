@@ -135,7 +135,7 @@ def java_problem(machine: Machine) -> str | None:
     needs = f"redline needs {MIN_JAVA} or newer"
     if version >= BEFORE_JAVA:
         needs = (
-            f"Spark needs {BEFORE_JAVA - 1} or older, because newer releases do not support "
+            f"Spark needs Java {BEFORE_JAVA - 1} or older, because newer releases do not support "
             "getSubject"
         )
     return f"{command} is Java {version}: {needs}. {_JAVA_REMEDY}"

@@ -35,7 +35,7 @@ _KRAFT_BY_DEFAULT_SINCE = (3, 9)
 
 
 def as_broker_releases(value: Any) -> Any:
-    """Broker id → release of Kafka, also from a text such as `1: 3.9.2, 3: 4.1.2`."""
+    """Map of broker ids to releases of Kafka, also from a text such as `1: 3.9.2, 3: 4.1.2`."""
     given = value
     if isinstance(value, str):
         pairs = [part.partition(":") for part in value.strip(" {}").split(",")]

@@ -144,7 +144,7 @@ def require_safe_commits(spark: SparkSession, tables: str) -> None:
 def commit_problem(
     place: str, scheme: str, settings: Mapping[str, str], *, on_databricks: bool = False
 ) -> str | None:
-    """Reason why commits of a second run would be lost, with the remedy; None if they are safe.
+    """Reason why commits of a second run would be lost, with the remedy; None if commits are safe.
 
     Args:
         place: address of the tables, for the message.

@@ -67,10 +67,9 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
     if not is_lost:
         return None
     return SparkFailedError(
-        "Spark's driver ended during the run: its JVM was killed or is out of memory, or the "
-        "master ended it, for example because of a wrong spark.authenticate.secret; expected a "
-        "driver that runs to the end; finished work is kept; read spark.log, "
-        f"or {_REMEDY}"
+        "Spark's driver ended during the run; expected a driver that runs to the end; possible "
+        "causes are a killed JVM, too little memory, and a wrong spark.authenticate.secret; "
+        f"finished work is kept; read spark.log, or {_REMEDY}"
     )
 
 

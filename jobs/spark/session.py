@@ -3,13 +3,13 @@
 A Java class creates and renames the files of a local session without child processes. Without its
 native library, which PySpark's package lacks, Hadoop sets modes and reads links with the commands
 `chmod` and `readlink`. For each appended trial, Hadoop would start about 90 of these commands,
-which take a third of the append's CPU time. Janino compiles the source, so the source uses only old
-features of Java.
+which take a third of the append's CPU time. The source uses no lambdas and no type inference,
+because Janino compiles it.
 
 SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A scheduler
 or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so the driver's
-Python loses its connection before it can delete topics or report the end. With the handler the JVM
-waits for Python, and returns Python's exit code, 143, as in any other run
+Python loses its connection before it can delete topics or report the end. With the handler of this
+module, the JVM waits for Python, and returns Python's exit code, 143, as in any other run
 (`org.apache.spark.deploy.PythonRunner`).
 
 Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
@@ -69,8 +69,8 @@ SOURCE = java_source(__package__, NAME)
 _log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
 _SOURCE = java_source(__package__, _NAME)
-"""Java source for Janino, so the source uses only old features of Java. The shell has a built-in
-`kill`."""
+"""Java source without lambdas and type inference, which Janino does not support. The shell has a
+built-in `kill`."""
 
 
 def pass_on_termination(jvm: Any) -> None:
@@ -181,12 +181,12 @@ def local_session(
     """A session that reads and writes Delta tables. `close_session` closes the session.
 
     An active session (in a notebook or on Databricks) is returned. Under spark-submit, the session
-    uses spark-submit's master and settings. Otherwise Spark starts as `local[slots]` on the
-    loopback interface, without output on the terminal.
+    uses spark-submit's master and settings. Without an active session and without spark-submit,
+    Spark starts as `local[slots]` on the loopback interface, without output on the terminal.
 
     Args:
-        slots: number of tasks that can run at once, which is the maximum for a barrier stage. Only
-            for local sessions. The default is the number of processors, at least 2.
+        slots: number of tasks that can run at once, which is the maximum for a barrier stage; only
+            for local sessions; by default the number of processors, at least 2.
         app_name: name of the application.
         log: file for the output of Spark and its Python workers; by default a temporary file.
         java_options: JVM options that replace the options for `session_archive`. Only for local

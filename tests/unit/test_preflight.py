@@ -54,7 +54,7 @@ def test_a_java_without_a_security_manager_is_refused_before_a_session(
     # Another test of this process may have a session, whose Java is not looked at.
     session = pytest.importorskip("pyspark.sql").SparkSession
     monkeypatch.setattr(session, "getActiveSession", lambda: None)
-    with pytest.raises(ConfigError, match=rf"is Java {text[:2]}: Spark needs 22 or older"):
+    with pytest.raises(ConfigError, match=rf"is Java {text[:2]}: Spark needs Java 22 or older"):
         require_supported_spark()
 
 

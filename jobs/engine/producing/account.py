@@ -182,8 +182,8 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → number of log offsets that are certainly used, in all windows so far.
-        Acknowledged records and transaction markers use an offset each.
+        """Partition → number of log offsets that are certainly used, in all windows so far. Each
+        acknowledged record and each transaction marker uses one offset.
         """
         return self._before + self._offsets
 
@@ -262,7 +262,9 @@ class Account:
                 counts.by_broker[broker].missing_records += records
 
     def count_retried(self, producer: int, partition: int, error: str, records: int) -> None:
-        """Count a batch that is sent to its partition again, because of the named error."""
+        """Count a batch that is sent to its partition again, because of the error with this
+        name.
+        """
         counts = self.counts
         counts.retried_by_partition[partition] += records
         counts.by_producer.retried[producer] += records

@@ -1,10 +1,10 @@
 """Delivery of the batches of one task's producers: which batches to send, and their outcomes.
 
 The delivery decides, but does no I/O. The delivery takes events with their times, and returns the
-next action. It follows the rules of Kafka's own producer: at most `max_in_flight` requests per
-connection; batches that wait while the connection is full; retries after a back-off until `retries`
-or `delivery_timeout_ms` is exceeded; a metadata request if leaders may have changed; sequences of
-idempotent producers; and transactions, whose rules are in `transactions.py`.
+next action. The delivery follows the rules of Kafka's own producer. A connection has at most
+`max_in_flight` unanswered requests, and other batches wait until it has room. A failed batch is
+sent again after a back-off, until `retries` or `delivery_timeout_ms` is exceeded. If leaders may
+have changed, a metadata request follows. `transactions.py` has the rules for transactions.
 
 In an open loop, a slow broker makes batches wait but does not slow down the schedule. In a closed
 loop, records are available whenever `buffer_memory` has room.
@@ -85,8 +85,9 @@ class Delivery:
     The caller carries out the actions one by one in their order, and reports the outcome of an
     action before it asks for the next one. Times are on the engine's clock [s].
 
-    All producers of the task share one metadata request. Each producer would get the same answer,
-    and a cluster that has lost a broker should not have to answer many requests at once.
+    All producers of the task share one metadata request. One request suffices, because each
+    producer would get the same answer. Many requests at once could overload a cluster that has lost
+    a broker.
 
     Args:
         account: counts the outcome of every record in the measured window.
@@ -249,9 +250,7 @@ class Delivery:
     def handle_metadata(
         self, connection: Connection, leaders: Mapping[int, int], now: float
     ) -> None:
-        """Handle the response to the oldest request, which requested leaders: partition →
-        leader.
-        """
+        """Handle the leaders (partition → leader) in the response to the oldest request."""
         accumulator = self._accumulator
         connection.in_flight.popleft()
         self._settling.discard(connection)
@@ -509,7 +508,9 @@ class Delivery:
             self._fail(queue.producer, batch, batch.last_error, now)
 
     def _resume(self, queue: PartitionQueue, now: float) -> Produce | None:
-        """The next batch to send again; None if its back-off runs or the connection is lost."""
+        """The next batch to send again; None if its back-off is not over, or no connection is
+        open.
+        """
         producer, accumulator = queue.producer, self._accumulator
         self._expire(queue, now)
         self._accumulator.unblock(producer, now)
@@ -566,7 +567,9 @@ class Delivery:
         self._request_leaders(connection.producer, now)
 
     def _request_leaders(self, producer: Producer, now: float) -> None:
-        """Request the leaders over a connection of the producer, unless this was done recently."""
+        """Request the leaders over a connection of the producer, unless they were requested
+        recently.
+        """
         ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
         if ways and self._leaders_request is None and now >= self._leaders_from_s:
             connection = min(ways, key=lambda each: len(each.in_flight))

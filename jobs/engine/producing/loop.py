@@ -48,11 +48,11 @@ def growing_schedule(
     """The schedule of a producer. In a growing load, the schedule begins at the producer's step.
 
     In a growing load of a mix, one producer of each part offers a share of its rate. The share
-    grows with the steps, and this producer has no bursts.
+    grows with the steps, and a producer with such a share has no bursts.
 
     Args:
         start_s: start of the load, on the engine's clock [s].
-        last_step: the step at which the load stops growing; None while it grows.
+        last_step: the step at which the load stops growing; None while the load grows.
     """
     if plan.climb is None:
         return schedule_for(plan.pattern, index, start_s)
@@ -83,7 +83,7 @@ class GrowthEnd:
         self._start_s = start_s
 
     def apply(self, producers: Iterable[Producer]) -> None:
-        """End the growth of the load at the time that the driver has set, if any.
+        """End the growth of the load if the driver has set the end of the growth.
 
         Producers that have not begun are withdrawn. A producer with a share of its rate keeps this
         share.
@@ -220,8 +220,8 @@ class WireLoop:
 
         A coordinator answers a commit before the markers of the transaction are in the logs, but
         end offsets include these markers. So producers with transactions register again at the end.
-        The coordinators answer when the markers of all transactions are in the logs, and abort open
-        transactions.
+        The coordinators then abort open transactions, and answer when the markers of all
+        transactions are in the logs.
 
         Args:
             start_s: start of the schedule, on this loop's clock [s].

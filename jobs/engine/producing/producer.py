@@ -32,8 +32,9 @@ class PartitionQueue:
     A queue exists only while batches wait. Unless a queue is muted, it takes turns with the other
     queues of the connection to its leader. A queue is muted if a batch failed, if the connection is
     lost, or if the partition must first be added to a transaction. A muted queue sends failed
-    batches one at a time, before all later batches. So the order of a partition's records changes
-    no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in order.
+    batches one at a time, before all later batches. The order of a partition's records therefore
+    changes no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in
+    order.
 
     Attributes:
         batches: first the failed batches, and then full batches that were never sent; the
@@ -142,8 +143,8 @@ class Connection(Channel):
         """Take full batches for one request, one batch per partition.
 
         The partitions take turns, as in Kafka's producer. The sticky partitioner often makes two
-        consecutive batches for one partition. Without turns, such batches would keep requests half
-        full.
+        consecutive batches for one partition. Without turns, two batches for one partition would
+        leave requests half full.
 
         Args:
             count: maximum number of batches.
@@ -178,8 +179,8 @@ class Producer:
 
     Kafka's producer adds a record with a key to the open batch of the key's partition. When the
     first of a broker's batches has waited for `linger.ms`, all open batches for this broker go into
-    one request. Here the records of one linger time are divided at random over the partitions of
-    one broker, as keys would divide them.
+    one request. In this class, the records of one linger time are divided at random over the
+    partitions of one broker, as keys would divide them.
 
     Attributes:
         opened: index of the open batch's first record, which equals the number of sealed records.

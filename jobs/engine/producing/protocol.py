@@ -1,12 +1,13 @@
 """Requests and responses of producers in the encoding of Kafka's protocol.
 
-A produce request refers to its payload without a copy. The encoder of kafka-python makes the head
-of the request once per connection. Each send only patches and appends fields of fixed width. The
-requests have version 7, because all its fields have a fixed width, and every broker from Kafka 2.1
-to 4.x accepts it. Later versions changed only the framing, so a broker's work is the same.
+A produce request refers to its payload, so the payload is not copied. The encoder of kafka-python
+makes the head of the request once per connection. Each send only patches and appends fields of
+fixed width. Produce requests have version 7, because the fields of version 7 have a fixed width,
+and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions of the request changed only
+the framing, so a broker's work is the same.
 
-The other requests are rare, so kafka-python's codecs encode them and decode their responses. These
-requests ask for leaders and producer ids, or go to the coordinators of transactions.
+Requests for leaders and producer ids, and requests to coordinators of transactions, are rare. So
+kafka-python's codecs encode the rare requests and decode their responses.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ ControlRequest = FindLeaders | CoordinatorRequest
 
 @dataclass(frozen=True)
 class Sender:
-    """The identity of a producer towards brokers.
+    """The ids by which brokers identify a producer.
 
     Attributes:
         client_id: the producer's `client.id`.

@@ -59,7 +59,8 @@ class Registration:
         return 0.0 if self._replacing else self._due[0][0] if self._due else NEVER
 
     def next(self, now: float) -> SendControlRequest | Reopen | Replace | None:
-        """The action to carry out now, or None. `next_s` is the time of the next call.
+        """The action to carry out now; None if no action is due. `next_s` is the time of the next
+        call.
 
         Raises:
             ProducerIdError: the deadline has passed.
@@ -174,7 +175,7 @@ class Registration:
             remedy = (
                 f"a {thing} on one of the brokers {brokers}, which the load uses; the {thing} is "
                 f"on {broker_words(*self._elsewhere)}, which joined later; repeat the load, so "
-                "that it also uses this broker"
+                "that the load uses this broker, too"
             )
         elif thing == "producer id":
             remedy = (

@@ -4,8 +4,8 @@ A schedule has two parts: arrivals and a pace. The arrivals give the position of
 number of records that are due before this record at the mean rate. At a fixed rate the position is
 k; in a Poisson process the position is random. The pace converts a position to a time. At a
 constant rate the time is proportional to the position. During a ramp-up the time is later. In a
-bursty pattern the time lies within a burst. Both parts convert any record in either direction, so
-they keep no state of earlier records.
+bursty pattern the time lies within a burst. Each part can be computed in both directions for any
+record, so neither part keeps a state of earlier records.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
     """The schedule of one producer of a trial.
 
     All producers start together, and their bursts are at the same times. But the records of
-    different producers are offset by different shares of a batch. Otherwise all batches would
-    arrive at the same time.
+    different producers are offset by different shares of a batch. Without these offsets, all
+    batches would arrive at the same time.
 
     Args:
         index: index of the producer.

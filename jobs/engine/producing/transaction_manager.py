@@ -47,7 +47,7 @@ class TransactionManager:
         self.open: set[Producer] = set()
 
     def admits(self, producer: Producer, partition: int, now: float) -> bool:
-        """Whether the partition's batches may be sent. Requests to add a missing partition."""
+        """Whether the partition's batches may be sent; if not, request to add the partition."""
         transactions = producer.transactions
         if transactions is None or transactions.admits(partition):
             return True

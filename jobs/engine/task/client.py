@@ -57,7 +57,7 @@ class TaskClient(Protocol):
                 reach.
 
         Raises:
-            RedlineError: the load had to end early, for the reason in the text.
+            RedlineError: the load had to end early, for the reason in the error's text.
         """
 
     def close(self) -> None:

@@ -2,11 +2,11 @@
 
 The driver listens (`jobs.trials.control_server`). The task connects with TLS before it opens its
 connections to brokers. The plan contains the driver's certificate and the trial's token. The
-certificate authenticates the driver. The token authenticates the task, which sends it in its first
-message. Both sides send JSON, one object per line. The driver admits each task of a trial once, and
-no task of a load that has ended. If a barrier stage has lost a task, Spark aborts the stage if it
-is the last stage of its job. The stage of a trial is the last one. Spark would restart any other
-stage (see Spark's DAGScheduler).
+certificate authenticates the driver. The task sends the token in its first message, to authenticate
+itself. Both sides send JSON, one object per line. The driver admits each task of a trial once, and
+no task of a load that has ended. Spark aborts a barrier stage that has lost a task, but only if the
+stage is the last one of its job. The stage of a trial is the last stage of its job. Spark would
+restart any other stage that has lost a task (see Spark's DAGScheduler).
 
 A channel that closes or stays silent ends the load. A task that ends as planned reports its end
 before it closes the channel.
@@ -403,7 +403,9 @@ class DriverChannel:
         return self._start_signal
 
     def _receive_until(self, has_arrived: Callable[[], bool], until_s: float) -> None:
-        """Receive messages until `has_arrived`, at most until `until_s` on the channel's clock."""
+        """Receive messages until `has_arrived` returns True, or the channel's clock reaches
+        `until_s`.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self._sock, selectors.EVENT_READ)
             while not has_arrived() and (left_s := until_s - self._clock()) > 0:
@@ -425,9 +427,9 @@ class DriverChannel:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
         A connection that is closed with an unread heartbeat is reset. A driver that writes to a
-        reset connection loses its unread messages. If the report of the end were among them, the
-        task would count as lost. An error of the connection is ignored, because it means that the
-        driver has ended.
+        reset connection loses its unread messages. If the report of the end is one of these
+        messages, the task counts as lost. An error of the connection is ignored, because it means
+        that the driver has ended.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)
