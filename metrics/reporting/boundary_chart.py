@@ -39,8 +39,8 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
     """Draw the boundary line of a summary into two files. The HTML file is self-contained.
 
     Returns:
-        The written files: no file if the summary has no boundary point, and only the HTML file if
-        vl-convert is not installed.
+        The written files. If vl-convert is not installed, this is only the HTML file. If the
+        summary has no boundary point, no file is written.
     """
     if not summary.boundaries:
         return ()
@@ -53,7 +53,9 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
 
 
 def boundary_spec(summary: RunSummary) -> dict[str, Any]:
-    """The Vega-Lite specification: payload per broker and messages per second over message size."""
+    """The Vega-Lite specification of a chart that shows payload per broker and messages per second
+    for each message size.
+    """
     rows = [_row(boundary.lasting, summary.brokers) for boundary in summary.boundaries]
     sizes = [boundary.message_bytes for boundary in summary.boundaries]
     payload = _linear_y(_heights(rows, "mb"))
@@ -69,7 +71,7 @@ PAYLOAD_TITLE = "Payload per broker (whole cluster) [MB/s]"
 
 
 def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
-    """One point of the line, with the texts of its tooltip."""
+    """One point of the boundary line, with the texts of the point's tooltip."""
     upper = boundary.mb_per_s_per_broker_overloaded
     if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
         upper = boundary.mb_per_s_overloaded / brokers
@@ -107,7 +109,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
 
 
 def _payload_label(boundary: Boundary) -> str:
-    """The payload rate per broker and, on a second line, of the whole cluster."""
+    """The payload rate per broker, and on a second line the payload rate of the whole cluster."""
     each, whole = boundary.mb_per_s_per_broker, boundary.mb_per_s
     return "\n".join(
         (format_mb_per_s(each), *([f"({format_mb_per_s(whole)})"] if whole > each else []))
@@ -115,7 +117,7 @@ def _payload_label(boundary: Boundary) -> str:
 
 
 def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
-    """Messages per second at a payload rate [1/s]; None if not known or if the message size
+    """Messages per second at a payload rate [1/s]; None if the rate is not known or the size
     varies.
     """
     if mb_per_s is None or boundary.mb_per_s <= 0 or boundary.along is MESSAGE_BYTES:
@@ -157,7 +159,8 @@ def _panel(
     *,
     below: bool,
 ) -> alt.LayerChart:
-    """One panel: a line through the sustained sides, and a band up to the overloaded sides.
+    """One panel. A line connects the highest sustained loads, and a band reaches up to the lowest
+    overloads.
 
     A bar shows the interval of the limit, or the bracket if the interval is not known.
 
@@ -166,7 +169,7 @@ def _panel(
         sizes: all message sizes [B].
         name: prefix of the panel's columns in `rows`.
         axis: options of the y axis.
-        below: True to print figures below the points, False to print them above.
+        below: True to print figures below the points, False to print the figures above the points.
     """
     upper, low, high = (f"{name}_{end}" for end in ("upper", "low", "high"))
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
@@ -228,7 +231,9 @@ def _size_axis(sizes: Sequence[int]) -> alt.X:
 def _by_resource(
     rows: Sequence[Mapping[str, Any]], looks: Mapping[str, str], other: str
 ) -> dict[str, Any]:
-    """The options of a color or shape for each resource in `rows`, with the legend."""
+    """The options of a chart for the color or shape of each resource in `rows`, including the
+    legend.
+    """
     found = {row["bound"] for row in rows}
     known = [name for name in RESOURCE_COLORS if name in found]
     domain = [*known, *sorted(found - set(known))]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 _FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NEUTRAL = "#7f8a99"  # readable on white and on black
 PAGE = "page"
-"""Style of a mark with the page's color, which hides the lines behind a hollow mark."""
+"""Style that fills a hollow mark with the color of the page, so that the mark hides the lines
+behind it."""
 # Okabe and Ito's palette for all kinds of color vision (jfly.uni-koeln.de/color), and further
 # colors for resources. Each resource also has its own shape.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
@@ -39,17 +40,18 @@ RESOURCE_SHAPES = {name: shape for name, (_, shape) in RESOURCE_LOOKS.items()}
 def specification(chart: TopLevelMixin) -> dict[str, Any]:
     """The Vega-Lite specification of a chart in the light theme.
 
-    Altair's validation is off, because it would double the time. Tests validate the charts.
+    Altair's validation is off, because it would double the time that a chart takes. Tests validate
+    the charts.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec | {"config": chart_config(dark=False)}
 
 
 def beside(panels: Sequence[TopLevelMixin], **options: Any) -> dict[str, Any]:
-    """The specification of panels in a row.
+    """The Vega-Lite specification of several panels in a row.
 
     Each panel is converted separately, because `alt.hconcat` copies all marks and all rows several
-    times. These copies took half of the time of a chart.
+    times. These copies would take half of the time for a chart.
 
     Args:
         panels: the charts, from left to right.

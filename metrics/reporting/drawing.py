@@ -48,7 +48,8 @@ def svg(spec: Mapping[str, Any]) -> str:
 def prepare() -> None:
     """Load vl-convert and Altair in a background thread, so that the first chart is faster.
 
-    Loading blocks Python's other threads for most of its time, so call this while no trial runs.
+    While the libraries load, Python's other threads are blocked most of the time. So call this
+    function only while no trial runs.
     """
     if can_draw():
         threading.Thread(target=_make_ready, name="redline-drawing", daemon=True).start()
@@ -64,7 +65,7 @@ def _make_ready() -> None:
 
 
 def vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that can be embedded in HTML."""
+    """One script with Vega, Vega-Lite and Vega-Embed that can be embedded in HTML."""
     with _making:
         return _vega()
 

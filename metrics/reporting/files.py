@@ -1,4 +1,6 @@
-"""Output files: atomic writes, and checks of their paths before the work begins."""
+"""Functions for output files: they write files atomically, and check the paths before a command
+begins its work.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def open_to_append(path: Path) -> BinaryIO:
     """Open a log for appending; only its owner can read a new log.
 
     Some file systems accept only whole files, for example volumes of Databricks and other mounts of
-    object stores. On such a file system, the earlier content is written again first.
+    object stores. On such a file system, the function first writes the earlier content again.
     """
     if _can_append(path.parent):
         return open_private(path, appends=True)
@@ -70,9 +72,10 @@ def open_to_append(path: Path) -> BinaryIO:
 
 
 def _can_append(folder: Path) -> bool:
-    """True if the file system of a folder supports appending, according to a test write.
+    """True if a test shows that the file system of a folder supports appending to a file.
 
-    Other errors, such as a full disk, are ignored; the caller's write meets the same error.
+    Other errors of the test, such as a full disk, are ignored, because the caller's own write fails
+    with the same error.
     """
     try:
         with _probe_in(folder) as probe, probe.open("ab") as file:
@@ -84,7 +87,7 @@ def _can_append(folder: Path) -> bool:
 
 @contextmanager
 def _probe_in(folder: Path) -> Iterator[Path]:
-    """A closed file with one byte, deleted at the end of the context.
+    """A closed temporary file with one byte. The file is deleted at the end of the context.
 
     The file has a name, because mounts of object stores do not support files without a name.
     """
@@ -99,7 +102,7 @@ def _probe_in(folder: Path) -> Iterator[Path]:
 
 
 def write_file(name: str, path: Path, content: str | bytes) -> None:
-    """Write a file that the user named, atomically.
+    """Write a file to a path that the user gave. The write is atomic.
 
     Args:
         name: the kind of file, or the option that names it, for the error message.
@@ -119,13 +122,16 @@ def json_text(document: object) -> str:
 
 
 def write_json_file(path: Path | None, document: object) -> None:
-    """Write the answer for programs to the file of the option `--json`, if it is given."""
+    """Write the answer as JSON to the file that the option `--json` names.
+
+    Without the option, no file is written.
+    """
     if path is not None:
         write_file("--json", path, json_text(document))
 
 
 def require_new(name: str, path: Path, *, is_forced: bool) -> None:
-    """Check that a new file can be written, and that it replaces a file only with `--force`.
+    """Check that a file can be written. An existing file is an error unless `--force` is given.
 
     Args:
         name: the kind of file, or the option that names it, for the error message.
@@ -144,14 +150,15 @@ def require_new(name: str, path: Path, *, is_forced: bool) -> None:
 
 
 def require_place(name: str, path: Path) -> None:
-    """Check that `write_file` will be able to write to a path, without changing the file.
+    """Check that `write_file` can write to a path. The check does not change the file.
 
     Args:
         name: the kind of file, or the option that names it, for the error message.
         path: path of the file.
 
     Raises:
-        ConfigError: the existing file or the nearest existing folder is not writable.
+        ConfigError: the file exists and is not writable, or its nearest existing folder is not
+            writable.
     """
     try:
         if path.is_dir():

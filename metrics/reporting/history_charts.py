@@ -16,9 +16,9 @@ Rows = Sequence[Mapping[str, Any]]
 _SHAPES = {"fell": "triangle-down", "rose": "triangle-up", "held": "circle", "first": "circle"}
 _WIDTH, _HEIGHT, _NIGHTS_HEIGHT = 620, 300, 180  # [px]
 _DENSE = 100
-"""Number of marks of a chart above which the marks are small."""
+"""A chart with more marks than this number has small marks."""
 _TIMES_LEAST = 0.1
-"""Lowest headroom on the logarithmic axis; marks of lower values are drawn here."""
+"""Lowest headroom on the logarithmic axis. Marks with a lower headroom are drawn at this value."""
 _TIMES_TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 _OUTCOMES = {
     "regression": "#d55e00",
@@ -81,7 +81,10 @@ def lines_chart(points: Rows) -> alt.LayerChart:
 
 
 def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The ends of a point's bar [MB/s per broker], and the interval and latencies as text."""
+    """The two ends of a point's bar [MB/s per broker].
+
+    The result also has texts with the interval and the latencies.
+    """
     low, high = row["mb_per_s_per_broker_low"], row["mb_per_s_per_broker_high"]
     latencies = (row[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))
     words = {
@@ -280,7 +283,7 @@ def _time_axis() -> alt.X:
 
 
 def _upper(row: Mapping[str, Any]) -> float | None:
-    """The overloaded side [MB/s per broker], or None."""
+    """The payload rate at the lowest overload [MB/s per broker]; None if it is not known."""
     over, mps = row["mps_overloaded"], row["mps"]
     return row["mb_per_s_per_broker"] * over / mps if over and mps else None
 

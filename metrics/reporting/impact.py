@@ -14,21 +14,22 @@ from search.model import Verdict
 
 @dataclass(frozen=True)
 class Impact:
-    """The effect of a run on other clients; None means not known.
+    """The effect of a run on other clients. A value is None if it is not known.
 
     Attributes:
-        p99_before_ms: longest wait of a broker's clients for an acknowledgement before the run, as
-            p99 of the canaries.
-        p99_sustained_ms, p99_overloaded_ms: longest wait in trials with these verdicts.
-        p99_after_ms: longest wait in the last seconds of the run, after the last load.
-        canary_records: number of records of the canaries in all windows.
-        canary_failures: number of these records that were refused or lost.
+        p99_before_ms: time that clients waited for an acknowledgement before the run: the p99 of
+            the canaries at the slowest broker [ms].
+        p99_sustained_ms, p99_overloaded_ms: longest such time in the sustained trials, and in the
+            overloaded trials [ms].
+        p99_after_ms: longest such time in the last seconds of the run, after the last load [ms].
+        canary_records: number of records that the canaries sent in all windows.
+        canary_failures: number of records of the canaries that were refused or lost.
         heaviest_mb_per_s: highest payload rate of a load [MB/s].
         longest_overload_s: duration of the longest overload [s].
-        written_bytes: payload of all trials in all replicas, without warm-ups [B].
-        partitions: largest number of partitions of a load.
-        connections: largest number of open connections of a load.
-        guards: why guards ended loads, one clause each.
+        written_bytes: payload that all trials wrote, summed over replicas, without warm-ups [B].
+        partitions: largest number of partitions to which any load was sent.
+        connections: largest number of connections that any load had open.
+        guards: the reasons for which guards ended loads, one clause for each reason.
     """
 
     p99_before_ms: float | None = None
@@ -46,7 +47,9 @@ class Impact:
 
     @property
     def waits(self) -> tuple[str, ...]:
-        """Sentences about waits and failures of other clients; empty without canaries."""
+        """Sentences about the waiting times and failures of other clients; empty if the run had no
+        canaries.
+        """
         parts = [
             f"up to {found:,.0f} ms {words}"
             for found, words in (
@@ -76,7 +79,7 @@ class Impact:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All effects, one sentence each; empty if there were no other clients."""
+        """All effects, one sentence for each effect; empty if there were no other clients."""
         if not self.canary_records:
             return ()
         opened = (
@@ -94,7 +97,7 @@ class Impact:
 
 
 def impact_of(trials: Sequence[Trial], after: Sequence[CanaryWindow] = ()) -> Impact:
-    """The effect of trials on other clients.
+    """Compute the effect of trials on other clients of the cluster.
 
     Args:
         trials: all trials of a run.

@@ -1,4 +1,4 @@
-"""A file cache for the script of chart pages, which vl-convert needs two CPU-seconds to make."""
+"""A file cache for the script of chart pages, because vl-convert makes this script slowly."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ log = logging.getLogger(__name__)
 
 
 def keep_in(folder: Path) -> None:
-    """Store scripts in this folder; only the first call of a process has an effect."""
+    """Set the folder for scripts. Only the first call in a process has an effect."""
     if not _folders:
         _folders.append(folder)
 
 
 def kept(source: str, make: Callable[[], str]) -> str:
-    """The script from its file, or else from `make`.
+    """The script. It is read from its file, or `make` makes it if the file cannot be used.
 
-    A file of another release of vl-convert and a damaged file are not used. If the folder cannot be
-    read or written, the script is made in each process.
+    A file is not used if it is damaged or was made by another release of vl-convert. If the folder
+    cannot be read or written, each process makes the script again.
 
     Args:
         source: text from which vl-convert makes the script.

@@ -19,7 +19,8 @@ from metrics.tables.rows import Outcome
 from metrics.units import format_size, iso_utc
 
 TAGS = "tags.json"
-"""File of a run's tags in its folder, a JSON list of strings."""
+"""Name of the file with a run's tags in the run's folder. The file contains a JSON list of
+strings."""
 INDEX = "index.html"
 _UNREADABLE = "unreadable"
 
@@ -29,24 +30,27 @@ _FILES = {
     "nightly.json": "nightly",
     "summary.json": "run",
 }
-"""JSON file of a run → its job; if a folder has several of these files, the first one counts."""
+"""Name of a JSON file in a run's folder → the job that writes the file. If a folder has several of
+these files, the first name in the list counts."""
 _TEXT_KEYS = ("started_at", "status", "cluster", "workload", "goal", "error")
 _PAGES = ("sweep.html", "report.html", "compare.html", "nightly.html")
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run and its short answer.
+    """A run in the list of all runs, with a short form of the run's answer.
 
     Attributes:
         run_id: name of the run's folder.
         job: `find-limit`, `traffic`, `sweep`, `compare` or `nightly`.
         started_at: ISO 8601, UTC; empty if not known.
-        status: status at the end; `running` or `killed` if the folder has no answer.
-        cluster, workload, goal: names of configuration files; empty if there are several or none.
-        answer: a short form of the answer.
-        page: the run's HTML page, relative to the folder of all runs; empty without a page.
-        tags: the user's tags.
+        status: status of the run at its end; `running` or `killed` if the folder has no answer.
+        cluster, workload, goal: name of the configuration file; empty if the run has several such
+            files or no such file.
+        answer: a short form of the run's answer.
+        page: path of the run's HTML page, relative to the folder of all runs; empty if there is no
+            page.
+        tags: tags that the user gave to the run.
     """
 
     run_id: str
@@ -71,7 +75,8 @@ def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
 
     Args:
         out: the folder `--out`.
-        is_driven: distinguishes a run in progress from a run whose driver was killed.
+        is_driven: function that returns True for the folder of a run in progress, and False for a
+            run whose driver was killed.
     """
     if not out.is_dir():
         return []
@@ -98,7 +103,7 @@ def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
 
 
 def _start_time(run_id: str) -> str:
-    """The start time according to a run's id, ISO 8601, UTC; empty if the id has no time."""
+    """The start time that a run's id contains (ISO 8601, UTC); empty if the id contains no time."""
     try:
         begun = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
     except ValueError:

@@ -1,8 +1,10 @@
-"""The answer of a search or of a fixed load, as text for the terminal, the report and messages.
+"""The answer of a search or of a run at fixed loads, as text for the terminal, the report and
+messages.
 
-The answer of a search has at most five lines for each message size, and then the evidence. All
-outputs show the same lines in the same order. The answer of a fixed load states whether the cluster
-sustains the load, and the unused share of the resource with the highest use.
+The answer of a search has at most five lines for each message size. The evidence follows these
+lines. All outputs show the same lines in the same order. The answer about a fixed load states
+whether the cluster sustains the load. It also states the unused share of the resource with the
+highest use.
 """
 
 from __future__ import annotations
@@ -34,16 +36,19 @@ from metrics.windows.use import Resource
 from search.model import LEVEL, Verdict
 
 LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
-"""Width from which a sentence is shortened, and its maximum width [columns]."""
+"""A sentence that is wider than the first value is shortened. The second value is its maximum width
+[columns]."""
 REASONS_MAX = 8
-"""Maximum number of listed reasons of a verdict; every broker can add a reason."""
+"""Maximum number of reasons that are listed for a verdict. The number is limited, because every
+broker can add a reason."""
 _READINGS = {
     Resource.DISK.value: ("flush", "disk"),
     Resource.HEAP.value: ("garbage collection", "heap"),
     Resource.CPU.value: ("machine",),
     Resource.REPLICATION.value: ("followers",),
 }
-"""Resource → words that mark the clause of its reading, if this is not the first clause."""
+"""Resource → words that occur in the clause with its reading. Without an entry, the first clause
+has the reading."""
 _CLAUSE_END = re.compile(r"(?:, and |, | while | with CPU |; )(?![^(]*\))")
 _ASIDE = re.compile(r" \([^)]*\)")
 _BROKER = re.compile(r"broker \d+: ")
@@ -62,7 +67,7 @@ def bound_words(boundary: Boundary) -> str:
 
 
 def reading_words(boundary: Boundary) -> str:
-    """The broker and the reading that shows the limiting resource; empty without evidence."""
+    """The broker and the reading that show the limiting resource; empty if there is no evidence."""
     if not boundary.evidence:
         return next(iter(reason_texts(boundary.overload_reasons)), "")
     resource = boundary.limited_by or Resource.UNKNOWN.value
@@ -81,7 +86,7 @@ def _shortened(text: str) -> str:
 
 
 def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
-    """The reasons without the names of indicators at their beginning."""
+    """The reasons. If a reason begins with the name of an indicator, the name is removed."""
     parts = [reason.partition(": ") for reason in reasons]
     return tuple(
         text if colon and name.isidentifier() else whole
@@ -96,7 +101,7 @@ def first_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
 
 
 def span_words(boundary: Boundary) -> str:
-    """The interval of the limit on the axis, such as `44 to 50`; empty without an interval."""
+    """The interval of the limit on the axis, such as `44 to 50`; empty if there is no interval."""
     interval, axis = boundary.interval, boundary.along
     if interval is None:
         return ""
@@ -106,14 +111,15 @@ def span_words(boundary: Boundary) -> str:
 
 
 def estimate_words(boundary: Boundary) -> str:
-    """The best estimate of the limit on the axis, such as `81.1`; empty without an estimate."""
+    """The best estimate of the limit on the axis, such as `81.1`; empty if there is no estimate."""
     if boundary.scale_estimate is not None:
         return f"{boundary.scale_estimate:.3g}"
     return "" if boundary.load_estimate is None else format_estimate(boundary.load_estimate)
 
 
 def open_words(boundary: Boundary) -> str:
-    """The bound that a search without a limit found, and why the search ended; empty for a limit.
+    """The bound and the reason why the search ended, if it found no limit; empty if it found a
+    limit.
 
     Example: `at least 37.0 MB/s (150 producers); the generator was the limit: 2 cores of 2 busy`.
     """
@@ -123,7 +129,7 @@ def open_words(boundary: Boundary) -> str:
 
 
 def _end_of(boundary: Boundary) -> str:
-    """Why the search ended, without the bound; empty if no other reason is known."""
+    """The reason why the search ended, without the bound; empty if the reason is not known."""
     why = boundary.gave_up or ""
     # Older versions of the tables store the bound before the reason.
     is_stated = why.startswith(("at least ", "no load could be measured"))
@@ -131,11 +137,13 @@ def _end_of(boundary: Boundary) -> str:
 
 
 def answer_words(boundary: Boundary, words: Callable[[Boundary, int, float | None], str]) -> str:
-    """The limit, or the bound that was found, such as `at least 37.0 MB/s`.
+    """The limit in words. If the search found only a bound, this is the bound, such as `at least
+    37.0 MB/s`.
 
     Args:
         boundary: the boundary point.
-        words: (boundary, load, payload [MB/s]) → the load in words.
+        words: function that returns a load in words; its arguments are the boundary point, the load
+            and the payload rate [MB/s].
     """
     low, over = boundary.loads
     match AnswerKind(boundary.answer_kind):
@@ -173,7 +181,9 @@ def latency_words(p50_ms: float | None, p99_ms: float | None, p999_ms: float | N
 
 
 def doubt_words(boundary: Boundary) -> str:
-    """Why a limit is doubtful, as a sentence without a full stop; empty if it is not doubtful."""
+    """The reason why a limit is doubtful, as a sentence without a full stop; empty if it is not
+    doubtful.
+    """
     if not boundary.doubtful:
         return ""
     interval = boundary.interval
@@ -189,7 +199,9 @@ def doubt_words(boundary: Boundary) -> str:
 
 
 def doubtful_sizes(boundaries: Sequence[Boundary]) -> str:
-    """The message sizes with a doubtful limit, such as `100 B, 1 kB`; empty without one."""
+    """The message sizes whose limit is doubtful, such as `100 B, 1 kB`; empty if no limit is
+    doubtful.
+    """
     return ", ".join(
         format_size(each.message_bytes)
         for each in boundaries
@@ -198,7 +210,7 @@ def doubtful_sizes(boundaries: Sequence[Boundary]) -> str:
 
 
 def proven_words(boundary: Boundary) -> str:
-    """The time and volume of the longest sustained trial; empty if no trial sustained the load.
+    """The duration and volume of the longest sustained trial; empty if no trial sustained the load.
 
     Example: `proven for 30 s, 1.9 GB; memory took 1.6 GB of it, full after 95 s at this rate`.
     """
@@ -219,7 +231,7 @@ def proven_words(boundary: Boundary) -> str:
 
 
 def proof_words(proof: DiskProof) -> str:
-    """The time and volume for which a load is proven, as in `proven_words`."""
+    """The duration and the volume for which a load is proven, in the words of `proven_words`."""
     size = proof.taken_bytes
     on_disk = " on disk" if proof.on_disk else ""
     amount = "" if size is None else f", {format_volume(size)}"
@@ -233,7 +245,7 @@ def proof_words(proof: DiskProof) -> str:
 
 
 def steady_words(boundary: Boundary) -> str:
-    """The steady limit with its proof, or why no steady limit is proven; empty if not known.
+    """The steady limit with its proof, or the reason why no steady limit is proven; else empty.
 
     Example: `steady: 9.6 MB/s, proven on disk for 6 min, 23 GB`.
     """
@@ -257,14 +269,17 @@ class SizeAnswer:
     """The answer for one message size and one goal.
 
     Attributes:
-        size: the message size with its unit, and the cluster's state unless all brokers ran.
+        size: the message size with its unit. If a broker was offline, the text also has the state
+            of the cluster.
         figure: the load that lasts, such as `14.5 MB/s` or `at least 14.5 MB/s`.
-        beside: the load in other units, and its 90 % interval; empty without a sustained load.
-        broker: the load of one broker; empty without a sustained load.
-        bound: the limiting resource with its reading, or why no limit was found.
-        latency: latencies of the records at this load; empty if not known.
-        caveat: the most important restriction, see `caveats_of`; empty without one.
-        why: the evidence, one sentence each, in the order of the lines.
+        beside: the load in other units, and the 90 % interval of the limit; empty if no load was
+            sustained.
+        broker: the load of one broker; empty if no load was sustained.
+        bound: the limiting resource with its reading, or the reason why no limit was found.
+        latency: latencies of the records at this load; empty if the latencies are not known.
+        caveat: the most important restriction of the answer, see `caveats_of`; empty if there is no
+            restriction.
+        why: the evidence for the answer, one sentence for each fact, in the order of the lines.
     """
 
     size: str
@@ -308,11 +323,12 @@ def answer_of(boundary: Boundary) -> SizeAnswer:
 
 
 def caveats_of(boundary: Boundary) -> list[str]:
-    """The restrictions of an answer, one sentence each, the most important one first.
+    """The restrictions of an answer, one sentence for each. The most important restriction is
+    first.
 
-    The order is: changes of the limit, a higher load that did not last, a load that memory took and
-    that is not proven on disk, an interval that is too wide, and, without a sustained load, a note
-    of the search.
+    The order is: changes of the limit; a higher load that did not last; a load that is not proven
+    on disk, because memory took its data; an interval that is too wide; a note of the search, if no
+    load was sustained.
     """
     higher = load_words(boundary, boundary.loads[0], boundary.mb_per_s)
     is_short = boundary.lasted is False
@@ -340,7 +356,7 @@ def _short(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
 
 
 def _beside(boundary: Boundary) -> str:
-    """The load in other units, with its interval.
+    """The load in other units, with the interval of the limit in these units.
 
     Example: `14,500 messages/s; 13.8 to 15.2 MB/s (13,800 to 15,200 messages/s) at 90 %`.
     """
@@ -375,7 +391,10 @@ def _broker(boundary: Boundary) -> str:
 
 
 def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
-    """The limiting resource or the end of the search in one line, and the evidence."""
+    """One line with the limiting resource, or with the reason why the search ended.
+
+    The result also has the evidence.
+    """
     why, over = boundary.gave_up, boundary.loads[1]
     shown = bound_words(boundary) if over is not None else "no overload was found"
     reasons = reason_texts(boundary.overload_reasons)
@@ -394,7 +413,9 @@ def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
 
 
 def _loads(boundary: Boundary) -> tuple[str, ...]:
-    """The sustained and the overloaded load, the interval, and the parts of a mix."""
+    """Sentences about the sustained and the overloaded load, the interval of the limit, and the
+    parts of a mix.
+    """
     low, over = boundary.loads
     if not low and over is None:
         return ()
@@ -434,7 +455,7 @@ def _loads(boundary: Boundary) -> tuple[str, ...]:
 
 
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
-    """A sentence about all message sizes; empty for a single size and without a limit."""
+    """A sentence about all message sizes; empty if there is only one size or no limit."""
     boundaries = [each.lasting for each in boundaries]
     closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
     if len(boundaries) < 2 or not closed or not closed[0].along.grows_payload:
@@ -473,7 +494,8 @@ def _listed(words: Sequence[str]) -> str:
 
 _SINGULAR = {Resource.CPU, Resource.NETWORK}
 _SHARED_OUT = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.CPU, Resource.NETWORK)
-"""Resources whose unused share is available; in contrast, a busy disk can often take more."""
+"""Resources whose unused share is the remaining capacity. A disk is excluded, because a busy disk
+can often take more load."""
 
 
 @dataclass(frozen=True)
@@ -481,9 +503,10 @@ class LoadAnswer:
     """The answer about a fixed load: does the cluster sustain the load?
 
     Attributes:
-        carries: True if the cluster sustains the load, False if not, None without a conclusion.
-        text: the answer in one line, which begins with `yes`, `no` or `no conclusion`; empty for a
-            closed loop, because a closed loop has no offered rate.
+        carries: True if the cluster sustains the load, False if it does not, None if there is no
+            conclusion.
+        text: the answer in one line that begins with `yes`, `no` or `no conclusion`. It is empty
+            for a closed loop, because a closed loop has no offered rate.
     """
 
     carries: bool | None
@@ -503,8 +526,8 @@ def answer_of_load(
     Args:
         trials: the trials, oldest first.
         ceilings: resource → highest use at which the goal accepts a load [ratio].
-        is_continuous: True if the trials are windows of one load without a rest.
-        ended: why the run ended early; empty if it did not.
+        is_continuous: True if the trials are windows of one load that never pauses.
+        ended: the reason why the run ended early; empty if it did not end early.
     """
     one = "window" if is_continuous else "trial"
     if not trials:

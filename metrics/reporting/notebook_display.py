@@ -1,4 +1,4 @@
-"""Tables, charts and facts of a trial for notebooks, as self-contained HTML and as PNG."""
+"""Tables, charts and facts of trials for notebooks, as self-contained HTML and as PNG."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class NotebookOutput:
 
     Args:
         html: the output as HTML.
-        png: the output as a picture, for notebook front ends without HTML frames, or None.
+        png: the output as a picture, for notebook front ends that show no HTML frames; None if
+            there is no picture.
     """
 
     def __init__(self, html: str, png: bytes | None = None) -> None:
@@ -62,9 +63,9 @@ def paragraphs(texts: Iterable[str]) -> NotebookOutput:
 
 
 def chart_output(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> NotebookOutput:
-    """Charts below each other, each with tooltips in a self-contained frame.
+    """Charts below each other. Each chart has tooltips and is in a self-contained frame.
 
-    A frame isolates the scripts of a chart from the scripts of the notebook front end.
+    The frame separates the scripts of the chart from the scripts of the notebook front end.
     """
     if not specs:
         return NotebookOutput("<p>There is nothing to draw.</p>")
@@ -102,7 +103,10 @@ class _ForScripts(json.JSONEncoder):
 
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
-    """An HTML table of rows. Long texts wrap, numbers have four digits, and null is a dash."""
+    """An HTML table of rows.
+
+    Long texts wrap, numbers have four significant digits, and null is shown as a dash.
+    """
     listed = list(rows)
     sides = [_side(row[place] for row in listed) for place in range(len(columns))]
     head = "".join(
@@ -185,7 +189,7 @@ WINDOW_COLUMNS = (
 
 
 def window_s(trial: Mapping[str, Any]) -> float:
-    """The length of a trial's measured window, from a row of `trials` [s]."""
+    """The length of the measured window of a trial in a row of `trials` [s]."""
     passed: float = (trial["window_end"] - trial["window_start"]).total_seconds()
     return passed
 
@@ -193,7 +197,7 @@ def window_s(trial: Mapping[str, Any]) -> float:
 def points_over_time(
     samples: Iterable[Mapping[str, Any]], trial: Mapping[str, Any]
 ) -> list[SeriesPoint]:
-    """The readings of a trial's brokers over time.
+    """The readings of the brokers over the time of a trial.
 
     Args:
         samples: rows of the table `samples` for the trial's run.

@@ -53,9 +53,9 @@ class Panel:
     """A small chart of one reading over the time of a trial.
 
     Attributes:
-        title: name of the reading, with its unit.
+        title: name of the reading, with the reading's unit.
         top: the value at the upper edge, as text; the lower edge is 0.
-        window: start and width of the measured window [px].
+        window: left edge and width of the measured window in the drawing [px].
         lines: (name, points) of each line, for a broker or for all producers. Points are `x,y x,y`.
         size: width and height of the drawing [px].
     """
@@ -79,11 +79,11 @@ _Line = tuple[int, str]
 """(broker id, name of the broker's line)."""
 
 Points = Sequence[tuple[float, float]]
-"""(time since the start of the window [s], value) of each point."""
+"""Points of a line, each as (time since the start of the window [s], value)."""
 
 
 def panels_of_run(series: RunSeries, trials: Iterable[Trial]) -> Panels:
-    """The panels of these trials; empty if the run has too many readings for a page."""
+    """The panels of the given trials; empty if the run has too many readings for one page."""
     if not series.is_complete:
         return {}
     return panels_of(series.points, {each.number: each.evidence.client for each in trials})
@@ -114,7 +114,7 @@ def panels_of(
 
 
 def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
-    """Latency over time; each slice is a point at the middle of its time."""
+    """The latency over time. Each slice of time is a point at the middle of the slice."""
     slices = client.latency_over_time
     if not slices:
         return {}
@@ -128,7 +128,7 @@ def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
 
 
 def _drawn(titles: Mapping[str, Mapping[str, Points]], client: ClientWindow) -> tuple[Panel, ...]:
-    """A panel for each title; all panels have one time axis."""
+    """One panel for each title. All panels have the same time axis."""
     times = [at_s for lines in titles.values() for line in lines.values() for at_s, _ in line]
     first_s, last_s = min([0.0, *times]), max([client.duration_s, *times])
     return tuple(
@@ -161,8 +161,8 @@ def _short(value: float) -> str:
 
 
 WINDOWS_MAX = 1_000
-"""Maximum number of windows in a report; in a run with many trials, each trial shows fewer
-brokers.
+"""Maximum number of brokers' windows in a report. If a run has many trials, the report shows fewer
+brokers for each trial.
 """
 LOWER, UPPER = "sustained side", "overloaded side"
 
@@ -176,7 +176,8 @@ class ListedTrial:
 
     Attributes:
         trial: the trial.
-        sides: the sides of brackets that the trial decided.
+        sides: for each goal, the side of the bracket (sustained or overloaded) that the trial
+            decided.
         brokers_shown: number of brokers whose windows are shown.
     """
 
@@ -186,21 +187,21 @@ class ListedTrial:
 
     @property
     def verdict(self) -> str:
-        """The verdict of all goals, or the different verdicts of the goals, separated by
-        slashes.
+        """The verdict of a trial. If the goals have different verdicts, slashes separate these
+        verdicts.
         """
         verdicts = (each.verdict.value for each in self.trial.judgements.values())
         return " / ".join(dict.fromkeys(verdicts))
 
     @property
     def reason(self) -> str:
-        """The most important reason of the verdict, for the first goal with a reason."""
+        """The most important reason of the first goal that has a reason for its verdict."""
         judgements = self.trial.judgements.values()
         return next((reason.text for each in judgements for reason in each.reasons), "")
 
     @property
     def windows(self) -> tuple[BrokerWindow, ...]:
-        """The windows of the brokers with the least idle handlers, by broker id."""
+        """The windows of the brokers whose request handlers are least idle, sorted by broker id."""
         order = sorted(
             self.trial.evidence.brokers,
             key=lambda each: 1.0 if each.handler_idle is None else each.handler_idle,
@@ -211,7 +212,10 @@ class ListedTrial:
 def listed_trials(
     trials: Sequence[Trial], boundaries: Sequence[Boundary]
 ) -> tuple[ListedTrial, ...]:
-    """All trials of a run in chronological order, with the sides of brackets that they decided."""
+    """All trials of a run in chronological order.
+
+    Each trial has the sides of brackets that it decided.
+    """
     ordered = sorted(trials, key=lambda each: each.number)
     sides = _sides(ordered, boundaries)
     shown = max(1, min(BROKERS_MAX, WINDOWS_MAX // max(1, len(ordered))))
@@ -227,7 +231,10 @@ def belongs_to(trial: Trial, boundary: Boundary) -> bool:
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:
-    """Trial number → the sides that the trial decided; the last trial of a load counts."""
+    """Trial number → the sides of brackets that the trial decided.
+
+    If several trials had the same load, the last one counts.
+    """
     found: dict[tuple[str, int, str], int] = {}
     for trial in trials:
         for boundary in (each for each in boundaries if belongs_to(trial, each)):
@@ -251,7 +258,8 @@ class Use:
 
     Attributes:
         resource: name of the resource.
-        at_limit, at_overload: use at the sustained and at the overloaded side; None if not known.
+        at_limit, at_overload: use at the sustained side and at the overloaded side [ratio]; None if
+            the use is not known.
         is_limit: True for the limiting resource.
         ceiling: highest use at which the goal accepts a load; 1 without such a threshold [ratio].
     """
@@ -264,7 +272,9 @@ class Use:
 
     @property
     def headroom(self) -> float | None:
-        """The unused share of the resource at the limit, up to the goal's threshold [ratio]."""
+        """The share of the resource that is unused at the limit, below the goal's threshold
+        [ratio].
+        """
         used = None if self.at_limit is None else self.at_limit.utilization
         return None if used is None else max(0.0, self.ceiling - used)
 
@@ -279,7 +289,9 @@ _IDLE_MINIMA = {
 
 
 def ceilings_of(goal: Mapping[str, Any]) -> Ceilings:
-    """The ceilings of a goal, from its keys in the table `runs`."""
+    """Resource → highest use at which a goal accepts a load, from the goal's keys in the table
+    `runs`.
+    """
     return {
         resource: 1.0 - float(goal[key])
         for resource, key in _IDLE_MINIMA.items()
@@ -293,11 +305,12 @@ class Binding:
 
     Attributes:
         size: the message size with its unit.
-        resource: name of the resource, or a remark if it is not known.
-        evidence: the evidence, in one sentence.
-        reasons: reasons of the overload, one sentence each.
+        resource: name of the limiting resource, or a remark if the resource is not known.
+        evidence: the evidence for the resource, in one sentence.
+        reasons: reasons of the overload, one sentence for each reason.
         uses: use of each measured resource.
-        trials: numbers of the trials at the limit and at the overload; None without a trial.
+        trials: number of the trial at the limit, and number of the trial at the overload; None if
+            there is no such trial.
     """
 
     size: str
@@ -435,7 +448,7 @@ def environment_of(environment: Mapping[str, str]) -> FactGroups:
 
 
 def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> FactGroups:
-    """All keys of the configuration, in one group for each file."""
+    """All keys of the configuration. Each configuration file is one group."""
     return tuple(
         (
             kind.capitalize() if kind in _FILES else kind,
@@ -449,7 +462,7 @@ def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> FactGrou
 
 
 def seconds_between(started_at: str, finished_at: str) -> float | None:
-    """The time between two ISO 8601 times [s]; None if a time is not known."""
+    """The time from one ISO 8601 time to another [s]; None if one of the times is not known."""
     try:
         # Python 3.10 cannot parse a time zone of Z.
         began, ended = (
@@ -482,13 +495,15 @@ SERVERS = "HOST:9092"
 
 
 def kafka_commands(boundary: Boundary, brokers: int) -> tuple[str, ...]:
-    """The lines of a shell script that offers the limit, and then the overload, for a minute each.
+    """The lines of a shell script that offers the limit for a minute, and then the overload for a
+    minute.
 
     Each producer is a process of `kafka-producer-perf-test.sh` with the rate, message size and
     batching of the run. Records have random bytes.
 
     Returns:
-        An empty tuple for a mix, for another axis than producers, and without a sustained load.
+        The lines; empty for a mix, for an axis other than the number of producers, and if no load
+        was sustained.
     """
     boundary = boundary.lasting
     known, (low, over) = boundary.pattern, boundary.loads
@@ -528,7 +543,7 @@ class Command:
 
     Attributes:
         lines: lines of a shell command; the report joins them with a backslash.
-        notes: further requirements, one sentence each.
+        notes: further requirements of the command, one sentence for each requirement.
     """
 
     lines: tuple[str, ...]
@@ -542,7 +557,7 @@ class GoalPart:
     Attributes:
         goal: name of the goal.
         summary: the run's summary, restricted to this goal.
-        headline: a sentence about all sizes; empty if there is only one size.
+        headline: a sentence about all message sizes; empty if there is only one size.
         answers: the answer for each message size.
         bindings: the limiting resource of each message size.
         checks: message size → lines of a script that checks the limit with Kafka's own tools.
@@ -568,10 +583,10 @@ def build_report(
     Args:
         summary: the summary of the run.
         trials: all trials of the run.
-        configuration: name of a file (cluster, workload or goal) → its keys → values, as in the
-            table `runs`; empty if not known.
-        command: the command that reproduces the run; None if not known.
-        series: the panels of each trial; None without readings over time.
+        configuration: kind of a configuration file (cluster, workload or goal) → key → value, as in
+            the table `runs`; empty if the configuration is not known.
+        command: the command that reproduces the run; None if the command is not known.
+        series: the panels of each trial; None if there are no readings over time.
     """
     rows = listed_trials(trials, summary.boundaries)
     ceilings = {

@@ -1,7 +1,7 @@
 """The answer of a run for programs: the file summary.json, and its JSON Schema.
 
 The schema is generated from `RunSummary`. `python -m metrics.reporting.summary
-docs/reference/summary.schema.json` updates the file of the schema, and a test fails if the file is
+docs/reference/summary.schema.json` updates the file with the schema. A test fails if this file is
 out of date.
 """
 
@@ -89,10 +89,11 @@ class RunSummary:
 
 
 def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -> str:
-    """The named goal of a run, or the only goal if none is named.
+    """The goal of a run with the given name. If no name is given, this is the run's only goal.
 
     Raises:
-        ConfigError: the run does not have the named goal, or has several goals and none is named.
+        ConfigError: the run has no goal with this name, or no name is given and the run has several
+            goals.
     """
     goals = list(dict.fromkeys(each.goal for each in boundaries))
     chosen = goals[0] if goal is None and len(goals) == 1 else goal
@@ -105,9 +106,10 @@ def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
-    """A summary for each goal and state of the cluster, as (name, summary).
+    """One summary for each combination of a goal and a state of the cluster, as (name, summary).
 
-    The name is for file names, so it has no spaces. The name is empty if there is only one summary.
+    The name is used in file names, so it has no spaces. The name is empty if there is only one
+    summary.
     """
     found = list(dict.fromkeys((each.goal, each.state) for each in summary.boundaries))
     if len(found) < 2:
@@ -124,9 +126,10 @@ def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:
-    """A trial of a fixed load for summary.json; None means not known.
+    """A trial of a fixed load for summary.json. A value is None if it is not known.
 
-    Sizes and rates are payload, and MB is 10⁶ bytes. Latencies begin at the intended send time.
+    Sizes and rates are sizes and rates of the payload. MB is 10⁶ bytes. Latencies are measured from
+    the intended send time.
     """
     evidence, client, pattern = trial.evidence, trial.evidence.client, trial.pattern
     proof = proof_of(trial)
@@ -174,10 +177,10 @@ def trial_document(trial: Trial) -> dict[str, Any]:
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
-    """Write a summary as strict JSON, atomically.
+    """Write a summary as strict JSON. The write is atomic.
 
     Raises:
-        ValueError: a number is NaN or infinite; nothing is written.
+        ValueError: a number is NaN or infinite. In this case nothing is written.
     """
     document = as_document(summary) | {"schema_version": SCHEMA_VERSION}
     document["boundaries"] = [
@@ -188,7 +191,7 @@ def write_summary(summary: RunSummary, path: Path) -> None:
 
 
 def load_summary(path: Path) -> RunSummary:
-    """Read a file that `write_summary` has written; keys of newer versions are ignored.
+    """Read a file that `write_summary` has written. Keys that only a newer version has are ignored.
 
     Raises:
         ConfigError: the file is missing or is not a summary.
@@ -243,7 +246,7 @@ def summary_schema() -> dict[str, Any]:
 
 
 def _without_titles(part: Any) -> Any:
-    """Remove titles, because they only repeat the names of keys."""
+    """Remove the titles from the schema, because a title only repeats the name of its key."""
     if isinstance(part, list):
         return [_without_titles(each) for each in part]
     if not isinstance(part, dict):
@@ -266,7 +269,8 @@ LIMIT, LOAD = "limit", "load"
 def inferred_measurement(
     has_points: bool, trials: Sequence[Mapping[str, Any]] = (), status: str = ""
 ) -> str:
-    """The measurement of a run or sweep of an older version, inferred from its results.
+    """The name of the measurement of a run or sweep that an older version made. It is inferred from
+    the results.
 
     Newer versions store the measurement in the table `runs` and in summary.json.
 

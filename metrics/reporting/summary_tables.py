@@ -1,4 +1,4 @@
-"""The summary of a run, read from the Delta tables with any Spark session."""
+"""The summary of a run, read from the Delta tables. Any Spark session can read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metrics.trial.trial import place_of
 from metrics.units import iso_utc
 
 RUNS_NAMED = 5
-"""Number of runs that an error message lists."""
+"""Maximum number of runs that an error message lists."""
 
 
 def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
@@ -24,7 +24,7 @@ def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
 
     Args:
         tables: the tables with the run's rows.
-        run_id: id of the run; empty for the newest run with a boundary point.
+        run_id: id of the run; empty to read the newest run that has a boundary point.
 
     Raises:
         ConfigError: the run does not exist, or no run has a boundary point.
@@ -41,9 +41,10 @@ def summary_of(
 
     Args:
         runs: the run's rows of the table `runs`, at least one, as `Row.asDict(recursive=True)`
-            returns them. A killed run has no row for its end, and a resumed run has several.
-        points: the run's rows of the table `boundaries`; the newest row of each size and goal
-            counts.
+            returns them. A killed run has no row for its end. A resumed run has several rows for
+            its starts and ends.
+        points: the run's rows of the table `boundaries`. For each message size and goal, only the
+            newest row is used.
     """
     ordered = sorted(runs, key=lambda row: row["at"])
     ends = [row for row in ordered if row["event"] == "finished"]

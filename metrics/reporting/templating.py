@@ -38,7 +38,7 @@ def render(template: str, **values: Any) -> str:
 
 
 HOSTS_MAX = 12
-"""Maximum number of hosts in the evidence of a trial."""
+"""Maximum number of hosts that the evidence of a trial shows."""
 
 
 @lru_cache(maxsize=1)
@@ -104,12 +104,12 @@ def as_sentence(text: str) -> str:
 
 
 def format_hundredths(share: float | None) -> str:
-    """A small share with two decimals, such as `0.13 %`; `–` if not known."""
+    """A small share with two decimals, such as `0.13 %`; `–` if the share is not known."""
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def format_two(value: float | None) -> str:
-    """A number with two decimals below 100, and as an integer from 100 on; `–` if not known."""
+    """A number with two decimals; without decimals if it is 100 or more; `–` if it is not known."""
     if value is None:
         return "–"
     return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"

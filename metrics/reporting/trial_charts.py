@@ -45,7 +45,10 @@ def brokers_use_chart(resources: Rows) -> alt.LayerChart:
 
 
 def _use_chart(rows: Rows, name_of: Any, title: str) -> alt.LayerChart:
-    """A heat map of the use of resources. A frame marks the limiting resource."""
+    """A heat map that shows the use of resources.
+
+    In the heat map, a frame marks the limiting resource.
+    """
     cells = [
         {
             "side": name_of(row),
@@ -88,7 +91,8 @@ def _amount(value: float | None, unit: str | None) -> str:
 
 
 def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatChart:
-    """Draw the readings of one trial over time, one panel each. The measured window is shaded.
+    """Draw the readings of one trial over time, with one panel for each reading. The measured
+    window is shaded.
 
     Args:
         points: the readings of the trial.
@@ -125,7 +129,8 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
 
 
 def latency_charts(trial: Mapping[str, Any]) -> alt.VConcatChart:
-    """Draw the latency of one trial at several quantiles, and over time if it is known.
+    """Draw the latency of one trial at several quantiles. If the latency over time is known, draw
+    it, too.
 
     Args:
         trial: the trial's row of the table `trials`.
@@ -164,8 +169,8 @@ def _latency_over_time(slices: Rows) -> alt.LayerChart:
 def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
     """Draw throughput against latency, with a mark for each trial and a line for each message size.
 
-    The line joins trials in the order of their load. Where it turns upward, more load only
-    increases latency.
+    The line joins trials in the order of their load. Beyond the point where the line turns upward,
+    more load only increases latency.
 
     Returns:
         The Vega-Lite specification, or None if no record was acknowledged in any trial.

@@ -1,4 +1,4 @@
-"""Boundary points: the limits that searches found, as rows of the table `boundaries`."""
+"""Boundary points: rows of the table `boundaries` with the limits that searches found."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _OF_THE_POINT = ("load", "point_bpm", "bpm")
 
 
 def variant_of(pattern: TrafficPattern) -> dict[str, str]:
-    """Column of the table `trials` → option of a pattern, without load and message size.
+    """Column of the table `trials` → value of this option in a traffic pattern. The load and the
+    message size are excluded.
 
-    Limits of patterns with equal options are comparable. The phases of a trial are excluded. The
-    option of the searched axis has the value 1.
+    Two limits are comparable if these options of their patterns are equal. The phases of a trial
+    are excluded. The option that the search varies has the value 1.
     """
     neutral = axis_named(pattern.axis).apply(pattern, 1)
     left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
@@ -76,10 +77,11 @@ class BoundaryPart:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The limit at one message size: the bracket, its rates, and the limiting resource.
+    """The limit at one message size: the bracket, the rates at its sides, and the limiting
+    resource.
 
-    Rates are offered rates at the sustained side. Brokers acknowledged at least the goal's share of
-    them (99 % by default). MB is 10⁶ bytes of payload.
+    Rates are the rates that were offered at the sustained side. The brokers acknowledged at least
+    the share of them that the goal requires (99 % by default). MB is 10⁶ bytes of payload.
 
     Attributes:
         message_bytes: bytes per message [B].
@@ -447,9 +449,9 @@ def make_boundary(
         pattern: traffic pattern of the point, with any load.
         trials: number of trials at this point.
         reasons: reasons of the overload at the overloaded side, the most important first.
-        limited_by: the limiting resource, or None.
-        gave_up: reason why the search ended before the bracket was closed, or None.
-        interval: the limit's 90 % interval, or None without an interval.
+        limited_by: the limiting resource; None if it is not known.
+        gave_up: reason why the search ended before the bracket was closed; None if it was closed.
+        interval: the limit's 90 % interval; None if there is no interval.
     """
     low, over = bracket.sustained, bracket.overloaded
     sustained = axis.apply(pattern, low) if low else None

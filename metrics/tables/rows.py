@@ -1,4 +1,4 @@
-"""Rows of the tables `cases` and `headroom`, and the environment of a run as flat facts."""
+"""Rows of the tables `cases` and `headroom`, and flat facts about the environment of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class CaseRow:
-    """A case of a night, with one row for its measurement and one row for its judgment.
+    """A case of a night. One row has the case's measurement, and one row has the case's judgment.
 
     Attributes:
         run_id: id of the run.
@@ -115,7 +115,8 @@ class CaseRow:
 
 @dataclass(frozen=True)
 class SweepCase:
-    """The case of a sweep that a run measures; all columns are null for other runs.
+    """The case of a sweep that a run measures. All columns are null if the run is not part of a
+    sweep.
 
     Attributes:
         sweep_id: name of the sweep and of its folder.
@@ -141,15 +142,19 @@ BY_RUN = (
     "broker.config.zookeeper.connect",
     "executors.clocks_within",
 )
-"""Names of facts that may differ between runs on equal clusters."""
+"""Names of facts that can differ between two runs even if the clusters are equal."""
 SERIES = "series"
-"""Kind of the facts about series of exporters, such as `series.handler_idle_ns` → the series."""
+"""Kind of the facts about the series of exporters. For example, the value of the fact
+`series.handler_idle_ns` is the name of a series."""
 _NODE = re.compile(r"(?<=^broker\.)\d+\.")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact with different values in two environments; `ABSENT` for a missing fact."""
+    """A fact whose values in two environments differ.
+
+    The value is `ABSENT` if an environment does not have the fact.
+    """
 
     name: str
     before: str
@@ -177,13 +182,16 @@ def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, 
 
 
 def fact_of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
-    """A fact of one node in an environment that `merge_facts` returned; None if not known."""
+    """A fact of one node in an environment that `merge_facts` returned; None if it is not known."""
     own = environment.get(f"{kind}.{node}.{name}")
     return environment.get(f"{kind}.{name}") if own is None else own
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Difference, ...]:
-    """The differences between the environments of two runs, by name; without facts of `BY_RUN`."""
+    """The differences between the environments of two runs, sorted by name.
+
+    Facts in `BY_RUN` are excluded.
+    """
     names = sorted(n for n in before.keys() | after.keys() if _NODE.sub("", n) not in BY_RUN)
     pairs = ((name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names)
     return tuple(Difference(name, old, new) for name, old, new in pairs if old != new)
@@ -191,7 +199,7 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Dif
 
 @dataclass(frozen=True)
 class ResourceHeadroom:
-    """The headroom of one resource of one broker: the possible growth of today's traffic.
+    """The headroom of one resource of one broker: how much today's traffic can grow.
 
     Attributes:
         broker_id: node id.
@@ -268,9 +276,10 @@ class HeadroomRow:
 
 
 def trial_from(row: Mapping[str, Any]) -> Trial:
-    """Restore a trial from its row, a result of `Row.asDict(recursive=True)`.
+    """Restore a trial from its row. The row is a result of `Row.asDict(recursive=True)`.
 
-    In rows of the first versions, the only verdict has no goal, so the goal's name is empty.
+    Rows of the first versions have one verdict and no name of a goal. The restored goal's name is
+    empty.
     """
     if row.get("verdicts"):
         return restored(Trial, row)

@@ -1,11 +1,12 @@
 """The schemas of the Delta tables, derived from the dataclasses of their rows.
 
-The name of a column ends in its unit. A column without a unit is a count, a ratio or a name. Tables
-store integer counts, and readers compute rates from them. Null means that a value is not known. New
-versions only add columns, so tables accept rows of older and newer versions.
+If a column has a unit, the name of the column ends in the unit. A column without a unit is a count,
+a ratio or a name. Tables store integer counts, and readers compute rates from them. Null means that
+a value is not known. New versions only add columns, so tables accept rows of older and newer
+versions.
 
 docs/reference/tables.md lists the columns. The docstring of a dataclass describes its columns. The
-unit of a column is in brackets in the description, or follows from the column's name.
+unit of a column is in brackets in the description, or at the end of the column's name.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class PartRow:
 
 
 def part_rows(trial: Trial) -> list[PartRow]:
-    """The rows of a trial's parts whose clients reported; empty for a trial without a mix."""
+    """One row for each part of a trial whose clients reported; empty if the trial's traffic is not
+    a mix.
+    """
     accounts = trial.evidence.client.parts
     return [
         PartRow(
@@ -85,7 +88,7 @@ def part_rows(trial: Trial) -> list[PartRow]:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run, with one row for its start and one row for its end.
+    """A run. It has one row for its start and one row for its end.
 
     Attributes:
         run_id: id of the run in all tables.
@@ -123,7 +126,9 @@ class RunRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The configuration: kind of the file → its flat keys; empty if the row has none."""
+        """The configuration: kind of the file → flat key → value; empty if the row has no
+        configuration.
+        """
         kept: dict[str, Any] = json.loads(self.config or "{}")
         return kept
 
@@ -145,7 +150,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class HostRow:
-    """One sample of one host: a host of brokers or of the generator.
+    """One sample of one host. Brokers or the generator run on this host.
 
     Attributes:
         run_id: id of the run.
@@ -188,7 +193,7 @@ _SUFFIXES = (
 
 
 _NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
-"""Integer columns that identify something and are not counts."""
+"""Columns with integers that are identifiers, such as the number of a trial, and not counts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,7 +267,7 @@ def _kind(hint: Any) -> str:
 
 
 def struct_of(hint: Any) -> type[Any] | None:
-    """The first dataclass in an annotation, or None."""
+    """The first dataclass in an annotation; None if the annotation has no dataclass."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return hint
     return next((found for part in get_args(hint) if (found := struct_of(part))), None)

@@ -1,9 +1,9 @@
-"""The store of the Delta tables: idempotent appends, and reads by run.
+"""The store of the Delta tables, with idempotent appends and with reads of single runs.
 
-If an append is repeated after a crash, it adds no rows. The store knows the rows of a run by the
-numbers of the run's trials; for a new run it does not query the tables. A case of a night has its
-own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the schema of a table, so
-several runs can append at the same time.
+If an append is repeated after a crash, it adds no rows. The store recognizes the rows that a run
+has appended by the numbers of the run's trials. For a new run, the store does not query the tables.
+A case of a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the
+schema of a table, so several runs can append at the same time.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """A function that converts a value of `to_pylist` to the value that PySpark expects.
+    """A function that converts a value from `to_pylist` to the value that PySpark expects.
 
-    The values differ for maps: Arrow returns lists of pairs.
+    The values differ only for maps, because Arrow returns a map as a list of pairs.
     """
     if pa.types.is_map(kind):
         of_item = _converter(kind.item_type)
@@ -96,9 +96,11 @@ _PROPERTIES = {
     "delta.dataSkippingNumIndexedCols": "1",
 }
 COMPACT_FROM_FILES = 32
-"""Minimum number of files of a table for a compaction, which takes one to two seconds."""
+"""A table with at least this number of files is compacted. A compaction takes one to two
+seconds."""
 _TRIAL_TABLES = ("trials", "parts", "samples", "hosts")
-"""Tables with rows of a trial. A killed run may have appended to only some of these tables."""
+"""Tables that have rows for each trial. A killed run may have appended the rows of its last trial
+to only some of these tables."""
 _Point = tuple[str, int, str]
 """Key of a boundary point within a run: (goal, message size [B], state of the cluster)."""
 _TRIES = 8
@@ -108,13 +110,14 @@ _CONFLICT = re.compile(
 )
 """Words in Delta's errors about concurrent changes of a schema."""
 _NO_TABLE = re.compile("PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|DELTA_(MISSING|TABLE_NOT)|not exist")
-"""Words in the errors about a missing table; older versions created fewer tables."""
+"""Words in the errors about a missing table. A table can be missing, because older versions created
+fewer tables."""
 _log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
 def _with_comments(table: str, schema: pa.Schema) -> str:
-    """The DDL of a table's columns, with meanings and units as comments."""
+    """The DDL of a table's columns. Comments contain the meanings and units of the columns."""
     described = {column.name: column for column in described_columns(ROWS[table])}
     columns = []
     for field in schema:
@@ -135,7 +138,7 @@ class TableStore:
     """The tables of one directory, or of one schema of a catalog.
 
     Appends take seconds, so they run one after the other in the background. `settle` waits until
-    all appends are durable, and each read settles first.
+    all appends are durable. Each read calls `settle` first.
 
     Args:
         spark: a session with Delta's extension and catalog, see `jobs.spark.session`.
@@ -171,7 +174,7 @@ class TableStore:
     def open(self) -> TableStore:
         """Create missing tables, and add missing columns to older tables, in the background.
 
-        In a fresh session this takes some seconds. `settle` raises the errors.
+        In a new session this takes some seconds. `settle` raises the errors.
         """
         self._enqueue(self._create_all)
         return self
@@ -215,7 +218,10 @@ class TableStore:
         self._add_columns(table, schema)
 
     def _exists(self, table: str) -> bool:
-        """True if the table exists. The check is faster than CREATE TABLE IF NOT EXISTS."""
+        """True if the table exists.
+
+        The check for a missing table is faster than CREATE TABLE IF NOT EXISTS.
+        """
         from delta.tables import DeltaTable
 
         address = self.address(table)
@@ -298,8 +304,8 @@ class TableStore:
 
         Args:
             row: the row.
-            is_new: True if the tables have no rows of this run. Then no queries are needed, which
-                take seconds in a fresh session.
+            is_new: True if the tables have no rows of this run. If it is True, the store makes no
+                queries. In a new session, queries take seconds.
         """
         if is_new:
             self._last[row.run_id] = dict.fromkeys(_TRIAL_TABLES, 0)
@@ -309,7 +315,8 @@ class TableStore:
     def append_trial(
         self, trial: Trial, samples: Sequence[BrokerSample] = (), hosts: Sequence[HostSample] = ()
     ) -> None:
-        """Append the row of a trial, and its samples of brokers and hosts, in parallel.
+        """Append the row of a trial and the trial's samples of brokers and hosts. The appends run
+        in parallel.
 
         One process appends the trials of a run in the order of their numbers. A trial whose number
         is not above the last number is already in the tables. A resumed run continues with
@@ -340,7 +347,9 @@ class TableStore:
         self._last[run_id] = {table: max(number, before) for table, before in last.items()}
 
     def _last_trials(self, run_id: str) -> dict[str, int]:
-        """Table → number of the run's last trial in this table; 0 without a trial."""
+        """Table → number of the run's last trial in this table; 0 if the table has no trial of the
+        run.
+        """
         appended = (
             self._rows_of_run(table, run_id).selectExpr("trial", f"'{table}' table_name")
             for table in _TRIAL_TABLES
@@ -356,7 +365,7 @@ class TableStore:
         return max(self._last[run_id].values()) + 1
 
     def payload_bytes(self, run_id: str) -> float:
-        """The payload that the trials of a run have written, replicas included [B]."""
+        """The payload that the trials of a run have written, summed over replicas [B]."""
         total = "sum((acked_total + failed_total) * bpm * replication_factor)"
         written = self.read("trials", run_id).selectExpr(total).collect()[0][0]
         return float(written or 0)
@@ -364,8 +373,9 @@ class TableStore:
     def append_boundary(self, row: BoundaryRow) -> None:
         """Append the result of a search at one message size, for one goal.
 
-        A row is added only if the search has more trials than in the table, or if the steady limit
-        of the point is new. Otherwise the table already has the result.
+        A row is added only if the search has more trials than the table has for this point, or if
+        the table does not yet have the steady limit of the point. Otherwise the table already has
+        the result.
         """
         self._enqueue(self._commit_point, row)
 
@@ -382,8 +392,8 @@ class TableStore:
         self._points[run_id] = kept
 
     def _known_points(self, run_id: str) -> dict[_Point, tuple[int, bool]]:
-        """Boundary point of a run in the table → its highest number of trials, and whether the row
-        with this number has a steady limit.
+        """Boundary point of a run in the table → (the point's highest number of trials, whether the
+        row with this number has a steady limit).
         """
         rows = self._rows_of_run("boundaries", run_id)
         steady = [name for name in ("steady_load", "steady_note") if name in rows.columns]
@@ -396,13 +406,19 @@ class TableStore:
         return most
 
     def append_case(self, row: CaseRow) -> None:
-        """Append the measurement, the judgment or the acceptance of a case, each at most once."""
+        """Append the measurement, the judgment or the acceptance of a case.
+
+        Each of them is appended at most once.
+        """
         version = 1 + ("measured", "judged", "accepted").index(row.event)
         options = {"txnAppId": f"redline/cases/{row.run_id}/{row.case}", "txnVersion": f"{version}"}
         self._enqueue(self._append, "cases", [row], options)
 
     def cases(self, suite: str, cluster: str) -> list[CaseRow]:
-        """All nights of a suite on a cluster, with one row per case, oldest first."""
+        """All nights of a suite on a cluster.
+
+        Each night has one row per case. The oldest night is first.
+        """
         newest = newest_cases(self.read("cases")).where("value is not null")
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
         return _records(CaseRow, own.orderBy("at"))
@@ -414,12 +430,17 @@ class TableStore:
         return {row.case: row for row in _records(CaseRow, own.orderBy("at"))}
 
     def append_headroom(self, rows: Sequence[HeadroomRow]) -> None:
-        """Append the rows of one call of `redline headroom`, at most once."""
+        """Append the rows of one call of `redline headroom`.
+
+        The rows of a call are appended at most once.
+        """
         options = {"txnAppId": f"redline/headroom/{rows[0].headroom_id}", "txnVersion": "1"}
         self._enqueue(self._append, "headroom", list(rows), options)
 
     def headroom(self, cluster_id: str) -> list[HeadroomRow]:
-        """For each call on a cluster, the row of the resource that is full first, oldest first."""
+        """One row for each call of `redline headroom` on a cluster: the row of the resource that is
+        full first. The oldest call is first.
+        """
         rows = self.read("headroom")
         own = rows.where((rows.cluster_id == cluster_id) & rows.is_first).orderBy("at")
         return _records(HeadroomRow, own)
@@ -439,7 +460,10 @@ class TableStore:
         return self._spark.read.table(self.address(table))
 
     def runs(self) -> DataFrame:
-        """The newest row of each run: the row of its end, or of its start if it has not ended."""
+        """The newest row of each run.
+
+        This is the row of the run's end, or the row of its start if the run has not ended.
+        """
         return newest_runs(self.read("runs"))
 
     def run_rows(self, run_id: str) -> list[RunRow]:
@@ -449,7 +473,7 @@ class TableStore:
     def latest_limit(
         self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
     ) -> int | None:
-        """The newest limit with these names along an axis [load]; None without such a limit."""
+        """The newest limit with these names along an axis [load]; None if there is none."""
         from pyspark.sql import functions as sql
 
         found = latest_boundaries(self.read("boundaries"))
@@ -471,7 +495,7 @@ class TableStore:
         return self.read("trials", run_id).orderBy("trial")
 
     def trials_of(self, run_id: str) -> list[Trial]:
-        """The trials of a run, by number, without the counts of single producers."""
+        """The trials of a run, sorted by number, without the counts of single producers."""
         rows = self.trials(run_id).drop("by_producer").collect()
         return [trial_from(row.asDict(recursive=True)) for row in rows]
 
@@ -501,10 +525,12 @@ class TableStore:
         return newest_of_each_state(self.read("boundaries", run_id)).orderBy("bpm")
 
     def compact(self) -> None:
-        """Merge the small files of each table with many files; called at the end of a run.
+        """Merge the small files of each table that has many files. This is called at the end of a
+        run.
 
-        If another run writes at the same time, the next run merges the files. Files are counted
-        only in tables that may have many files, because a count takes a third of a second.
+        If another run writes to a table at the same time, the files are merged at the end of the
+        next run. Files are counted only in tables that may have many files, because a count takes a
+        third of a second.
         """
         self.settle()
         unknown = [name for name, files in self._file_counts.items() if files >= COMPACT_FROM_FILES]
@@ -529,13 +555,13 @@ def _records(kind: type[Record], rows: DataFrame) -> list[Record]:
 
 
 def _states_steady(load: float | None = None, note: str | None = None) -> bool:
-    """True if a row has a steady limit, or the reason why there is none."""
+    """True if a row has a steady limit or the reason why there is no steady limit."""
     return load is not None or bool(note)
 
 
 @contextmanager
 def _explain_write_errors(address: str) -> Iterator[None]:
-    """Replace Spark's errors on writing, such as a full disk, by an error for the user.
+    """Convert an error of Spark about writing, such as a full disk, to an error for the user.
 
     Raises:
         ConfigError: Spark cannot write.
@@ -560,7 +586,9 @@ def _root_cause(error: Any) -> str:
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """The types of Spark's errors and of Delta's errors, which arrive as Java exceptions."""
+    """The types of the Python exceptions for errors of Spark, and for errors of Delta, which are
+    Java exceptions.
+    """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

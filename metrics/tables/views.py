@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
 VARIANT_COLUMNS = {"pattern": "map<string,string>", "experiment": "string"}
-"""Columns of `boundaries` that distinguish traffic patterns, and may be missing in older tables."""
+"""Columns of `boundaries` that distinguish traffic patterns. Older tables may not have these
+columns."""
 SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
 """Columns that identify a limit over time, see `with_variant`."""
 UNCERTAINTY_COLUMNS = {
@@ -35,11 +36,13 @@ UNCERTAINTY_COLUMNS = {
     "latency_p99_ms": "double",
     "latency_p999_ms": "double",
 }
-"""Columns of `boundaries` that may be missing in older tables, with their types."""
+"""Columns of `boundaries` that older tables may not have → type of the column."""
 
 
 def newest_runs(runs: DataFrame) -> DataFrame:
-    """One row per run of the table `runs`: the row of its end, or of its start before that."""
+    """One row per run of the table `runs`: the row of the run's end, or the row of its start if the
+    run has not ended.
+    """
     from pyspark.sql import functions as sql
 
     finished_first = (sql.col("event") == "finished").desc()
@@ -47,8 +50,8 @@ def newest_runs(runs: DataFrame) -> DataFrame:
 
 
 def newest_cases(cases: DataFrame) -> DataFrame:
-    """One row per run and case of the table `cases`: its judgment, or its measurement before
-    that.
+    """One row per run and case of the table `cases`: the judgment of the case, or its measurement
+    if it is not judged yet.
     """
     from pyspark.sql import functions as sql
 
@@ -60,7 +63,10 @@ def newest_cases(cases: DataFrame) -> DataFrame:
 
 
 def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
-    """The first row in the given order of each group with equal values in the columns `same`."""
+    """One row for each group of rows with equal values in the columns `same`.
+
+    This is the first row of the group in the given order.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -89,9 +95,9 @@ def broker_rows(trials: DataFrame) -> DataFrame:
 
 
 def newest_points(boundaries: DataFrame) -> DataFrame:
-    """The newest point of `boundaries` per run, goal, axis and message size.
+    """The newest boundary point in `boundaries` for each run, goal, axis and message size.
 
-    Only points with all brokers online count, according to the column `state`.
+    Points that were measured with a broker offline are excluded, according to the column `state`.
     """
     from pyspark.sql import functions as sql
 
@@ -101,9 +107,10 @@ def newest_points(boundaries: DataFrame) -> DataFrame:
 
 
 def newest_of_each_state(boundaries: DataFrame) -> DataFrame:
-    """The newest row of `boundaries` per run, goal, message size and state of the cluster.
+    """The newest row of `boundaries` for each run, goal, message size and state of the cluster.
 
-    A point has several rows if its search continued later, or if its steady limit was added.
+    A boundary point has several rows if its search was continued or if its steady limit was added
+    later.
     """
     from pyspark.sql import functions as sql
 
@@ -112,7 +119,7 @@ def newest_of_each_state(boundaries: DataFrame) -> DataFrame:
 
 
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
-    """The newest point of `boundaries` per cluster, workload, goal, axis, message size and pattern.
+    """The newest point of `boundaries` for each cluster, workload, goal, axis, size and pattern.
 
     Points without a limit, points with brokers offline and points of experiments are excluded. Rows
     of older versions have no pattern, so they get the newest pattern.
@@ -141,17 +148,21 @@ def with_variant(boundaries: DataFrame) -> DataFrame:
 
 
 def with_all_brokers(boundaries: DataFrame) -> DataFrame:
-    """Select the points of `boundaries` with all brokers online, also in older tables."""
+    """Select the points of `boundaries` that were measured with all brokers online.
+
+    Older tables have no column for this state.
+    """
     if "state" not in boundaries.columns:
         return boundaries
     return boundaries.where(f"coalesce(state, '{ALL_BROKERS}') = '{ALL_BROKERS}'")
 
 
 def points_for_people(boundaries: DataFrame) -> DataFrame:
-    """Boundary points with the most important columns, by cluster, goal and message size.
+    """The most important columns of boundary points, sorted by cluster, goal and message size.
 
-    `load_overloaded` and `width` [ratio] are null without an overload. `load_low`, `load_high` and
-    `load_estimate` are null without an interval. Rates per broker are payload rates [MB/s].
+    `load_overloaded` and `width` [ratio] are null if no load was overloaded. `load_low`,
+    `load_high` and `load_estimate` are null if the limit has no interval. Rates per broker are
+    payload rates [MB/s].
     """
     from pyspark.sql import functions as sql
 
@@ -173,7 +184,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
 
 
 def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Add the missing columns of older tables, with null values."""
+    """Add the columns that older tables do not have. Their values are null."""
     from pyspark.sql import functions as sql
 
     missing = [(name, kind) for name, kind in names.items() if name not in frame.columns]
@@ -181,16 +192,17 @@ def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def overloaded_load() -> Column:
-    """The overloaded side of a bracket [load]; rows of older versions have only `np_overloaded`."""
+    """The overloaded side of a bracket [load]. In rows of older versions, it is `np_overloaded`."""
     from pyspark.sql import functions as sql
 
     return sql.coalesce("load_overloaded", "np_overloaded")
 
 
 def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
-    """For each boundary point, the trial at the overloaded side, with the point's `goal`.
+    """One row for each boundary point: the trial at the point's overloaded side, with the point's
+    `goal`.
 
-    If several trials at this load were OVERLOADED, the last one counts.
+    If several trials at this load were OVERLOADED, the row is the last one of these trials.
     """
     from pyspark.sql import functions as sql
 
@@ -207,7 +219,9 @@ def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
 
 
 def resource_peaks(resources: DataFrame) -> DataFrame:
-    """For each trial and resource, the row of `resource_rows` with the highest use."""
+    """For each trial and resource, one row of `resource_rows`: the row of the broker with the
+    highest use.
+    """
     from pyspark.sql import functions as sql
 
     most_used = sql.col("utilization").desc_nulls_last()
@@ -215,7 +229,10 @@ def resource_peaks(resources: DataFrame) -> DataFrame:
 
 
 def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
-    """The trial with this number; for 0, the last OVERLOADED trial, or else the last trial."""
+    """The trial with this number.
+
+    For the number 0, it is the last OVERLOADED trial, or the last trial if no trial was OVERLOADED.
+    """
     from pyspark.sql import functions as sql
 
     wanted = trials.where(sql.col("trial") == number) if number else trials
@@ -224,7 +241,8 @@ def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
 
 
 def reason_rows(trials: DataFrame) -> DataFrame:
-    """The reasons of each verdict in `trials`, with one ordered row per trial, goal and reason.
+    """The reasons of each verdict in `trials`. Each row has one reason for one trial and goal, and
+    the rows are in order.
 
     Trials of older versions have no verdict per goal, so their `goal` is null.
     """
@@ -340,11 +358,15 @@ _HEADROOM = ("at", "cluster", "times", "times_low", "times_high", "broker_id", "
              "full_high_at", "run_id")  # fmt: skip
 """The columns of `headroom_for_people`, in order."""
 FELL, ROSE, HELD = "fell", "rose", "held"
-"""Movement of a bracket: entirely below the previous bracket, entirely above it, or neither."""
+"""Names for the movement of a bracket. It fell if it is entirely below the previous bracket, and
+rose if it is entirely above. Otherwise it held."""
 
 
 def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Select the rows with these values: column → value. An empty value matches all rows."""
+    """Select the rows whose columns have the given values (column → value).
+
+    An empty value matches all rows.
+    """
     for column, wanted in names.items():
         if wanted:
             rows = rows.where(rows[column] == wanted)
@@ -352,10 +374,11 @@ def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def boundary_history(boundaries: DataFrame) -> DataFrame:
-    """The points of all runs over time, each with the previous point of its series.
+    """The boundary points of all runs over time. Each point has data of the previous point in its
+    series.
 
-    All points of a series have one cluster, workload, goal, axis, message size and pattern. Points
-    of experiments and points without a limit are excluded.
+    All points of a series have the same cluster, workload, goal, axis, message size and pattern.
+    Points of experiments and points without a limit are excluded.
 
     Added columns:
 
@@ -394,8 +417,9 @@ def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
         runs: the table `runs`.
 
     Returns:
-        One row per pair of runs and name of a fact: `run_id`, `previous_run_id`, `name`, `before`,
-        `after`. Facts that differ even between equal clusters are excluded.
+        One row for each pair of runs and each fact that differs. The columns are `run_id`,
+        `previous_run_id`, `name`, `before` and `after`. Facts that can differ even if the clusters
+        are equal are excluded.
     """
     from pyspark.sql import functions as sql
 
@@ -435,12 +459,12 @@ def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def history_for_people(history: DataFrame) -> DataFrame:
-    """The most important columns of a history, newest points first."""
+    """The most important columns of a history. The newest points are first."""
     return history.select(*_HISTORY).orderBy("at", "bpm", ascending=[False, True])
 
 
 def nights(cases: DataFrame) -> DataFrame:
-    """The nights of each case over time, with the judgment if there is one.
+    """The nights of each case over time. If a night has been judged, its row has the judgment.
 
     Added columns: `previous_run_id`, the run of the previous night with the same suite, cluster and
     case; and `at_ms`, the time for charts [ms since the epoch].
@@ -456,7 +480,7 @@ def nights(cases: DataFrame) -> DataFrame:
 
 
 def nights_for_people(found: DataFrame) -> DataFrame:
-    """The most important columns of nights, newest first."""
+    """The most important columns of nights. The newest nights are first."""
     order = ("at", "suite", "cluster", "case")
     return found.select(*_NIGHT).orderBy(*order, ascending=[each != "at" for each in order])
 
@@ -473,5 +497,8 @@ def headroom_history(headroom: DataFrame) -> DataFrame:
 
 
 def headroom_for_people(found: DataFrame) -> DataFrame:
-    """The most important columns of the answers of `redline headroom`, newest first."""
+    """The most important columns of the answers of `redline headroom`.
+
+    The newest answers are first.
+    """
     return found.select(*_HEADROOM).orderBy("at", "cluster", ascending=[False, True])
