@@ -122,7 +122,7 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` for each cluster, workload, goal, axis, size and pattern.
 
     Points without a limit, points with brokers offline and points of experiments are excluded. Rows
-    of older versions have no pattern, so they get the newest pattern.
+    of older versions have no pattern. They are treated like rows with the newest pattern.
     """
     from pyspark.sql import functions as sql
 
@@ -134,7 +134,7 @@ def with_variant(boundaries: DataFrame) -> DataFrame:
     """Add the column `variant`, which distinguishes traffic patterns.
 
     Points of experiments are excluded, because their cases also differ in other settings. Rows of
-    older versions have no pattern, so they get the newest pattern.
+    older versions have no pattern. They are treated like rows with the newest pattern.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
