@@ -19,7 +19,8 @@ JOBS = {
     "doctor": "Check without any load whether a run would start.",
     "export": "Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
-    "headroom": "Answer how many times today's traffic fits into a cluster, and until when.",
+    "headroom": "Answer how many times today's traffic fits into a cluster, and when it will be "
+    "full.",
     "init": "Write a cluster file from the answers to a few questions, or from options.",
     "learn": "Write a workload from the traffic that producers really send to a cluster.",
     "nightly": "Measure the cases of a suite, and report which of them are worse than before.",

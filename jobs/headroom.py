@@ -27,8 +27,9 @@ from jobs.options import (
               help="The run that measured this cluster's limit.  "
                    "[default: none; the limit is estimated from thresholds]")  # fmt: skip
 @click.option("--goal", metavar="NAME",
-              help="The goal of the run, if the run has several goals; for an estimate a name in "
-                   "conf/goals.  [default: the run's only goal, or the goal default]")  # fmt: skip
+              help="For a run with several goals, the name of one of them. For an estimate, a "
+                   "name in conf/goals.  "
+                   "[default: the run's only goal, or the goal default]")  # fmt: skip
 @click.option("--window", "window_s", type=Duration(), metavar="TIME",
               help="Time to watch the brokers, or to read from a Prometheus server.  "
                    "[default: 60s, or 24h from a server]")  # fmt: skip
@@ -38,7 +39,7 @@ from jobs.options import (
 @tables_option
 @json_option
 def headroom(**given: Any) -> int:
-    """Answer how many times today's traffic fits into a cluster, and until when.
+    """Answer how many times today's traffic fits into a cluster, and when it will be full.
 
     The job offers no load. The job watches the brokers for a minute, or reads the busiest part of
     the last day from a Prometheus server, and compares this traffic with the limit of a run. Each

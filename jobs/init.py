@@ -39,7 +39,8 @@ _HEAD = """\
 @click.option("--mechanism", type=click.Choice(MECHANISMS),
               help="The SASL mechanism, for the SASL protocols.")  # fmt: skip
 @click.option("--cafile", metavar="FILE",
-              help="PEM file of trusted authorities for TLS; empty for the system's.")  # fmt: skip
+              help="PEM file of trusted authorities for TLS; empty for the authorities of the "
+                   "system.")  # fmt: skip
 @click.option("--metrics", type=click.Choice(METRICS),
               help="The source of the brokers' metrics.")  # fmt: skip
 @click.option("--metrics-port", type=Count(1, 65_535),
@@ -76,7 +77,7 @@ def init(
     if "SASL" in protocol and mechanism is None:
         mechanism = _choice("SASL mechanism", MECHANISMS)
     if protocol.endswith("SSL") and cafile is None:
-        question = "PEM file of the trusted authorities, empty for the system's own"
+        question = "PEM file of the trusted authorities, empty for the authorities of the system"
         cafile = _prompt(question, default="", show_default=False)
     if metrics is None:
         metrics = _choice("Source of the brokers' metrics", METRICS)

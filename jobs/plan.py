@@ -128,19 +128,20 @@ rules.
 @click.option("--safety", type=Amount(0, 1, min_open=True), default=0.7,
               show_default=True, help="Share of the limit that may be used.")  # fmt: skip
 @click.option("--disk-mb", type=Amount(min=0, min_open=True),
-              help="capacity: disk space for logs on each broker.")  # fmt: skip
+              help="For --as capacity: disk space for logs on each broker.")  # fmt: skip
 @click.option("--tenants", type=Count(1, COUNT_MAX), default=1, show_default=True,
-              help="quotas: number of users that share the brokers.")  # fmt: skip
+              help="For --as quotas: number of users that share the brokers.")  # fmt: skip
 @click.option("--bootstrap-server", default="localhost:9092", show_default=True,
-              metavar="HOST:PORT", help="quotas: address of a broker of the cluster.")  # fmt: skip
+              metavar="HOST:PORT",
+              help="For --as quotas: address of a broker of the cluster.")  # fmt: skip
 @click.option("--rules", type=ConfName("prometheus"), default="kafka-kraft", show_default=True,
               metavar="NAME|FILE",
-              help="alerts: the rule set with the exporter's series: a name in conf/prometheus, or "
-                   "a path.")  # fmt: skip
+              help="For --as alerts: rule set with the exporter's names of series; a name in "
+                   "conf/prometheus, or a path.")  # fmt: skip
 @click.option("--headroom", "times_least", type=Amount(min=0, min_open=True), default=1.5,
               show_default=True, metavar="TIMES",
-              help="alerts: minimum number of times that a broker's traffic must fit into its "
-                   "limit.")  # fmt: skip
+              help="For --as alerts: minimum number of times that a broker's traffic must fit "
+                   "into its limit.")  # fmt: skip
 @click.option("--to", "target", metavar="FILE", type=OutputFile(),
               help="The file to write.  [default: standard output]")  # fmt: skip
 def export(  # noqa: PLR0913, PLR0917 - one for each option
@@ -185,13 +186,12 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
         )
     limit = lowest_limit(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
     if limit.doubt:
-        which, remedy = "of the mix", "the mix again"
+        which, remedy = "of the mix", "measure the mix again"
         if not limit.parts:
             which = f"at {format_size(limit.message_bytes)}"
-            remedy = "this size again, or name another size with --message-bytes"
+            remedy = "measure this size again, or name another size with --message-bytes"
         raise ConfigError(
-            f"the limit {which} is doubtful ({limit.doubt}); expected a reliable limit; measure "
-            f"{remedy}"
+            f"the limit {which} is doubtful ({limit.doubt}); expected a reliable limit; {remedy}"
         )
     allowance = Allowance(summary.run_id, limit, safety, summary.caveat)
     if form == "capacity":

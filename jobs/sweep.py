@@ -22,8 +22,9 @@ from jobs.runs.options import RunOptions
 @click.option("--quick", is_flag=True,
               help="Use the experiment's settings for a short sweep.")  # fmt: skip
 @click.option("--repeats", type=Count(1, 100),
-              help="Number of measurements of each case; replaces the experiment's number. From 3 "
-                   "on, the intervals include the spread between broker starts.")  # fmt: skip
+              help="Number of measurements of each case; replaces the experiment's number. With 3 "
+                   "or more repeats, the intervals include the spread between broker "
+                   "starts.")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no case that would end after this time; replaces the budget of the "
                    "experiment.")  # fmt: skip

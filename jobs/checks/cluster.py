@@ -1,6 +1,7 @@
 """Checks of a cluster, of its metrics of the last day, and of the series that exporters show.
 
-The checks create and change nothing on the cluster, except topics with --probe.
+The checks change nothing on the cluster. Only with --probe they create topics, and they delete
+these topics afterwards.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
     if not any(node.series for node in nodes.values()):
         return {}
     return {
-        sentence: f"add a rule to the exporter that exports {beans_text(names)}"
+        sentence: f"add an exporter rule for {beans_text(names)}"
         for sentence, names in missing_metrics(nodes).items()
     }
 
@@ -243,7 +244,10 @@ def _topics(opened: OpenCluster, config: Configuration, run_id: str, probes: boo
             *(warning("topics", text) for text in warnings(given)),
         ]
     named = format_some(map(format_size, sizes), MESSAGES_NAMED)
-    return [ok("topics", f"the cluster would create the topics for messages of {named}"), *probed]
+    return [
+        ok("topics", f"the cluster accepts the request to create topics for messages of {named}"),
+        *probed,
+    ]
 
 
 def _probe(opened: OpenCluster, topics: Topics, config: Configuration) -> list[Finding]:
@@ -268,8 +272,8 @@ def permission_findings(
     """Findings about actions of a run for which the user lacks the permission.
 
     Args:
-        run_id: id that is part of the checked names: the topic, the consumer group and the
-            transactional id.
+        run_id: id that is part of the names for which permissions are checked: the names of the
+            topic, of the consumer group and of the transactional id.
         locks: whether a run takes the cluster's lock.
     """
     prefix, workload = opened.name_prefix, config.workload
@@ -309,14 +313,14 @@ def _lock(opened: OpenCluster) -> list[Finding]:
 
 
 def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
-    """Findings about the topic that states the bounds of the cluster's owner."""
+    """Findings about the topic in which the cluster's owner states bounds for all runs."""
     check, owners = "owner's bounds", OwnerTopics(opened.admin, [topic])
     found = owners.read().get(topic)
     if owners.hidden:
         yield warning(
             check,
             f"this user may not describe the topic {topic}",
-            "the ACL Read on this topic, because bounds that cannot be read do not apply",
+            "the ACL Read on this topic, because a run ignores bounds that it cannot read",
             "grant the ACL",
         )
     elif found is None:
@@ -367,7 +371,7 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
     lacking = [
         problem(
             check,
-            f"the user of cluster security lacks the permission to {each.action}",
+            f"the user in cluster.security lacks the permission to {each.action}",
             each.needed(prefix),
             each.remedy,
         )
@@ -444,7 +448,7 @@ def metrics_findings(
     slower = slower_sampling(polls, interval_s, least_s)
     every_s = max(interval_s, least_s)
     require_whole_ticks(source.nodes, trial.measure_s, every_s)
-    timed = f"{polls.poll_s:.2f} s of the {every_s:g} s between two samples"
+    timed = f"a poll takes {polls.poll_s:.2f} s, and two samples are {every_s:g} s apart"
     named = (
         [ok("brokers' hosts", f"metrics of {_hosts_text(hosts)}")]
         if hosts and hosts.brokers

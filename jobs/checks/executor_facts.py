@@ -143,8 +143,8 @@ def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int
 def _from_within(
     namespace: str, probe: Callable[[], dict[str, Any]], brokers: Iterable[str]
 ) -> dict[str, Any]:
-    """The facts about links from within a network namespace. If the namespace cannot be entered,
-    all brokers count as unreachable.
+    """The facts about the links to the brokers, collected inside a network namespace. If the
+    namespace cannot be entered, all brokers count as unreachable.
 
     The function needs kafka-redline's code. If an executor lacks this code, another check reports
     it.

@@ -64,7 +64,7 @@ def exposure_findings(
                 f"{name}.check_hostname is false, so any server with a certificate of a trusted "
                 "authority receives the login",
                 "true for other hosts",
-                "issue certificates that name the hosts, and remove the key",
+                "issue certificates that name the hosts, and remove check_hostname",
             )
     yield from _spark_findings(settings, is_local=master.startswith("local"), cluster=cluster)
     for path, (key, is_secret) in _named_files(cluster, sections).items():

@@ -1,4 +1,4 @@
-"""Findings: each has the result of a check, the expectation and the remedy."""
+"""Findings: each finding has the result of a check, the expectation and the remedy."""
 
 from __future__ import annotations
 

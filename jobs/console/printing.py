@@ -498,7 +498,9 @@ def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Repor
 
 
 class PlainReporter(Reporter):
-    """Writes one line for each event with its time (UTC), and final tables, without ANSI codes."""
+    """Writes one line for each event, with the time of the event (UTC), and the final tables. The
+    output has no ANSI codes.
+    """
 
     def __init__(
         self,

@@ -62,7 +62,9 @@ PROPORTIONS_MAX = 0.1
 this [ratio].
 """
 ALL_TAKEN = 0.97
-"""Above this achieved share of the offered load, the capacity cannot be estimated [ratio]."""
+"""If brokers acknowledge more than this share of the offered load, their capacity cannot be
+estimated [ratio].
+"""
 
 
 Hold = Callable[[Side, float, str], Trial]

@@ -296,8 +296,8 @@ class ComparisonRun(Campaign[int]):
         notes = [
             *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
             f"for each size {effort.pairs} pairs at a load that saturates both sides, and "
-            f"{effort.steady_pairs} pairs at a load that both sides sustain, in turns A B B A; "
-            "both "
+            f"{effort.steady_pairs} pairs at a load that both sides sustain, in the order A B B "
+            "A; both "
             + (
                 "sides load the same brokers"
                 if self.shares_brokers

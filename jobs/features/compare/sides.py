@@ -399,7 +399,7 @@ def _sentences(
         limits = "; ".join(
             f"{goal}, {state}, {_size(message_bytes)}" for (goal, state, _), message_bytes in alone
         )
-        yield f"not compared, because only one run has the limit: {limits}"
+        yield f"limits that are not compared, because only one run has them: {limits}"
     for each in changed[:DIFFERENCES_SHOWN]:
         yield f"differs: {each.name} {each.before} → {each.after}"
     if len(changed) > DIFFERENCES_SHOWN:

@@ -69,7 +69,10 @@ def groups_of(
             for topic, lag in lags.items():
                 found[topic].append(GroupFacts(name, members.get(name), lag, states[name]))
     if failed:
-        note(f"the offsets of {len(failed)} consumer groups are unknown: {failed[0]}")
+        note(
+            f"the offsets of {len(failed)} consumer groups are unknown; the first error is: "
+            f"{failed[0]}"
+        )
     return dict(found)
 
 

@@ -60,7 +60,7 @@ class Bounds:
 
 @dataclass
 class Survey:
-    """The result of a survey, even if the survey ended early.
+    """The result of a survey. It is incomplete if the survey ended early.
 
     Attributes:
         topics: the topics with records.

@@ -1,1 +1,3 @@
-"""How many times today's traffic fits into the brokers' limits, and until when. Pure."""
+"""Headroom: how many times today's traffic fits into the brokers' limits, and when growing traffic
+will reach them. Pure.
+"""

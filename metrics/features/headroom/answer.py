@@ -183,8 +183,8 @@ Parts = Sequence[Mapping[int, Mapping[Key, ResourceLoad]]]
 
 
 def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float:
-    """Half of the 90 % interval of a use, from its scatter between the parts and from the polling
-    error.
+    """Half of the 90 % interval of a resource's use. It is computed from the scatter of the use
+    between the parts of the window, and from the polling error.
     """
     seen = [part[broker_id][key].used for part in parts if key in part.get(broker_id, {})]
     found = 0.0
@@ -364,8 +364,8 @@ def disagreement(by_use: float, rows: Sequence[ResourceHeadroom]) -> str:
         return ""
     share = format_ratio(min(times) / by_use)
     return (
-        f"by bytes/s today's traffic would fit {min(times):.1f} times, {share} of the answer: the "
-        "brokers' cost per byte today differs from the cost per byte in the run"
+        f"compared by bytes/s, today's traffic fits {min(times):.1f} times, {share} of the "
+        "answer: the brokers' cost per byte today differs from the cost per byte in the run"
     )
 
 

@@ -6,7 +6,7 @@ the weekdays; and a remainder, which is correlated with the remainder of the pre
 statsmodels' `UnobservedComponents` fits the model. The model is a state-space model, whose Kalman
 filter accepts missing days. The cluster is full on the first day whose busiest hour reaches the
 limit. Because of the scatter of days and hours, this day comes well before the mean use reaches the
-limit. No date is stated beyond three times the length of the history.
+limit. A date is stated only if it is at most three lengths of the history ahead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DAYS_LEAST = 14
 DAYS_SEEN_LEAST = 10
 """Minimum number of days with a value in the history [days]."""
 HISTORIES_AHEAD = 3
-"""A date is stated only within this many lengths of the history."""
+"""A date is stated only if it is at most this number of lengths of the history ahead."""
 TENTH = 0.1
 """The early date is the date before which the cluster is full in this share of the simulated cases
 [ratio].
@@ -43,8 +43,8 @@ WALK_LEAST = 0.01
 steps, and a short history may contain none.
 """
 _NEARLY_BUSIEST = 0.1
-"""Hours whose pattern is this near to the busiest hour's pattern can have the highest use of a day
-[ln].
+"""An hour can have the highest use of a day if its pattern is at most this much below the pattern
+of the busiest hour [ln].
 """
 _DAYS_OF_SCATTER = 7
 _DRAWS, _SEED = 4_000, 20_261_126

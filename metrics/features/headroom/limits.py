@@ -541,7 +541,7 @@ def others_of(trial: Trial) -> float:
 
 
 def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
-    """Whether a trial is valid for a boundary point, with a load that is at most slightly above the
+    """Whether a trial can be used for a boundary point. Its load must be at most slightly above the
     limit.
     """
     judged = trial.judgements.get(point.goal)

@@ -52,9 +52,9 @@ def times_of(
     """The times at which offsets are looked up, oldest first; the last time is now [s since the
     epoch].
 
-    The times are even steps back from now. The times cover at most a week, and only the time for
-    which all logs contain all written records. The result is empty if this time is shorter than a
-    second.
+    The distances between successive times are equal. The times cover at most a week, and only the
+    time for which all logs contain all written records. The result is empty if this time is shorter
+    than a second.
 
     Args:
         logs: the logs of the partitions whose offsets are looked up.

@@ -25,7 +25,7 @@ from typing import Any
 from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, all_seen, quantile_of
 
 _BATCHES_LEAST = 20
-"""Minimum number of batches of a broker for the count of requests."""
+"""A broker's requests are counted only if at least this number of batches went to the broker."""
 
 
 def batches_per_request(
@@ -204,8 +204,9 @@ def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
     records, and inf if a batch receives all records at the same time.
 
     Args:
-        is_steady: whether a batch closes at its last record, or records arrive at regular times. If
-            records arrive at random, a batch stays open for a while after its last record.
+        is_steady: whether batches close at their last record, or records arrive at regular
+            intervals. If records arrive at random, a batch stays open for a while after its last
+            record.
     """
     several = sum(batches.spans.values())
     if not several:
@@ -245,8 +246,8 @@ def _fitted(seen: TopicSeen, filling_per_s: float) -> Figure:
     return Figure(
         max(1, round(found)),
         FITTED,
-        f"{rate:,.4g} records/s, and an open batch receives {filling_per_s:,.4g}/s; fewer "
-        f"producers if keys spread each producer's records over the {partitions} partitions",
+        f"{rate:,.4g} records/s, and an open batch receives {filling_per_s:,.4g}/s; there are "
+        f"fewer producers if keys spread each producer's records over the {partitions} partitions",
         max(1, math.floor(found / partitions / _RANGE)),
         max(1, math.ceil(found * _RANGE)),
     )
@@ -456,7 +457,7 @@ def parts_of(topics: Iterable[TopicPart], parts_max: int) -> tuple[Part, ...]:
     """The topics as parts of a mix, in descending order of bytes.
 
     Similar topics form one part. If there are more than `parts_max` parts, the limit for similarity
-    is increased until the number fits.
+    is increased until at most `parts_max` parts remain.
     """
     ordered = sorted(topics, key=lambda each: -each.records_per_s * each.record_bytes)
     factor = ALIKE_FACTOR

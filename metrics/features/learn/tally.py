@@ -442,8 +442,8 @@ class TopicSeen:
         [ratio].
 
         A producer fills a partition with `batch.size` bytes before it chooses the next one
-        (KIP-794). The number of choices of a partition is a Poisson number, and the largest one of
-        P such numbers exceeds their mean by about sqrt(2 ln P) standard deviations.
+        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. The
+        largest of P such numbers exceeds their mean by about sqrt(2 ln P) standard deviations.
         """
         today, batches = self.curve.today, self.batches
         partitions = len(self.partition_shares)
