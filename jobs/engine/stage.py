@@ -1,8 +1,8 @@
 """The barrier stage that makes the load of one trial: the work of each Spark task.
 
 The first tasks are producers; the others are members of consumer groups. Each task opens its
-connections, and encodes its pool or joins its groups. Then all tasks start at the same time. The
-stage returns one row per task (`metrics.trial.client.TaskReport`).
+connections, and encodes its pool or joins its groups. When all tasks are ready, they start the load
+at the same time. The stage returns one row per task (`metrics.trial.client.TaskReport`).
 
 During the load, one task of each host samples the host on a thread. The task takes one sample per
 second, which costs about a millisecond.

@@ -1,9 +1,9 @@
 """Set-up: checks the machine, makes .venv, installs the pinned packages, downloads the jars.
 
 `make setup` runs this module with the machine's own Python, so the module uses only the standard
-library and writes to the standard streams itself. Then `make test` runs the module with `--dev`,
-which adds the packages for developers. `make test-fast` runs the module with `--unit` in a checkout
-without set-up, because unit tests need no Spark, no Java and no jars.
+library and writes to the standard streams itself. After set-up, `make test` runs the module with
+`--dev`, which adds the packages for developers. `make test-fast` runs the module with `--unit` in a
+checkout without set-up, because unit tests need no Spark, no Java and no jars.
 """
 
 from __future__ import annotations

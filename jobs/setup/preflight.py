@@ -1,7 +1,7 @@
 """Checks of this machine before a run. Each problem has one message, with the remedy.
 
-Set-up runs the checks before the virtual environment exists. So the module uses only the standard
-library, and only modules that an old Python has.
+Set-up runs the checks before the virtual environment exists. The module therefore uses only the
+standard library, and only modules that an old Python has.
 """
 
 from __future__ import annotations

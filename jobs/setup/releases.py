@@ -1,8 +1,8 @@
 """Supported releases: Kafka for the testbed, Spark, and the releases of Delta for each Spark.
 
 Delta's jars work only with the Spark for which they were built, and their Maven names have changed
-twice. So the table in this module is the only place that pairs Spark and Delta. The module also
-knows where each Kafka release stores the metadata of a cluster.
+twice. The table in this module is therefore the only place that pairs Spark and Delta. The module
+also knows where each Kafka release stores the metadata of a cluster.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def require_pair(spark: str, scala: str | None = None, delta: str | None = None)
         delta: version of Delta; None to use the tested Delta of the pair.
 
     Raises:
-        ConfigError: the combination is not supported. The message lists the supported pairs.
+        ConfigError: the combination is not supported. The error's message lists the supported
+            pairs.
     """
     pair = next((each for each in PAIRS if _minor_of(spark) == _minor_of(each.spark)), None)
     given = f"Spark {spark}"

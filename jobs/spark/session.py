@@ -261,8 +261,8 @@ def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> i
 
 def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
     """Run an action that waits for Spark jobs. An interrupt cancels the jobs. The library py4j does
-    not survive an exception that a signal raises within its calls. So the action runs on a thread
-    of its own while this thread waits.
+    not survive an exception that a signal raises within its calls. The action therefore runs on a
+    thread of its own, while the calling thread waits.
 
     Args:
         group: job group for the jobs of the action.

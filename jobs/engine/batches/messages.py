@@ -86,9 +86,8 @@ def read_messages(payload: Payload) -> list[bytes]:
     if not kept:
         raise MessagesError(
             f"payload.messages_file {path} has no message in its first {limit_bytes} B; expected "
-            "one message per line, or a length of four bytes before each message if "
-            "payload.messages_format is length-prefixed; correct the file, or raise "
-            "payload.pool_bytes"
+            "at least one message in the format that payload.messages_format states; correct the "
+            "file, or raise payload.pool_bytes"
         )
     return kept
 
@@ -151,7 +150,9 @@ def message_stream(
 
 
 def _stratified(rng: random.Random) -> Iterator[float]:
-    """Random numbers from 0 to 1; each 128 consecutive numbers are spread evenly over the range."""
+    """Random numbers from 0 to 1; every 128 consecutive numbers are spread evenly over the
+    range.
+    """
     while True:
         for stratum in reversed(rng.sample(range(_STRATA), _STRATA)):
             yield (stratum + rng.random()) / _STRATA

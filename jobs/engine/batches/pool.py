@@ -4,10 +4,11 @@ A pool is a ring of sections (`jobs.engine.batches.sections`). Each section has 
 full batch. Each producer starts at a different section and takes one section per batch.
 
 Compressed data cannot be cut, so a compressed section has one compressed body for each of several
-record counts. One of the counts is the natural count, which is usual while the brokers keep up.
-Another one is the number of records in a full batch. Further counts lie in between, as many as fit
-into the pool. A batch has the largest available record count that does not exceed the number of due
-records. The remaining due records open the next batch, so no record is lost.
+record counts. The natural count is the number of records that batches usually have while the
+brokers keep up. The full count is the number of records in a full batch. A section has bodies for
+both counts, and for as many other counts as fit into the pool. A batch has the largest available
+record count that does not exceed the number of due records. The remaining due records open the next
+batch, so no record is lost.
 
 The module also defines Kafka's codecs, with the levels of Kafka's own producer.
 """

@@ -29,7 +29,8 @@ _MESSAGES = 10_000
 _COMMIT_TIMEOUT_MS = 5_000
 
 _IMPLEMENTED_BY_LOOP = ("buffer.memory", "partitioner.ignore.keys")
-"""Properties that the loop of library producers implements: buffer size and partition choice."""
+"""Kafka's properties that the event loop of library producers implements itself: the size of the
+buffer and the choice of partitions."""
 
 
 def _in_kafka(names: Collection[str]) -> set[str]:
@@ -74,8 +75,9 @@ class ThrottleTimes:
     """Sum of the throttle times that brokers report to a kafka-python client.
 
     The library itself does not expose throttle times. The metrics of kafka-python have only the
-    longest throttle time of a minute, and cost CPU time for each request. So this class wraps the
-    private method that handles responses. The version of kafka-python is pinned.
+    longest throttle time of a minute, and cost CPU time for each request. To count throttle times,
+    this class wraps the private method that handles responses. The version of kafka-python is
+    pinned.
 
     Args:
         taker: the object whose method handles responses.

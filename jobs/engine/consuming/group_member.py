@@ -75,9 +75,10 @@ Change = Assigned | Revoked | Moved
 class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """Rebalance listener that commits exactly the offsets up to which the member has read.
 
-    The library kafka-python also commits just before a rebalance. But its heartbeat thread can
-    start a rebalance at any moment, while the engine reads on another thread. This listener
-    therefore pauses the reader, and then commits again while the member still owns the partitions.
+    The library kafka-python also commits just before a rebalance. But the heartbeat thread of
+    kafka-python can start a rebalance at any moment, while the engine reads on another thread. This
+    listener therefore pauses the reader, and then commits again while the member still owns the
+    partitions.
 
     Args:
         pause: pauses the reader; returns False if the member owns no partitions yet.

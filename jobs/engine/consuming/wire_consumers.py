@@ -136,7 +136,9 @@ class WireConsumers:
             member.has_reader = are_there
 
     def _measure(self) -> tuple[float, dict[int, SocketCounts]]:
-        """Run the window; return the busy share of the time [ratio], and the counts of sockets."""
+        """Run the window; return the share of time in which the loop was busy, and the sockets'
+        counts.
+        """
         waited_s, window = self._sockets.waited_s, self._window
         self._watch.begin()
         self._turn_until(lambda: window.end_s)

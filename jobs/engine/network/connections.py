@@ -1,7 +1,8 @@
 """Connections to brokers, which kafka-python opens and the engine's event loop then drives.
 
 The library kafka-python resolves host names, connects, negotiates API versions and authenticates.
-Then the engine takes over the socket, because kafka-python's transport would copy every payload.
+After the login, the engine takes over the socket, because kafka-python's transport would copy every
+payload.
 """
 
 from __future__ import annotations
@@ -458,7 +459,8 @@ def _take_over(
     """Detach the socket from kafka-python's event loop.
 
     A broker can limit how long a login is valid (KIP-368). The broker then closes the connection at
-    the first request after `session_lifetime_ms`. The value 0 stands for a session without a limit.
+    the first request after `session_lifetime_ms`. `session_lifetime_ms` is 0 for a session without
+    a limit.
 
     The function uses private fields. The exact version of kafka-python is pinned, and a test
     against a real broker fails if kafka-python's private fields change.

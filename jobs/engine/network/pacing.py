@@ -142,7 +142,7 @@ class ConnectPacer:
     def _decrease(self, attempt: Attempt, now_s: float) -> bool:
         """Halve the window, at most once for connections that started together.
 
-        The result tells whether the window was halved.
+        Return whether the window was halved.
         """
         if attempt.began_s <= self._decreased_s:
             return False

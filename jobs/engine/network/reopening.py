@@ -15,9 +15,9 @@ from jobs.engine.network.transport import Transport
 class Reopener:
     """A thread that opens connections, several at the same time, until it is closed.
 
-    A `ConnectPacer` sets the pace for each broker, with Kafka's reconnect back-off. So a broker
-    that is down does not delay the connections to other brokers. The thread starts with the first
-    requested connection, and ends with the process.
+    A `ConnectPacer` sets the pace for each broker, with Kafka's reconnect back-off. A broker that
+    is down therefore does not delay the connections to other brokers. The thread starts with the
+    first requested connection, and ends with the process.
 
     Args:
         wake: makes the event loop call `take`.

@@ -1,9 +1,9 @@
 """Transports to brokers, and the frames of Kafka's protocol.
 
-A transport is a plain socket, or a socket with TLS. Both kinds are non-blocking and work with a
-level-triggered selector. Plain sockets send by scatter-gather, so payloads are not copied on the
-way to the kernel. OpenSSL takes one buffer at a time and encrypts it in records of 16 KiB, so small
-buffers are joined before they are encrypted.
+A transport is a plain socket, or a socket with TLS. Both kinds of transport are non-blocking and
+work with a level-triggered selector. Plain sockets send by scatter-gather, so payloads are not
+copied on the way to the kernel. OpenSSL takes one buffer at a time and encrypts it in records of 16
+KiB, so small buffers are joined before they are encrypted.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Transport:
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
         """Receive as `receive_into` does; also return the time at which the last byte arrived.
 
-        The time is in seconds since the epoch; 0 if the time is unknown.
+        The time of the arrival is in seconds since the epoch, or 0 if it is unknown.
 
         Raises:
             OSError: the connection is lost.
@@ -263,13 +263,13 @@ class PlainTransport(Transport):
 
     @property
     def dropper(self) -> PlainTransport | None:
-        """This transport on Linux; None on other systems."""
+        """This transport if the system is Linux; None on other systems."""
         return self if _IS_LINUX else None
 
     def discard(self, size: int) -> int | None:
         """Drop at most `size` received bytes with one system call.
 
-        The result is the number of bytes, as in `receive_into`.
+        Return the number of dropped bytes, with the same special values as `receive_into`.
         """
         try:
             return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
@@ -294,8 +294,8 @@ class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
     If the socket does not take a record that OpenSSL has encrypted, the next call must offer the
-    same bytes in a piece of at least the same length. So callers continue with the first byte that
-    was not sent, and `joined` makes the same pieces again.
+    same bytes in a piece of at least the same length. Callers therefore continue with the first
+    byte that was not sent, and `joined` makes the same pieces again.
 
     OpenSSL reads the socket itself and ignores the kernel's time stamps. All bytes must be
     decrypted to find the end of a record, so no bytes are dropped.

@@ -219,9 +219,9 @@ class WireLoop:
         """Send from `start_s` on, through the warm-up and the windows, and then drain.
 
         A coordinator answers a commit before the markers of the transaction are in the logs, but
-        end offsets include these markers. So producers with transactions register again at the end.
-        The coordinators then abort open transactions, and answer when the markers of all
-        transactions are in the logs.
+        end offsets include these markers. Producers with transactions therefore register again at
+        the end of the load. The coordinators then abort open transactions, and answer when the
+        markers of all transactions are in the logs.
 
         Args:
             start_s: start of the schedule, on this loop's clock [s].

@@ -6,8 +6,8 @@ fixed width. Produce requests have version 7, because the fields of version 7 ha
 and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions of the request changed only
 the framing, so a broker's work is the same.
 
-Requests for leaders and producer ids, and requests to coordinators of transactions, are rare. So
-kafka-python's codecs encode the rare requests and decode their responses.
+Requests for leaders and producer ids, and requests to coordinators of transactions, are rare, so
+kafka-python's codecs encode these requests and decode their responses.
 """
 
 from __future__ import annotations

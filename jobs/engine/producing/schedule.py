@@ -46,8 +46,8 @@ class Pace:
     off_s: float = 0.0
 
     def time_s(self, records: float) -> float:
-        """Time at which `records` records are due [s]. The time is the end of the burst if a pause
-        follows.
+        """Time at which `records` records are due [s]. If a pause follows the burst, the time is
+        the end of the burst.
         """
         steady_s = records / self.rate_records_per_s
         if steady_s >= self.ramp_up_s / 2:
@@ -247,9 +247,9 @@ class EndingSchedule:
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
     """The schedule of one producer of a trial.
 
-    All producers start together, and their bursts are at the same times. But the records of
-    different producers are offset by different shares of a batch. Without these offsets, all
-    batches would arrive at the same time.
+    All producers start together, and their bursts are at the same times. The records of different
+    producers are offset by different shares of a batch. Without these offsets, all batches would
+    arrive at the same time.
 
     Args:
         index: index of the producer.

@@ -1,11 +1,11 @@
 """The transactions of one producer, one after the other, and the requests to the coordinator.
 
 As in Kafka's producer, a partition is added to the transaction before the first batch is sent to
-it. A transaction is committed when all its batches are acknowledged. Then brokers write a marker
-into the log of each partition of the transaction. The commit begins when the transaction has
-reached its duration. The transaction includes all records that are due when the commit begins,
-whether or not `linger_ms` is over. The schedule continues during the commit: records that become
-due then wait in the accumulator for the next transaction.
+it. A transaction is committed when all its batches are acknowledged. When a transaction is
+committed, brokers write a marker into the log of each of its partitions. The commit begins when the
+transaction has reached its duration. The transaction includes all records that are due when the
+commit begins, whether or not `linger_ms` is over. The schedule continues during the commit: records
+that become due then wait in the accumulator for the next transaction.
 
 A batch that fails for good aborts its transaction. The unsent records of the transaction fail, too.
 The producer then requests its next epoch, in which the sequences start again at 0.

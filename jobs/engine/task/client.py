@@ -1,8 +1,8 @@
 """The interface of all clients for one task of a trial, and the offsets that consumers must reach.
 
-Consumers continue to read while producers wait for their last acknowledgements. Then all tasks
-exchange their offsets once, so that consumers know up to which offsets all records are
-acknowledged.
+Consumers continue to read while producers wait for their last acknowledgements. After the last
+acknowledgements, all tasks exchange their offsets once, so that consumers know up to which offsets
+all records are acknowledged.
 """
 
 from __future__ import annotations

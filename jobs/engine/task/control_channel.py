@@ -3,10 +3,10 @@
 The driver listens (`jobs.trials.control_server`). The task connects with TLS before it opens its
 connections to brokers. The plan contains the driver's certificate and the trial's token. The
 certificate authenticates the driver. The task sends the token in its first message, to authenticate
-itself. Both sides send JSON, one object per line. The driver admits each task of a trial once, and
-no task of a load that has ended. Spark aborts a barrier stage that has lost a task, but only if the
-stage is the last one of its job. The stage of a trial is the last stage of its job. Spark would
-restart any other stage that has lost a task (see Spark's DAGScheduler).
+itself. The driver and the task send JSON, one object per line. The driver admits each task of a
+trial once, and no task of a load that has ended. Spark aborts a barrier stage that has lost a task,
+but only if the stage is the last one of its job. The stage of a trial is the last stage of its job.
+Spark would restart any other stage that has lost a task (see Spark's DAGScheduler).
 
 A channel that closes or stays silent ends the load. A task that ends as planned reports its end
 before it closes the channel.

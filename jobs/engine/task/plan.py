@@ -135,7 +135,7 @@ class TrialPlan:
     def open_timeout_s(self) -> float:
         """Longest time in which a task must open all its connections [s].
 
-        The time includes look-ups of hosts, connections, and then settling groups or getting
+        In this time the task looks up hosts, opens connections, and then settles its groups or gets
         producer ids.
         """
         return (1 + PATIENCE + SETTLING) * self.connect_timeout_s
