@@ -155,12 +155,10 @@ LOCAL = {
 }
 
 QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
-"""Options for the JVM of a local session, which runs for minutes and plans small queries. The
-second compiler of the JVM costs more than it saves, on the cores that make the load. Without the
-second compiler, opening the tables and twelve appends took 40 instead of 62 CPU-seconds, and 30
-instead of 36 s. With one compiler the JVM would have only 48 MB for compiled code, which Spark
-fills. Sweeping this code and compiling it again took 25 of the 147 CPU-seconds of
-tests/spark/test_store.py."""
+"""Options for the JVM of a local session. The second compiler of the JVM is off, because it costs
+more CPU time than it saves in a short session with small queries. Without the second compiler,
+opening the tables and twelve appends took 40 instead of 62 CPU-seconds. The JVM gets more memory
+for compiled code, because Spark fills the 48 MB that are the default with one compiler."""
 
 ONE_COLLECTOR = "-XX:+UseSerialGC"
 """Option for the JVM of a local session. On two cores, concurrent collector threads cost more than

@@ -168,7 +168,7 @@ class SocketTally:
     """Sums of one connection's socket figures in a window. The connection may change its socket.
 
     Args:
-        counts: counts of the connection's broker, to which the tally adds.
+        counts: counts of the connection's broker, to which the sums are added.
         first: figures at the start of the window; None for a socket that is opened later.
     """
 

@@ -293,9 +293,9 @@ class PlainTransport(Transport):
 class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
-    If the socket does not take a record that OpenSSL has encrypted, the next call must offer the
-    same bytes in a piece of at least the same length. Callers therefore continue with the first
-    byte that was not sent, and `joined` makes the same pieces again.
+    If a full socket does not take a record that OpenSSL has encrypted, the next call must offer the
+    same bytes again, in a piece of at least the same length. Callers therefore continue with the
+    first byte that was not sent, and `joined` makes the same pieces again.
 
     OpenSSL reads the socket itself and ignores the kernel's time stamps. All bytes must be
     decrypted to find the end of a record, so no bytes are dropped.

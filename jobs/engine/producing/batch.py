@@ -26,7 +26,7 @@ class Trouble:
     Attributes:
         failures: number of failed sends of the batch.
         error: name of the last error.
-        is_unsure: whether a broker may have the batch, and would recognize it by its sequence.
+        is_unsure: whether a broker may have the batch, and would recognize a retry by the sequence.
         copies: number of copies of the batch that brokers may have, but cannot match to a retry.
     """
 

@@ -163,8 +163,8 @@ class Schedule(Protocol):
         """Number of records that are due at or before this time.
 
         Args:
-            slack: a record up to this number of records later counts, too. A negative slack leaves
-                out a record that is due exactly at this time.
+            slack: number of records by which the limit is later; a negative slack leaves out a
+                record that is due exactly at this time.
         """
 
 

@@ -27,8 +27,8 @@ class TransactionManager:
     """The transactions of all producers. A producer without transactions may always send.
 
     Args:
-        send: sends a request over one of these connections; if none is open, it requests to open
-            them and returns False.
+        send: sends a request over one of these connections; if no connection is open, `send`
+            requests to open the connections, and returns False.
         backoff_s: returns the time before a retry after this number of failures [s].
 
     Attributes:

@@ -85,8 +85,8 @@ class StartSignal:
     Attributes:
         ready_s: time at which the last task was ready, on the clock of its host [s since the
             epoch]; the time is later if a busy driver received this task's message late.
-        problem: reason for which the task takes no part, from this or another task; None if the
-            load starts.
+        problem: reason for which the task takes no part, which can be a problem of another task;
+            None if the load starts.
         watches_host: whether this task samples its host.
     """
 
@@ -219,7 +219,7 @@ class DriverChannel:
         tries again after a random time, so that many tasks do not try again at the same moment.
 
         Args:
-            timeout_s: longest wait for a connection, and for the answer on it [s].
+            timeout_s: longest wait for a connection, and then for the driver's answer [s].
             clock: monotonic clock [s].
             wall_clock: clock of this host [s since the epoch].
 
