@@ -133,9 +133,9 @@ class GroupLedger:
         counts.notes = ()
         if unread:
             text = (
-                f"consumer group {counts.group} left {counts.unread_records} acknowledged records "
-                f"in {len(unread)} partitions unread at the end of the drain; the first of these "
-                f"is partition {min(unread)}"
+                f"consumer group {counts.group} had not read {counts.unread_records} acknowledged "
+                f"records at the end of the drain, in {len(unread)} partitions; the first of the "
+                f"partitions is {min(unread)}"
             )
             counts.notes = (text,)
         read = tuple(each for each in read_ranges if each.records or each.length)

@@ -67,7 +67,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """
 
     good_until_s: float | None = None
-    remedy = "check the values to which cluster security.token_from or the oauth keys refer"
+    remedy = "check the values to which security.token_from or the oauth keys refer"
 
     def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
         # An executor gets only a token, without the source and its credentials.

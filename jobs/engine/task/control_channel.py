@@ -122,7 +122,7 @@ _log = logging.getLogger(__name__)
 SILENCE_MAX_S = 10.0
 """Longest silence of the driver before a task ends its load [s]."""
 
-NOT_ADMITTED = "the driver does not admit this task: its load has ended, or it was admitted before"
+NOT_ADMITTED = "the driver refuses this task: the load has ended, or the task was admitted before"
 
 FINISH_WAIT_MAX_S = 5.0
 """Longest wait until a busy driver reads that a task has ended [s]."""

@@ -123,7 +123,8 @@ class Window:
         if start_s < min(now, self.start_s):
             raise BeginMissedError(
                 f"the driver began the window {now - start_s:.2f} s before its message reached "
-                "this task"
+                "this task; expected the message before that time; look for load on the driver's "
+                "host"
             )
         earlier_s = max(0.0, self.start_s - start_s)
         self.start_s -= earlier_s
@@ -134,7 +135,7 @@ class Window:
         if end_s < min(now, self.end_s):
             raise EndMissedError(
                 f"the driver ended the window {now - end_s:.2f} s before its message reached this "
-                "task"
+                "task; expected the message before that time; look for load on the driver's host"
             )
         self.end_s = self.load_end_s = min(self.end_s, end_s)
 
