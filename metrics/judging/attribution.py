@@ -1,9 +1,10 @@
 """The limiting resource of an overloaded cluster, found with the USE method.
 
 The request handlers are checked first, because every wait also keeps a handler busy: a handler
-that waits for the disk and a handler that lacks CPU are both busy. The cause of the wait then
-names the resource. `metrics.windows.use` computes the utilizations, and `metrics.judging.nearness`
-has their limits. If a limit has several overloads, a weighted vote combines their attributions.
+that waits for the disk and a handler that lacks CPU are both busy. The limiting resource is the one
+that busy handlers wait for. `metrics.windows.use` computes the utilizations, and
+`metrics.judging.nearness` defines the limits of the utilizations. If several trials are overloaded,
+a weighted vote combines their attributions.
 """
 
 from __future__ import annotations
@@ -47,21 +48,22 @@ from metrics.windows.use import (
 )
 
 HANDLERS_SHARE_HIGH = 0.5
-"""Minimum share of the handlers' busy time in flushes, or in waits without CPU, before this is the
-reason why the handlers are busy [ratio]."""
+"""Flushes, or waits without CPU, explain busy handlers from this share of the handlers' busy time
+on [ratio]."""
 
 FLUSH_SHARE_LOW = 0.25
-"""Minimum share of the handlers' busy time in flushes if the handlers mostly wait and some thread
-flushes nearly all the time. The value is lower than `HANDLERS_SHARE_HIGH`, because the flushes of
-followers are only estimated from their bytes [ratio]."""
+"""Flushes explain busy handlers from this share of the handlers' busy time on, if the handlers
+mostly wait and some thread flushes nearly all the time [ratio]. The value is lower than
+`HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the followers'
+bytes."""
 
 REMOTE_SHARE_HIGH = 0.5
-"""Minimum share of a produce request's time in the wait for followers before replication counts as
-the limit [ratio]."""
+"""Replication counts as the limit if a produce request waits for followers during this share of its
+time or more [ratio]."""
 
 OWN_CPU_SHARE_LEAST = 0.5
-"""Minimum share of the used CPU that brokers use before they, and not other processes, count as
-the reason why the machine is busy [ratio]."""
+"""Brokers count as the cause of a busy machine if they use this share of its used CPU or more
+[ratio]. With a smaller share, other processes count as the cause."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class _ClusterEvidence:
 
     @cached_property
     def isr_changed_most(self) -> frozenset[int]:
-        """The brokers with the most ISR changes, or nothing if no broker shows ISR changes."""
+        """Ids of the brokers with the most ISR changes, or an empty set if no broker shows ISR
+        changes.
+        """
         known = [(w.isr_changed_share, w.broker_id) for w in self._brokers]
         shares = {broker: share for share, broker in known if share is not None}
         return frozenset(each for each in shares if shares[each] >= max(shares.values()))
@@ -126,7 +130,9 @@ class _Broker:
 
     @cached_property
     def rows(self) -> Mapping[Resource, ResourceUse]:
-        """The broker's USE table. If the broker does not show its CPU, its host's CPU counts."""
+        """The broker's USE table. The table shows the host's CPU if the broker does not report its
+        own CPU.
+        """
         rows = {row.resource: row for row in use_of(self.window)}
         busy = highest(each.cpu_busy for each in self.hosts)
         if rows[Resource.CPU].utilization is None:
@@ -153,7 +159,7 @@ class _Broker:
     def awaited_disk(self) -> DiskWindow | None:
         """The disk with the longest queue among the disks that writers may wait for, or None.
 
-        If tasks of a host wait for I/O, its disk counts from a lower busy share on.
+        If tasks of a host wait for I/O, a lower busy share is enough for a disk of this host.
         """
         return _longest_queue(
             (disk, DISK_BUSY_UNDER_PRESSURE if _is_under_pressure(host) else DISK_BUSY_HIGH)
@@ -177,7 +183,7 @@ class _Broker:
 
     @property
     def is_flushing(self) -> bool:
-        """True if flushes are the reason why the handlers are busy."""
+        """True if the broker's request handlers are busy because they flush."""
         flushing = flush_share(self.window)
         if flushing is None:
             return False
@@ -201,9 +207,9 @@ class _Broker:
     def is_out_of_cpu(self) -> bool:
         """True if the CPU is at its limit and brokers use at least half of the used CPU.
 
-        Brokers may share a machine, and their metrics do not show which brokers do. So the CPU of
-        all brokers without spare CPU is added up. If it is unknown which processes use the CPU, the
-        brokers are assumed to use it.
+        Several brokers may run on one machine, but the metrics do not show which ones. So the CPU
+        of all brokers without spare CPU is added up. If the metrics do not show which processes use
+        the CPU, the brokers are assumed to use it.
         """
         if self.is_stopped_by_quota:
             return True
@@ -213,16 +219,18 @@ class _Broker:
 
     @property
     def own_cpu_share(self) -> float | None:
-        """Highest possible share of brokers in the used CPU [ratio], or None if it is unknown."""
+        """Share of the machine's used CPU that brokers use, at most [ratio], or None if the CPU of
+        a broker or of the machine is unknown.
+        """
         used = over(self.cluster.cpu_used_share, cpu_share(self.window))
         return None if used is None else min(1.0, used)
 
 
 def _longest_queue(disks: Iterable[tuple[DiskWindow, float]]) -> DiskWindow | None:
-    """The busy disk with the longest queue, or None.
+    """The disk with the longest queue among the busy disks, or None if no disk is busy.
 
     Args:
-        disks: each disk, and the busy share from which on it counts as busy [ratio].
+        disks: pairs of a disk and the minimum busy share of a busy disk [ratio].
     """
     full = [
         disk
@@ -244,8 +252,9 @@ def utilization(window: BrokerWindow) -> dict[Resource, float]:
 def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     """The limiting resource of an overloaded trial.
 
-    The rules are tried in order, and the first rule that is true for any broker names the resource.
-    If it is true for several brokers, the text describes the broker with the least idle handlers.
+    The rules are tried in order, and the first rule that is true for any broker decides the
+    resource. If this rule is true for several brokers, the text describes the broker whose handlers
+    are least idle.
     """
     is_overload = thresholds.indicators.throttled_is_overload
     throttled = throttle_reasons(evidence, 0.0) if is_overload else []
@@ -279,7 +288,9 @@ _Finding = tuple[Resource, BrokerWindow, str]
 
 
 def _found(brokers: list[_Broker]) -> Iterator[_Finding]:
-    """The rules that are true, in order. Each rule yields the least idle broker first."""
+    """The findings of all rules that are true, in the order of the rules. The findings of one rule
+    begin with the least idle broker.
+    """
     for resource, applies, rule in _RULES:
         for broker in brokers:
             if applies(broker, resource) and (text := rule(broker)) is not None:
@@ -296,7 +307,7 @@ def _quota(broker: _Broker) -> str:
 
 
 def _waits(window: BrokerWindow) -> bool:
-    """True if handlers mostly wait and use no CPU meanwhile."""
+    """True if the request handlers spend most of their busy time in waits that use no CPU."""
     return (waiting_share(window) or 0.0) >= HANDLERS_SHARE_HIGH
 
 
@@ -329,7 +340,7 @@ def _handlers_without_cpu(broker: _Broker) -> str:
 
 
 def _stopped(broker: _Broker) -> str:
-    """`the CPU quota of its control group stopped it in 93% of the periods; it used 0.30 cores`."""
+    """A text such as `the CPU quota of its control group stopped it in 93% of the periods`."""
     return (
         "the CPU quota of its control group stopped it in "
         f"{broker.throttled_share:.0%} of the periods; it used {broker.window.cpu_cores or 0:.2f} "
@@ -338,7 +349,7 @@ def _stopped(broker: _Broker) -> str:
 
 
 def _busy(broker: _Broker) -> str:
-    """`97% busy, with 4.2 threads waiting for a core`."""
+    """A text such as `97% busy, with 4.2 threads waiting for a core`."""
     waiting = max((each.waiting_threads or 0.0 for each in broker.hosts), default=0.0)
     queue = f", with {waiting:.1f} threads waiting for a core" if waiting >= 0.5 else ""
     return f"{broker.rows[Resource.CPU].utilization:.0%} busy{queue}"
@@ -369,7 +380,9 @@ def _handlers(broker: _Broker) -> str:
 
 
 def _waited_for(broker: _Broker) -> str:
-    """The possible causes of the wait. The disk is left out if all disks were mostly idle."""
+    """A phrase with the possible causes of the handlers' waits. The phrase does not name the disk
+    if all disks were mostly idle.
+    """
     busy = [disk.busy_share for host in broker.hosts for disk in host.disks]
     if any(busy) and max(filter(None, busy)) < HANDLERS_SHARE_HIGH:
         return "a lock or an authorizer, because its host's disks were busy less than half the time"
@@ -396,7 +409,10 @@ def _swapping(broker: _Broker) -> str | None:
     for host in broker.hosts:
         swapped = host.swapped_pages_per_s or 0.0
         if host.oom_kills:
-            return f"the kernel of host {host.host} ended {host.oom_kills:.0f} processes for memory"
+            return (
+                f"the kernel of host {host.host} killed {host.oom_kills:.0f} processes because "
+                "memory ran out"
+            )
         if swapped >= SWAPPED_PAGES_HIGH:
             return (
                 f"host {host.host} moved {swapped:.0f} pages/s to and from swap, with "
@@ -423,7 +439,9 @@ def _interface_full(broker: _Broker) -> str | None:
 
 
 def _segments_lost(broker: _Broker) -> str | None:
-    """The text for lost packets that no interface counts. TCP retransmits them and slows down."""
+    """The text for packet loss that no interface of the hosts counts. TCP retransmits the lost
+    packets, and sends more slowly.
+    """
     for host in broker.hosts:
         if (host.retransmitted_share or 0.0) >= RETRANSMITTED_SHARE_HIGH:
             return (
@@ -460,7 +478,8 @@ def _cpu(broker: _Broker) -> str | None:
 def _cpu_of_others(broker: _Broker) -> str:
     """The text for a machine that other processes keep busy.
 
-    Busy processes of others are weak evidence, because the brokers may get enough CPU nevertheless.
+    This evidence is weak, because the brokers may get enough CPU on a machine that other processes
+    keep busy.
     """
     return (
         f"the machine was {_busy(broker)}, of which brokers used "
@@ -470,7 +489,9 @@ def _cpu_of_others(broker: _Broker) -> str:
 
 
 def _disk(broker: _Broker) -> str | None:
-    """The text for a busy disk if threads other than handlers, such as replica fetchers, flush."""
+    """The text for a disk that threads other than request handlers, such as replica fetchers, keep
+    busy.
+    """
     if broker.is_at_limit(Resource.DISK):
         return (
             f"on average {broker.window.flush_threads:.1f} threads were in a flush, replica "
@@ -481,7 +502,7 @@ def _disk(broker: _Broker) -> str | None:
 
 def _queue_of(broker: _Broker) -> str:
     disk = broker.full_disk or broker.awaited_disk
-    assert disk is not None, "called for a broker whose host has a full disk"
+    assert disk is not None, "a host of the broker has a busy disk that requests wait for"
     moved = [each or 0.0 for each in (disk.read_bytes_per_s, disk.written_bytes_per_s)]
     return (
         f"disk {disk.device} of its host was busy {disk.busy_share:.0%} of the time, with "
@@ -491,7 +512,9 @@ def _queue_of(broker: _Broker) -> str:
 
 
 def _pressure(broker: _Broker) -> str:
-    """How long tasks waited for I/O, if a disk counts as full only because tasks waited."""
+    """A phrase with the time that tasks waited for I/O, or an empty text if a disk is full without
+    these waits.
+    """
     if broker.full_disk is not None:
         return ""
     pressure = max(host.pressure_io or 0.0 for host in broker.hosts)
@@ -526,10 +549,8 @@ def _connection(broker: _Broker) -> str | None:
 
 
 def _waits_for_followers(broker: _Broker) -> str | None:
-    """The text for produce requests that mostly wait for followers.
-
-    The wait for followers is the weakest evidence, because with acks=all requests mostly wait for
-    followers at any load.
+    """The text for produce requests that mostly wait for followers. This wait is the weakest
+    evidence: with acks=all, requests mostly wait for followers at any load.
     """
     window, remote = broker.window, remote_share(broker.window)
     if remote is None or remote < REMOTE_SHARE_HIGH:
@@ -567,9 +588,10 @@ _RULES: tuple[
     (Resource.CONNECTION, _always, _connection),
     (Resource.REPLICATION, _always, _waits_for_followers),
 )
-"""For each rule: its resource, a function that returns whether the rule applies, and a function
-that returns the text, or None if the rule is not true. The order is: causes inside one broker, then
-causes that brokers on a machine share, then consequences of another broker's problem."""
+"""Tuples of a resource, a function that returns whether the rule applies, and a function that
+returns the text. The text is None if the rule is not true. Causes inside one broker come first.
+Causes that brokers on one machine share come next, and consequences of another broker's problem
+come last."""
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -605,7 +627,9 @@ def _mbit(bytes_per_s: float | None) -> str:
 
 
 def _furthest_behind(evidence: Evidence) -> str:
-    """A phrase with the broker whose replicas lag most. The cause is probably on this broker."""
+    """A phrase with the broker whose replicas lag most. This broker is the probable cause of the
+    lag.
+    """
     lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in evidence.brokers]
     records, broker_id = max(lags, default=(0.0, 0))
     if records <= 0:
@@ -633,7 +657,9 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
 
 
 def _unknown(brokers: list[_Broker]) -> _Finding:
-    """An unknown resource, with the resource nearest to its limit and the missing evidence."""
+    """The finding that the resource is unknown. Its text has the resource nearest to its limit and
+    the missing evidence.
+    """
     near = [
         (value, broker.window, row)
         for broker in brokers
@@ -662,11 +688,12 @@ _MISSING: _Missing = (
     *_MISSING_OF_HANDLERS[1:],
     ("ISR changes", lambda window: window.isr_changed_share),
 )
-"""The evidence that a source may lack: its name as a plural noun, and a function that reads it."""
+"""Pairs for the evidence that a source may lack: a noun phrase for the evidence, and a function
+that reads the evidence from a window."""
 
 
 def _not_among(missing: _Missing, *windows: BrokerWindow) -> str:
-    """The names of the readings that at least one of the windows lacks."""
+    """Noun phrases for the evidence that at least one of the windows lacks, separated by commas."""
     return ", ".join(what for what, read in missing if any(read(each) is None for each in windows))
 
 
@@ -691,8 +718,8 @@ def _not_known(brokers: list[_Broker]) -> str:
 
 
 VOTING_LOAD_RATIO_MAX = 1.5
-"""An overload votes on the limiting resource only up to this multiple of the load of the lowest
-overload, because a higher load also exhausts other resources [ratio]."""
+"""Highest load of an overload that votes on the limiting resource, over the load of the lowest
+overload [ratio]. A higher load also exhausts other resources."""
 
 
 @dataclass(frozen=True)
@@ -701,7 +728,8 @@ class AttributionVote:
 
     Attributes:
         judgement: the judgement of the overload.
-        load: text for the overload's load, or an empty text if all overloads had the same load.
+        load: text with the load of the overloaded trial, or an empty text if all overloaded trials
+            had the same load.
         weight: weight of the vote.
     """
 
@@ -718,13 +746,13 @@ class AttributionVote:
 def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> Attribution | None:
     """The resource with the highest sum of weights, or None if there are no votes.
 
-    An overload without a known resource does not count against the others. The text comes from the
-    heaviest vote for the resource. If several votes are equally heavy, the latest of them counts.
-    The text also states the number of votes for each resource.
+    Votes without a known resource have the weight 0. The text comes from the vote with the highest
+    weight for the resource. If several votes have the same weight, the text comes from the latest
+    of these votes. The text also states the number of votes for each resource.
 
     Args:
         votes: one vote for each overload, oldest first.
-        what: plural noun for the voters.
+        what: plural noun for the votes in the text, for example `overloads`.
     """
     if not votes:
         return None
@@ -741,7 +769,9 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
 
 
 def contradiction(votes: Sequence[AttributionVote]) -> str:
-    """A sentence about overloads that name different resources, or an empty text if they agree."""
+    """A sentence with the limiting resources that the votes name, or an empty text if the votes
+    name at most one known resource.
+    """
     by_name: dict[Resource, list[str]] = {}
     for vote in votes:
         if vote.resource is not Resource.UNKNOWN:
@@ -749,7 +779,7 @@ def contradiction(votes: Sequence[AttributionVote]) -> str:
     if len(by_name) < 2:
         return ""
     named = [f"{name.value}{_at(loads)}" for name, loads in by_name.items()]
-    return f"overloads near the limit name different limiting resources: {'; '.join(named)}"
+    return f"overloads near the limit had different limiting resources: {'; '.join(named)}"
 
 
 def _vote_count(votes: Sequence[AttributionVote], named: Resource, what: str) -> str:

@@ -1,11 +1,11 @@
-"""The proof that disks wrote the load of a trial, and did not only keep it in memory.
+"""The proof that disks wrote the load of a trial, and that the load did not stay in memory only.
 
 A load is proven on disk under three conditions. The disks of each host wrote the share
 `WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. The window covers at
 least twice the age at which the kernel writes a page. Retention could delete no record before the
 record was written. A load without this proof may still be sustained, because in the first half
-minute every broker's memory takes all bytes. So no verdict follows from a missing proof. The answer
-states instead how many bytes memory took, and when memory would be full.
+minute every broker's memory takes all bytes. So a missing proof does not change the verdict.
+Instead, the answer states how many bytes memory took, and after which time memory would be full.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from metrics.windows.write_back import SETTLED_EXPIRIES, WRITTEN_MIN, WriteBackW
 DELETE_DELAY_S = 60.0
 """Kafka's default of log.segment.delete.delay.ms [s]."""
 FLUSHER_S = 5.0
-"""Time after which the kernel checks again for pages to write (vm.dirty_writeback_centisecs)
-[s]."""
+"""Time between two checks of the kernel for old dirty pages (vm.dirty_writeback_centisecs) [s]."""
 STEADY_SHARE_MAX = 0.1
 """A load needs no hold if the hold would fill at most this share of the memory's room for dirty
 pages [ratio]."""
@@ -35,18 +34,20 @@ class DiskProof:
     """The evidence that disks wrote a load. Unknown values are None.
 
     Attributes:
-        on_disk: True if the disks wrote the load, or None if the hosts do not show it.
+        on_disk: True if the disks wrote the load, or None if the hosts do not show how much their
+            disks wrote.
         duration_s: length of the window [s].
         taken_bytes: bytes that the brokers received, replicas included [B].
-        absorbed_bytes: received bytes that only memory took [B].
-        full_s: time from the beginning of the window until the memory of a host is full at this
-            rate [s], or None if the memory does not fill.
+        absorbed_bytes: received bytes that memory held and no disk wrote [B].
+        full_s: time from the beginning of the window until the first host's memory is full at the
+            window's rate [s], or None if no memory fills.
         written_share: share of the received bytes that the disks of the slowest host wrote in
             settled write-back [ratio].
-        fastest_share: highest rate at which the disks of the slowest host wrote for some seconds,
-            over the rate at which the host's brokers received bytes [ratio].
+        fastest_share: highest write rate of a host's disks over some seconds, divided by the rate
+            at which the host's brokers received bytes; the lowest value of all hosts [ratio].
         why: reason why the load is not proven on disk, or an empty text if it is proven.
-        disks_note: names of the counted disks if the disks of the log dirs are unknown, or empty.
+        disks_note: note with the disks that count if the disks of the log dirs are unknown, or an
+            empty text if they are known.
     """
 
     on_disk: bool | None
@@ -118,7 +119,7 @@ def _fastest_share(window: WriteBackWindow) -> float | None:
 
 
 def proof_of(trial: Trial) -> DiskProof:
-    """The evidence of a trial that disks wrote its load."""
+    """The evidence that disks wrote the load of a trial."""
     evidence = trial.evidence
     if why := _recompressed(trial.pattern):
         return DiskProof(None, evidence.client.duration_s, why=why)
@@ -135,7 +136,9 @@ def proof_of(trial: Trial) -> DiskProof:
 
 
 def _recompressed(pattern: TrafficPattern) -> str:
-    """The reason why disks write other bytes than the brokers received, if there is one."""
+    """A reason if brokers compress the received batches again, or an empty text if brokers store
+    the batches as received.
+    """
     for each in pattern.loads:
         sent = each.producer.options.compression.replace("none", "uncompressed")
         kept = each.topic.config.get("compression.type", "producer")
@@ -150,8 +153,8 @@ def _recompressed(pattern: TrafficPattern) -> str:
 def full_after_s(window: WriteBackWindow) -> float | None:
     """Time from the beginning of a window until the host's memory is full at the window's rate [s].
 
-    The time is the room for dirty pages at the beginning, over the bytes that memory takes per
-    second. The result is None if memory takes no bytes, or if the room is unknown.
+    The time is the room for dirty pages at the beginning of the window, divided by the bytes that
+    memory takes per second. The result is None if memory takes no bytes, or if the room is unknown.
     """
     absorbed, room = window.absorbed_bytes, window.room_bytes
     if not absorbed or room is None or not window.duration_s:
@@ -167,7 +170,8 @@ def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | No
         hold_s: length of the hold [s].
 
     Returns:
-        None if the hosts do not show their room, or the bytes that their brokers receive.
+        True or False, or None if a host does not show its room for dirty pages or the bytes that
+        its brokers receive.
     """
     known = [
         each.taken_bytes / each.duration_s * hold_s > STEADY_SHARE_MAX * each.room_bytes
@@ -180,13 +184,14 @@ def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | No
 def deleted_after_s(
     pattern: TrafficPattern, delay_s: float = DELETE_DELAY_S, closed_bytes_per_s: float = 0.0
 ) -> float:
-    """The minimum age at which retention deletes a record's file [s], or infinite without
-    retention.
+    """The lowest age of a record at which retention deletes the record's file [s]; infinite if
+    retention is off.
 
     Args:
         pattern: the load, which fills the partitions evenly.
         delay_s: shortest log.segment.delete.delay.ms of the brokers [s].
-        closed_bytes_per_s: achieved payload of a closed loop, which has no offered rate [B/s].
+        closed_bytes_per_s: achieved payload rate of a closed loop [B/s]. A closed loop has no
+            offered rate.
     """
     if pattern.parts:
         return min(deleted_after_s(each, delay_s) for each in pattern.parts)
@@ -215,7 +220,9 @@ def _why_unknown(windows: Sequence[WriteBackWindow], brokers: Collection[int]) -
 def _why_not(
     windows: Sequence[WriteBackWindow], slowest: float | None, deleted_s: float, expire_s: float
 ) -> str:
-    """The reason why the load is not proven on disk, or none if it is proven."""
+    """The reason why the load is not proven on disk, or an empty text if the load is proven on
+    disk.
+    """
     if deleted_s <= expire_s + FLUSHER_S:
         return (
             f"retention may delete a record after {deleted_s:.0f} s, and the kernel writes it "

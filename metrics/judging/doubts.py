@@ -1,12 +1,14 @@
-"""Two kinds of doubt that make a trial INVALID: an inexact idle time, and a late generator.
+"""The rules that make a trial INVALID because the idle time is inexact, or because the generator
+was late.
 
 The idle time of the request handlers is known only within a range in two cases. Before Kafka 4.2, a
-broker and a controller in one process share one metric (`metrics.sources.beans`). And some
-exporters show only one-minute rates (`metrics.sources.one_minute_rates`). A trial is in doubt if
-the limit lies within this range and no other indicator decides.
+broker and a controller in one process share one metric (`metrics.sources.beans`). Some exporters
+show only one-minute rates (`metrics.sources.one_minute_rates`). A trial is INVALID if the limit
+lies within this range and no other indicator shows an overload.
 
-A latency counts from the intended send time, so it includes the generator's own delays. A latency
-above its objective is in doubt if the generator sent late, or if a CPU quota stopped the generator.
+A latency counts from the intended send time, so it includes the generator's own delays. A trial
+with a latency above its objective is INVALID if the generator sent late, or if a CPU quota stopped
+the generator.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from metrics.windows.broker import BrokerWindow
 
 
 def reasons_of_doubt(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """One reason for each broker whose idle time is on either side of the limit within its error.
+    """One reason for each broker whose range of possible idle times contains the limit.
 
-    The list is empty if the overload is certain: another indicator shows it, or the whole range of
-    another broker lies below the limit.
+    The list is empty if the overload is certain. An overload is certain if another indicator shows
+    it, or if the whole range of another broker lies below the limit.
     """
     limits, least = thresholds.indicators, thresholds.indicators.request_handler_idle_min
     doubtful = [
@@ -48,12 +50,12 @@ def _reason(window: BrokerWindow, least: float) -> Reason:
     idle, error = window.handler_idle or 0.0, window.idle_error
     text = (
         f"broker {window.broker_id}: request handlers idle {idle - error:.3f} to "
-        f"{idle + error:.3f}, on both sides of {least:.2f}: "
+        f"{idle + error:.3f}, a range that contains the limit {least:.2f}: "
     )
     if (window.handler_idle_rate_error or 0.0) > (window.handler_idle_error or 0.0):
         text += (
             f"the idle time is computed from one-minute rates over {window.ticked_s or 0.0:.0f} s, "
-            f"and updates of the rates were missed or digits rounded; sample every "
+            f"and the rates were rounded or an update was missed; sample every "
             f"{SEES_EACH_TICK_S:g} s or more often, measure longer, or configure the exporter to "
             f"show the Count"
         )
@@ -66,17 +68,18 @@ def _reason(window: BrokerWindow, least: float) -> Reason:
 
 
 LATE_SHARE_LEAST = 0.1
-"""Minimum delay of the generator over a latency objective before the delay can explain a latency
-above the objective [ratio]."""
+"""Minimum delay of the generator that can explain a latency above the objective, as a share of the
+objective [ratio]."""
 _BEYOND = {"p50": 0.5, "p95": 0.05, "p99": 0.01, "p999": 0.001}
 """Share of the records beyond each quantile [ratio]."""
 
 
 def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """One reason for each exceeded latency objective, if the generator explains all of them.
+    """One reason for each exceeded latency objective, if the generator's delays explain every
+    excess.
 
     The list is empty if another indicator shows an overload, because the generator's delays do not
-    explain it.
+    explain this overload.
     """
     limits = thresholds.indicators
     is_slow = any(each.reasons(evidence, limits) for each in LATENCIES)
@@ -94,7 +97,9 @@ def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]
 
 
 def _explanations(evidence: Evidence, quantile: str, reason: Reason) -> Iterator[Reason]:
-    """Reasons why the generator explains a latency above its objective, the strongest first."""
+    """Reasons why the generator caused a latency above its objective, the strongest reason
+    first.
+    """
     excess_ms = reason.value - reason.threshold
     late_ms = evidence.client.lateness_ms(quantile)
     if late_ms >= max(excess_ms, LATE_SHARE_LEAST * reason.threshold):
@@ -108,7 +113,7 @@ def _explanations(evidence: Evidence, quantile: str, reason: Reason) -> Iterator
     if share > _BEYOND[quantile] and stopped_ms >= excess_ms:
         text = (
             f"the generator was the limit: the CPU quota of its control group on host {quota.host} "
-            f"stopped it in {share:.0%} of the periods for {stopped_ms:.0f} ms each, and "
-            f"{reason.text}; raise the quota of executors, or use more of them"
+            f"stopped it in {share:.0%} of the quota periods for {stopped_ms:.0f} ms each, and "
+            f"{reason.text}; raise the CPU quota of the executors, or use more executors"
         )
         yield Reason(GENERATOR_LIMITED, text, share, _BEYOND[quantile])

@@ -35,7 +35,7 @@ class Indicator(ABC):
     Attributes:
         name: name of the rule in reasons and in the search.
         limit_name: name of the rule's limit in `Indicators`. The rule is off if the limit is None.
-            The name is empty for a rule without such a limit.
+            The name of the limit is empty for a rule without one.
         needs_metrics: True if the rule needs the brokers' metrics, which a blind cluster does not
             show.
         judges_parts: True if the rule judges each part of a mix in addition to the whole mix.
@@ -47,7 +47,7 @@ class Indicator(ABC):
     judges_parts = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True if the rule takes part in the verdict."""
+        """True if the limits and the cluster allow the rule to take part in the verdict."""
         is_set = not self.limit_name or getattr(limits, self.limit_name) is not None
         return is_set and not (self.needs_metrics and cluster.is_blind)
 
@@ -56,25 +56,30 @@ class Indicator(ABC):
         """One reason for each value beyond the limit, the worst value first."""
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The measured value in relation to the limit: 1 at the limit, above 1 beyond the limit.
+        """The measured value relative to its limit: 1 at the limit, more than 1 beyond the limit.
 
         The search uses this value to choose the next load. The result is None if the evidence is
-        missing, or if the rule cannot express its value in this way.
+        missing, or if the rule has no such ratio.
         """
         return None
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The value in a sustained trial, with a text for reports, or None if there is no value."""
+        """The measured value of a sustained trial with a text for reports, or None if the value is
+        not known.
+        """
         return None
 
     def missing(self, window: BrokerWindow) -> str:
-        """Noun phrase for the metric that the broker's window lacks, or an empty text."""
+        """Noun phrase for the metric that the broker's window lacks, or an empty text if no metric
+        is missing.
+        """
         return ""
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
-        """The values in a running trial, or None if they are known only at the end of the trial.
+        """The rule's values in a running trial, or None if the values are known only at the end of
+        the trial.
 
-        A trial cannot end early as SUSTAINED if an indicator returns None.
+        A trial cannot end early as SUSTAINED if an indicator returns None for it.
         """
         return None
 
@@ -83,8 +88,8 @@ class BrokerIndicator(Indicator):
     """A rule that compares one value of each broker's window with a limit.
 
     Attributes:
-        metric: noun phrase for the value, with the name of its reading.
-        resource: the broker's resource to which the value belongs.
+        metric: noun phrase for the compared value, with the name of the reading in brackets.
+        resource: the broker's resource that the compared value describes.
         is_floor: True if the limit is the lowest allowed value, and False if it is the highest.
     """
 
@@ -94,14 +99,14 @@ class BrokerIndicator(Indicator):
 
     @abstractmethod
     def value(self, window: BrokerWindow) -> float | None:
-        """The value of a broker, or None if it is not known."""
+        """The compared value of a broker, or None if the window lacks the value."""
 
     @abstractmethod
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
         """A text for a value beyond the limit."""
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """The limit of a broker, or None if the broker has no limit."""
+        """The rule's limit for a broker, or None if the rule has no limit for this broker."""
         found: float | None = getattr(limits, self.limit_name)
         return found
 
@@ -122,7 +127,9 @@ class BrokerIndicator(Indicator):
         return Reason(self.name, text, value, limit, window.broker_id, self.resource)
 
     def missing(self, window: BrokerWindow) -> str:
-        """The rule's metric if the broker's window lacks it, or an empty text."""
+        """The noun phrase `metric` if the broker's window lacks the value, or an empty text
+        otherwise.
+        """
         return self.metric if self.value(window) is None else ""
 
     def known(self, evidence: Evidence) -> list[float]:
@@ -143,19 +150,23 @@ class IdleIndicator(BrokerIndicator):
 
     @abstractmethod
     def value(self, window: BrokerWindow | Span) -> float | None:
-        """The idle fraction of the threads in a window, or between two samples [ratio]."""
+        """The idle fraction of the threads in a window or between two samples [ratio]."""
 
     def words(self, value: float, limit: float, broker_id: int, cluster: ClusterFacts) -> str:
         """A text such as `request handlers idle 0.12, below 0.20`."""
         return f"{self.threads} idle {format_beside(value, limit)}, below {limit:.2f}"
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The busy share of the busiest broker's threads over the highest allowed busy share."""
+        """The busy share of the busiest broker's threads, divided by the highest allowed busy
+        share.
+        """
         known, least = self.known(evidence), getattr(limits, self.limit_name)
         return max(0.0, 1.0 - min(known)) / (1.0 - least) if known and least is not None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The utilization in each slice of each broker. The mean of the slices decides."""
+        """The utilization of the threads in each slice of each broker. The mean of all slices
+        decides the verdict.
+        """
         allowed = 1.0 - getattr(limits, self.limit_name)
 
         def used(span: Span) -> float | None:
@@ -202,7 +213,9 @@ class Isr(Indicator):
     needs_metrics = False
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """One reason with the share of samples with changes, and the broker with most changes."""
+        """One reason with the share of samples that show ISR changes, and the broker with the most
+        changes.
+        """
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         if share is None or share <= most:
             return []
@@ -221,12 +234,12 @@ class Isr(Indicator):
         return [Reason(self.name, text, share, most, broker_id, Resource.REPLICATION)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The share of samples with changes over the allowed share."""
+        """The share of samples that show ISR changes, divided by the highest allowed share."""
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         return None if share is None or not most else share / most
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The share of samples with changes."""
+        """The share of samples that show ISR changes."""
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         worst = self._worst(evidence)
         if share is None or worst is None:
@@ -261,21 +274,25 @@ class FollowersBehind(Indicator):
     needs_metrics = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True if a limit is set, partitions have followers, and all brokers should run."""
+        """True if the goal sets a limit, partitions have followers, and no broker is offline on
+        purpose.
+        """
         is_whole = not cluster.offline and cluster.killed is None
         return cluster.followers > 0 and is_whole and super().is_on(limits, cluster)
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """One reason with the growth of the lag if the growth is beyond the limit."""
+        """One reason with the growth of the followers' lag if this growth is beyond the limit."""
         lag = followers_behind(evidence, limits)
         return [] if lag is None else [followers_reason(evidence, limits, lag)]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """A note that the lag is not known, or None if the lag is known."""
+        """A note that the followers' lag is not known, or None if the followers' lag is known."""
         return followers_unknown(limits) if evidence.follower_lag is None else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The lag so far over the highest allowed lag of the whole window, if the lag is known."""
+        """The followers' lag so far, divided by the highest allowed lag of the whole window. The
+        evidence is empty if the lag is not known.
+        """
         levels = followers_lag_so_far(slices, limits)
         return EarlyEvidence(stocks={self.name: levels} if levels else {})
 
@@ -303,7 +320,9 @@ class RequestQueue(BrokerIndicator):
     resource = Resource.REQUEST_HANDLERS
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True if one of the two limits is set and the cluster shows metrics."""
+        """True if the goal limits the number of waiting requests or their share of the queue, and
+        the cluster shows metrics.
+        """
         given = (limits.request_queue_max, limits.request_queue_share_max)
         return any(each is not None for each in given) and super().is_on(limits, cluster)
 
@@ -312,7 +331,9 @@ class RequestQueue(BrokerIndicator):
         return window.request_queue_max
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """The highest allowed number of waiting requests, or None if no limit is known."""
+        """The highest allowed number of waiting requests, or None if the goal sets only a share and
+        the size of the queue is unknown.
+        """
         found = [] if limits.request_queue_max is None else [limits.request_queue_max]
         room = cluster.queued_max_requests.get(broker_id)
         if limits.request_queue_share_max is not None and room is not None:
@@ -326,7 +347,9 @@ class RequestQueue(BrokerIndicator):
         return f"up to {value:.0f} requests waited for a handler, above {limit:.0f}{of_room}"
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """For each sample that shows the queue, whether the queue is longer than the limit."""
+        """For each slice that shows the request queue, whether the queue was longer than the
+        limit.
+        """
         shares = {}
         for broker_id in slices.broker_ids:
             limit = self.limit(broker_id, slices.cluster, limits)
@@ -340,9 +363,9 @@ class RequestQueue(BrokerIndicator):
 class ProduceResponseTime(BrokerIndicator):
     """A rule that finds brokers whose produce requests take too long on average.
 
-    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. It begins with the
-    arrival of the request and ends with the last byte of the answer. The mean of the window is
-    exact.
+    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`. The time begins when
+    the request arrives and ends with the last byte of the answer. The mean over the window is
+    exact, because Kafka counts every request.
     """
 
     name = "produce_response_time"
@@ -360,18 +383,20 @@ class ProduceResponseTime(BrokerIndicator):
         return f"mean response time of produce requests {shown} ms, above {limit:.1f} ms"
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The response time of the slowest broker over the limit."""
+        """The mean response time of the slowest broker, divided by the limit."""
         known, most = self.known(evidence), limits.produce_response_ms_max
         return max(known) / most if known and most is not None else None
 
     def missing(self, window: BrokerWindow) -> str:
-        """The rule's metric if it is missing, or an empty text for a broker without produce
-        requests.
+        """The noun phrase `metric` if the broker's window lacks the response time, or an empty
+        text. The text is also empty for a broker without produce requests.
         """
         return "" if window.produce.per_s == 0 else super().missing(window)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The response time per slice over the limit, weighted by the requests of the slice."""
+        """The response time in each slice, divided by the limit and weighted by the slice's number
+        of requests.
+        """
         most = limits.produce_response_ms_max
         assert most is not None, "see is_on"
         means = {}
@@ -410,16 +435,16 @@ class ProduceLatency(Indicator):
 
 
 LAG_WINDOW_S = 40.0
-"""Window length up to which the limit of the lag's growth is proportional to the offered records
-[s]. A longer window allows no more records than a window of this length. The records in flight at
-a window's edges are about 1 s of the load."""
+"""Longest window whose limit for the lag's growth is proportional to the offered records [s]. In a
+longer window, the lag may grow by as many records as in a window of this length. The records in
+flight at a window's edges are about 1 s of the load."""
 
 
 def lag_allowed(most: float, duration_s: float) -> float:
-    """The highest allowed growth of a lag in a window, over the offered records [ratio].
+    """The highest allowed growth of a lag in a window, as a share of the offered records [ratio].
 
     Args:
-        most: the limit of a window of up to `LAG_WINDOW_S` [ratio].
+        most: the highest allowed growth in a window of up to `LAG_WINDOW_S` [ratio].
         duration_s: length of the window [s].
     """
     return most * min(1.0, LAG_WINDOW_S / duration_s)
@@ -437,7 +462,7 @@ class ConsumerLag(Indicator):
     judges_parts = True
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """One reason for each group beyond the limit."""
+        """One reason for each consumer group whose lag grew by more than the limit."""
         return [
             Reason(
                 self.name,
@@ -452,7 +477,7 @@ class ConsumerLag(Indicator):
         ]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The growth of the lag of the group that fell behind most."""
+        """The growth of the lag of the consumer group that fell behind most."""
         shares = self._shares(evidence, limits)
         if not shares:
             return None
@@ -464,7 +489,9 @@ class ConsumerLag(Indicator):
         return Reason(self.name, text, share, most)
 
     def _shares(self, evidence: Evidence, limits: Indicators) -> list[tuple[str, float, float]]:
-        """(group, growth of its lag over the offered records, highest allowed growth)."""
+        """Tuples of a group, the growth of the group's lag as a share of the offered records, and
+        the highest allowed share.
+        """
         client, most = evidence.client, limits.consumer_lag_growth_max
         if most is None or client.counts.offered_records == 0:
             return []
@@ -474,7 +501,9 @@ class ConsumerLag(Indicator):
         return [(group, per_s / offered_per_s, allowed) for group, per_s in grown]
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
-        """None if consumer groups read, because tasks report the lag only at the end."""
+        """None if consumer groups read the load, because tasks report the groups' lag only at the
+        end. Without consumer groups, the evidence is empty.
+        """
         return None if slices.groups else EarlyEvidence()
 
 
@@ -494,7 +523,7 @@ class Achieved(Indicator):
         return share is not None and share + edge < limits.achieved_min
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """One reason with the acknowledged share of the offered records if it is too low."""
+        """One reason if the acknowledged share of the offered records is too low."""
         client, share = evidence.client, evidence.client.achieved_share
         if share is None or not self.falls_short(evidence, limits):
             return []
@@ -507,7 +536,9 @@ class Achieved(Indicator):
         return [Reason(self.name, text, share, limits.achieved_min)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The missing share of the records over the highest allowed missing share."""
+        """The unacknowledged share of the offered records, divided by the highest allowed
+        unacknowledged share.
+        """
         share = evidence.client.achieved_share
         if share is None or limits.achieved_min >= 1.0:
             return None
@@ -526,7 +557,9 @@ class Achieved(Indicator):
         return Reason(self.name, text, share, limits.achieved_min)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """Unacknowledged records over the highest allowed number at the end of the window."""
+        """The number of unacknowledged records so far, divided by the highest number allowed at the
+        end of the window.
+        """
         allowed = (1.0 - limits.achieved_min) * slices.offered_per_s * slices.window_s
         if allowed <= 0:
             # No record may be missing, but some records always wait for their acknowledgement.
@@ -539,7 +572,8 @@ class Achieved(Indicator):
 class Throttling(Indicator):
     """A rule that finds quotas which throttle the load, if the goal counts this as an overload.
 
-    A quota allows a burst, so throttling begins late in a window. The rule gives no early evidence.
+    A quota allows a burst, so throttling begins late in a window. So the rule gives no evidence
+    before the end of the window.
     """
 
     name = THROTTLED
@@ -558,7 +592,7 @@ ACHIEVED = Achieved()
 CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
 CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
-"""The indicators that an overloaded generator can trigger, too."""
+"""The indicators that an overloaded generator can trigger as well as overloaded brokers."""
 INDICATORS: Sequence[Indicator] = (
     Throttling(),
     RequestHandlerIdle(),
@@ -571,15 +605,16 @@ INDICATORS: Sequence[Indicator] = (
     CONSUMER_LAG,
     ACHIEVED,
 )
-"""All indicators, in the order of their reasons: first rules about brokers, then about clients."""
+"""All indicators, in the order of their reasons: the rules about brokers precede the rules about
+clients."""
 
 
 def active(limits: Indicators, cluster: ClusterFacts) -> list[Indicator]:
-    """The indicators that take part in the verdict."""
+    """The indicators that are on for these limits and this cluster."""
     return [each for each in INDICATORS if each.is_on(limits, cluster)]
 
 
 def exceeded(evidence: Evidence, limits: Indicators) -> list[tuple[Indicator, Reason]]:
-    """The reasons of the active indicators for the whole load, each with its indicator."""
+    """Pairs of an active indicator and one of its reasons, for the whole load."""
     rules = active(limits, evidence.cluster)
     return [(each, reason) for each in rules for reason in each.reasons(evidence, limits)]

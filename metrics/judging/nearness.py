@@ -1,13 +1,14 @@
-"""How near each resource is to its limit, with throttling by quotas and limits of connections.
+"""The distance of each resource from its limit, the throttling by quotas, and the limits of
+connections.
 
-The attribution uses the limits of this module, too, so that the attribution and the USE table
-cannot contradict each other.
+The attribution and the USE table use the same limits from this module, so they cannot contradict
+each other.
 
 A connection over a long link can be the limit although the broker has spare resources. A connection
 carries at most its bytes in flight per round trip (the bandwidth-delay product). TCP limits the
-bytes in flight to the receiver's window and to the sender's buffer. The kernel counts how long each
-of them limited the connection (`tcpi_rwnd_limited`, `tcpi_sndbuf_limited` of `TCP_INFO`). Kafka
-limits the requests in flight to `max.in.flight.requests.per.connection`.
+bytes in flight to the receiver's window and to the sender's buffer. The kernel counts how long the
+window and the buffer limited the connection (`tcpi_rwnd_limited`, `tcpi_sndbuf_limited` of
+`TCP_INFO`). Kafka limits the requests in flight to `max.in.flight.requests.per.connection`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ HEAP_FULL = 0.95
 """The heap is full if its used share is never below this value [ratio]."""
 
 DISK_BUSY_HIGH = 0.90
-"""The disk is busy if flushes, or other work of the disk, take more than this share of the time
+"""The disk is busy if flushes or other disk operations take more than this share of the time
 [ratio]."""
 
 LINK_SHARE_HIGH = 0.90
@@ -46,7 +47,8 @@ LINK_SHARE_HIGH = 0.90
 headers of TCP, IP and Ethernet take a further 4 to 6 %."""
 
 DISK_QUEUE_HIGH = 1.0
-"""Operations wait for a busy disk if its mean queue is longer than this value [operations]."""
+"""Operations wait for a busy disk if the disk's mean queue is longer than this value
+[operations]."""
 
 DISK_BUSY_UNDER_PRESSURE = 0.70
 """If tasks wait for I/O, a disk with a queue is full from this busy share on [ratio]. The value is
@@ -105,7 +107,7 @@ def is_at_limit(row: ResourceUse, thresholds: Thresholds) -> bool:
 
 
 def _over(used: float | None, most: float) -> float | None:
-    """The used value over the limit: below 1 at the limit, and 1 or more beyond the limit."""
+    """A used value divided by its limit."""
     if used is None:
         return None
     if used > most:
@@ -119,15 +121,15 @@ THROTTLED = "throttled"
 def throttle_reasons(evidence: Evidence, limit_ms: float) -> list[Reason]:
     """The reasons why quotas throttled the load by more than a limit.
 
-    Brokers and clients both report throttle times. The clients' times count only if no broker shows
-    throttled producers.
+    Brokers and clients both report throttle times. The throttle times of clients count only if no
+    broker shows throttled producers.
 
     Args:
         limit_ms: highest allowed mean throttle time of produce requests and of fetches [ms].
 
     Returns:
-        One reason for each broker that throttled producers, or one for all producers. One more
-        reason for each throttled consumer group.
+        One reason for each broker that throttled producers, or one reason for all producers. Each
+        throttled consumer group adds one reason.
     """
     by_brokers = [
         _throttled(
@@ -145,9 +147,8 @@ def throttle_reasons(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _producers_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """The reason for the throttle time in the producers' responses.
-
-    If the number of responses is unknown, any throttle time is a reason.
+    """The reason for the throttle time that produce responses report. If the number of responses is
+    unknown, any throttle time is a reason.
     """
     counts = evidence.client.counts
     requests = counts.produce_requests
@@ -158,7 +159,9 @@ def _producers_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _groups_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """One reason for each throttled group, if the brokers' mean time is not within the limit."""
+    """One reason for each throttled consumer group, unless the brokers' mean throttle time of
+    fetches is within the limit.
+    """
     known = [each.fetch_consumer.throttle_ms for each in evidence.brokers]
     means = [each for each in known if each is not None]
     if means and max(means) <= limit_ms and limit_ms > 0:
@@ -186,20 +189,23 @@ short round trip, a full window means that the receiver does not read its data."
 
 LIMITED_SHARE_LEAST = 0.2
 """A window and a buffer limit a connection if they are full for this share of the busy time
-together [ratio]. If both have the same size, each of them is full for a part of the time. The
-kernel counts the time in which no more bytes would have fitted. With buffers of 100 kB and a round
-trip of 50 ms, a connection carries a twentieth of the link's bandwidth; the measured shares were
-0.4 for the window and 0.75 for the send buffer. With sufficient buffers, the share is 0."""
+together [ratio]. If the window and the buffer have the same size, each is full for a part of the
+time. The kernel counts the time in which no more bytes would have fitted. With buffers of 100 kB
+and a round trip of 50 ms, a connection carries a twentieth of the link's bandwidth; the measured
+shares were 0.4 for the window and 0.75 for the send buffer. With sufficient buffers, the share is
+0."""
 
 BESIDE_SHARE_LEAST = 0.05
-"""The text also names the other end's buffer if it is full for this share of the busy time
-[ratio]."""
+"""The text also names the buffer at the other end if that buffer is full for this share of the busy
+time [ratio]."""
 
 WAITING_SHARE_LEAST = 0.5
-"""A connection mostly waits for answers if it does so in this share of the samples [ratio]."""
+"""A connection mostly waits for answers if it waits in this share of the samples or more
+[ratio]."""
 
 RTT_SHARE_LEAST = 0.5
-"""The round trip is the limit if it takes this share of the time to an answer or more [ratio]."""
+"""The round trip is the limit if it takes this share or more of the time from a request to its
+answer [ratio]."""
 
 
 def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
@@ -248,7 +254,7 @@ def _of_broker(evidence: Evidence, broker_id: int) -> str:
     """A phrase with the size of the broker's receive buffer, or an empty text if its sockets were
     not read.
 
-    The kernel reports twice the size, because it adds its overhead.
+    The kernel reports twice the configured size, because the kernel adds its own overhead.
     """
     sockets = evidence.broker_sockets.get(broker_id)
     if sockets is None or sockets.receive_buffer_bytes is None:
@@ -257,7 +263,9 @@ def _of_broker(evidence: Evidence, broker_id: int) -> str:
 
 
 def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts) -> str | None:
-    """The text for connections that the round trip limits, because all allowed requests wait."""
+    """The text for connections that the round trip limits because all allowed requests wait for
+    answers.
+    """
     account = evidence.client.counts.by_broker.get(broker_id)
     waiting, rtt_ms = sockets.waiting_share, sockets.rtt_mean_ms
     if account is None or waiting is None or rtt_ms is None or not sockets.unanswered_max:

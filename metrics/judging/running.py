@@ -1,4 +1,5 @@
-"""The state of a running load, which decides whether the load ends early and whether it may grow.
+"""The state of a running load. It decides whether the load ends early and whether the load may
+grow.
 
 A slice is the time between two successive samples of a broker. The value of an indicator in a slice
 is the value that a window of the same length would have (`search.early_stop`). This module also
@@ -28,7 +29,8 @@ from metrics.windows.use import Resource
 from search.signals import own_utilization
 
 Acked = Sequence[tuple[float, int]]
-"""(seconds since the start of the window, records acknowledged since then), oldest first."""
+"""Pairs of the seconds since the start of the window and the records acknowledged since then,
+oldest pair first."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Slices:
     """The samples and counts of a running trial so far.
 
     Attributes:
-        samples: samples of all brokers in any order, also from before the window.
+        samples: samples of all brokers in any order, including samples from before the window.
         broker_ids: the ids of the brokers.
         window: planned start and end of the measured window [s since the epoch].
         interval_s: intended time between samples [s].
@@ -44,7 +46,8 @@ class Slices:
         offered_per_s: records that all producers together offer [1/s].
         cluster: facts about the cluster.
         groups: number of consumer groups that read during the load.
-        replica_ends: end offsets of the replicas so far, or nothing if brokers do not report them.
+        replica_ends: end offsets of the replicas so far, or an empty sequence if brokers do not
+            report end offsets.
     """
 
     samples: Sequence[BrokerSample]
@@ -101,16 +104,17 @@ class EarlyEvidence:
 FOLLOWER_LAG = "follower_lag"
 
 EDGE_S = 0.5
-"""Apparent lag at a window's edges, which occurs because followers copy in steps [s]."""
+"""Lag that readings show at a window's edges although no follower falls behind, because followers
+copy in steps [s]."""
 ONE_FOLLOWER = 0.5
-"""Highest allowed missing share of the copies that one broker has to make [ratio]. In a large
-cluster, this limit for one broker is lower than the limit for the whole cluster."""
+"""Share of its copies that one broker may fail to make before it counts as behind [ratio]. In a
+large cluster, this limit for one broker is lower than the limit for the whole cluster."""
 SHARE_LEAST = 0.01
 """Smallest growth of the lag over the load that exceeds the variation of the readings [ratio]."""
 
 
 def share_max(limits: Indicators, brokers: int) -> float:
-    """The highest allowed growth of the lag over the load [ratio].
+    """The highest allowed growth of the followers' lag, as a share of the load [ratio].
 
     The limit is low enough to show one broker that falls behind in a large cluster.
     """
@@ -120,13 +124,13 @@ def share_max(limits: Indicators, brokers: int) -> float:
 
 
 def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
-    """The highest allowed growth of the lag in a window, in seconds of the load [s]."""
+    """The highest allowed growth of the followers' lag in a window, in seconds of the load [s]."""
     return max(EDGE_S, share_max(limits, brokers) * window_s)
 
 
 def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
-    """The followers' lag if it grew by more than the limit, or None if it grew by less, if it is
-    unknown, or if the goal has no limit.
+    """The followers' lag if its growth exceeds the limit; otherwise None. The result is also None
+    if the lag is unknown or the goal has no limit for it.
     """
     lag = evidence.follower_lag
     if limits.follower_lag_growth_max is None or lag is None:
@@ -147,7 +151,7 @@ def followers_reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -
 
 
 def followers_unknown(limits: Indicators) -> Reason:
-    """A note that the followers' lag is not known, so that the verdict does not consider it."""
+    """A note that the followers' lag is not known and does not count in the verdict."""
     text = (
         "the followers' lag is not known, because not all brokers reported the end offsets of "
         "their replicas: only an ISR change shows a follower that falls behind"
@@ -159,7 +163,9 @@ def followers_unknown(limits: Indicators) -> Reason:
 
 
 def _watermark(evidence: Evidence) -> str:
-    """A phrase with the acknowledged records above the high watermark after the load."""
+    """A phrase with the number of acknowledged records that were above the high watermark after the
+    load.
+    """
     records = evidence.unreplicated_records
     if not records:
         return ""
@@ -167,10 +173,12 @@ def _watermark(evidence: Evidence) -> str:
 
 
 def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
-    """The lag's growth at the end of each slice, over the highest allowed growth of the window.
+    """The growth of the followers' lag at the end of each slice, divided by the highest allowed
+    growth of the window.
 
     The allowed growth is at least twice `EDGE_S`, because a trial ends early as SUSTAINED if the
-    growth is below half of it. The lag is assumed to grow evenly between two readings.
+    growth is below half of the allowed growth. The lag is assumed to grow evenly between two
+    readings.
     """
     levels = [0.0]
     for each in follower_lags(slices.replica_ends, *slices.window):
@@ -183,17 +191,17 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
 
 
 ENOUGH = 0.35
-"""A growing load stops growing at this utilization of the handlers' time that other clients leave
-[ratio]. The value is so low that one more step may start before the reading is known, without a
-load beyond the limit."""
+"""A growing load stops growing if it uses this share of the handlers' time that other clients leave
+[ratio]. The value is low, because one more step may start before the reading of the last step is
+known. Even with this step, the load stays below the limit."""
 OVERLOAD = 1.0
 """Utilization of the handlers at the goal's idle threshold [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9
-"""Time between the start of a step and the start of a reading, and shortest length of a reading
-[s]."""
+"""Two times: from the start of a step to the start of its reading, and the shortest length of a
+reading [s]."""
 LATE_S, LATE_COLD_S = 0.75, 2.0
-"""Highest allowed wait of records on warm brokers, and on cold brokers, in addition to the
-producers' linger [s]. If records wait longer, the step is too large."""
+"""Longest allowed wait of records beyond the producers' linger: on warm brokers, and on cold
+brokers [s]. If records wait longer, the step is too large."""
 
 
 class Climbing(Enum):
@@ -209,8 +217,8 @@ class StepReading:
     """The reading of one step of a growing load.
 
     Attributes:
-        idle: lowest idle fraction of any broker's request handlers [ratio], or None if it is not
-            known yet, or never.
+        idle: lowest idle fraction of any broker's request handlers [ratio], or None if the idle
+            fraction is not known.
         waiting_s: due records without acknowledgement, in seconds of the step's load [s].
         late_s: highest allowed value of `waiting_s` [s].
         idle_at_rest: lowest idle fraction before the run, under the load of other clients [ratio].
@@ -230,7 +238,7 @@ class StepReading:
         return self.idle is not None and self._used(idle_min) < ENOUGH
 
     def _used(self, idle_min: float) -> float:
-        """Utilization of the handlers' time that other clients leave, 1 at the goal's threshold, or
+        """Used share of the handlers' time that other clients leave: 1 at the goal's threshold, and
         0 if the idle time is not known [ratio].
         """
         if self.idle is None:
@@ -264,7 +272,7 @@ def lowest_idle(
         from_s, to_s: start and end of the reading [s since the epoch].
 
     Returns:
-        None if the samples of a broker cover too short a time.
+        The lowest idle fraction, or None if the samples of a broker cover too short a time.
     """
     good, found = good_samples(samples), []
     for broker_id in brokers:

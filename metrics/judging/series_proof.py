@@ -1,14 +1,15 @@
-"""The proof that an exporter's series show the brokers, by a load of known size.
+"""The proof by a load of known size that an exporter's series show the right brokers and readings.
 
 A rule set assigns series to readings by their names and numbers. The load of the warm-up proves
-that the assignment is correct. Between a poll before the load and a poll after it, each broker's
-counts of messages and bytes must agree with the records sent to the partitions that it leads.
+that the assignment is correct. Each broker's counts of messages and bytes are polled before and
+after the load. The growth of each count must agree with the records sent to the partitions that the
+broker leads.
 
 The idle time of the request handlers must fall under the load. The size of the fall depends on the
 machine, and a load of a few requests changes the idle time by less than its error. So a fall is a
 proof if it is larger than the error. A fall is required only if the load keeps the handlers busy
 for longer than the error on any machine. If other clients stop when the load begins, the idle time
-rises, but never above the share that the load leaves.
+rises. It never rises above the share of the time that the load leaves idle.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Polls:
 
 
 def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> dict[int, Polls]:
-    """Broker id → its two polls, for the brokers in both arguments."""
+    """Broker id → its two polls, for the brokers that occur in both arguments."""
     before = {each.broker_id: each for each in earlier}
     return {
         each.broker_id: Polls(before[each.broker_id], each)
@@ -62,14 +63,14 @@ def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> 
 
 
 REQUEST_LEAST_S = 20e-6
-"""Minimum time for which a produce request keeps a handler busy, on any machine [s]."""
+"""Shortest time for which a produce request keeps a handler busy on any machine [s]."""
 LOCAL_SHARE = 0.5
 """Share of the local time of produce requests that certainly keeps handlers busy [ratio]."""
 _LOCAL_ROUNDING_MS = 0.5
 """Largest error of a local time, because Kafka rounds each local time to milliseconds [ms]."""
 OTHERS_SHARE_MAX = 0.1
-"""The local time of a broker's produce requests counts as the load's only if other clients send at
-most this share of the requests [ratio]."""
+"""Other clients may send at most this share of a broker's produce requests; otherwise the local
+time of the requests does not count as the load's time [ratio]."""
 IDLE_SPARE = 0.02
 """Error of an idle time in addition to the error at the edges of its window [ratio]."""
 
@@ -90,12 +91,14 @@ class HandlerPool:
 TOLERANCE = 0.05
 """Largest accepted difference between a broker's count and the records sent to it [ratio]."""
 MESSAGES_LEAST, BYTES_LEAST = 2_000.0, 1_000_000.0
-"""Smallest load of a broker that can prove its series [messages], [B]."""
+"""Smallest load of a broker that can prove the broker's series: a number of messages [messages],
+and their size [B]."""
 OTHERS_MAX = 0.5
-"""A load proves a series only if the load of other clients at rest is at most this share of it
-[ratio]."""
+"""A load proves a series only if the expected load of other clients is at most this share of the
+load [ratio]."""
 _OTHERS_GROWTH = 2.0
-"""Factor by which other clients may write more during the load than at rest."""
+"""Highest accepted ratio of other clients' writes during the load to their writes before the
+load."""
 
 CLAUSES_MAX = 5
 """Highest number of clauses in a message. For further clauses, the message states their number."""
@@ -108,12 +111,12 @@ _OTHERS_PER_S = {"messages_in": MESSAGES_LEAST_PER_S, "bytes_in": BYTES_LEAST_PE
 
 @dataclass(frozen=True)
 class Sent:
-    """The messages of a load that were sent to the partitions of one leader.
+    """The messages that a load sent to the partitions of one leader.
 
     Attributes:
         least: number of acknowledged messages.
-        most: highest possible number of messages in the broker's logs, repeated and failed messages
-            included.
+        most: highest possible number of messages in the broker's logs, including repeated and
+            failed messages.
         message_bytes: size of a message in the record batches [B], or None if it is unknown.
         requests: minimum number of produce requests, or 0 if the client library does not report
             them.
@@ -127,7 +130,9 @@ class Sent:
     is_transactional: bool = False
 
     def span(self, reading: str) -> tuple[float, float] | None:
-        """The smallest and the largest expected growth of a reading, or None if it is unknown."""
+        """The smallest and the largest expected growth of a reading, or None if the expected growth
+        is unknown.
+        """
         if reading == "messages_in":
             return self.least, self.most
         if self.message_bytes is None:
@@ -141,9 +146,9 @@ class Proof:
 
     Attributes:
         disagreements: one clause for each reading that disagrees with the load.
-        doubts: one clause for each reason why the load proves nothing.
-        idle_unproven: broker id → idle time below which a later load proves the reading [ratio],
-            for brokers whose idle time the load was too small to change.
+        doubts: one clause for each reason why the load cannot prove a reading.
+        idle_unproven: broker id → idle time below which a later load proves the reading [ratio]. It
+            has the brokers whose idle time did not fall by more than its error.
     """
 
     disagreements: tuple[str, ...] = ()
@@ -163,7 +168,8 @@ def sent_by_broker(
 
     Args:
         counts: counts of the producers over the whole load.
-        leaders: broker ids of the leaders of partition 0, 1, 2, …, numbered through all topics.
+        leaders: broker id of the leader of each partition. The partitions of all topics are
+            numbered from 0 in one sequence.
         others_messages: messages of this suite in other topics, such as commits. Any broker may
             count them.
     """
@@ -231,7 +237,9 @@ def prove(
 
 
 def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
-    """The different clauses with their brokers, and the number of clauses beyond `CLAUSES_MAX`."""
+    """Each different clause with the brokers to which it applies. The last text counts the clauses
+    beyond `CLAUSES_MAX`.
+    """
     brokers: dict[str, list[int]] = {}
     for broker, text in clauses:
         brokers.setdefault(text, []).append(broker)
@@ -257,7 +265,9 @@ class BrokerProof:
     pool: HandlerPool = HandlerPool()
 
     def compared(self) -> tuple[list[str], list[str]]:
-        """One clause for each reading that disagrees, and one for each reading without proof."""
+        """Two lists: one clause for each reading that disagrees with the load, and one clause for
+        each reading that the load does not prove.
+        """
         below: list[str] = []
         above: list[str] = []
         doubts: list[str] = []
@@ -277,25 +287,31 @@ class BrokerProof:
                 known += 1
                 beside = others * _OTHERS_GROWTH + _OTHERS_PER_S[reading] * self.load.seconds
                 least, most = span[0] * (1 - TOLERANCE), span[1] * (1 + TOLERANCE) + beside
-                text = f"{reading} grew by {grown:,.0f}, expected {least:,.0f} to {most:,.0f}"
+                text = f"{reading} grew by {grown:,.0f}; expected {least:,.0f} to {most:,.0f}"
                 if grown < least:
                     below.append(text)
                 elif grown > most:
                     above.append(text)
         if above and len(above) == known:  # another producer explains it
-            doubts.append(f"{'; '.join(above)}: other clients wrote more than before the run")
+            doubts.append(
+                f"{'; '.join(above)}: other clients wrote more under the load than before the run"
+            )
             above = []
         return [*below, *above], doubts
 
     def _others(self, reading: str) -> float | None:
-        """Growth of a reading by other clients during the load, at their rate before the load."""
+        """Expected growth of a reading by other clients during the load, if their rate stays as
+        before the load.
+        """
         grown = self.rest.span.delta(reading)
         if grown is None:
             return None
         return max(0.0, grown) * self.load.seconds / self.rest.seconds
 
     def too_idle(self) -> str:
-        """A clause if the handlers are more idle than the load allows, or an empty text."""
+        """A clause if the handlers are more idle than the load allows, or an empty text
+        otherwise.
+        """
         idle, busy = self.load.span.handler_idle, self.busy_least
         # The updates of one-minute rates may begin up to one interval before the load.
         ticked_s = self.load.span.ticked_s(HANDLER_IDLE_NS)
@@ -320,7 +336,7 @@ class BrokerProof:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the idle time fell by more than its error."""
+        """Whether the handlers' idle time fell under the load by more than its error."""
         idle, below = self.load.span.handler_idle, self.proven_below
         return idle is not None and below is not None and idle < below
 
@@ -333,7 +349,9 @@ class BrokerProof:
         return min(1.0, busy_s / self.pool.number / self.load.seconds)
 
     def _local_s(self) -> float:
-        """Time of the handlers in the load's produce requests [s], or 0 if it is unknown."""
+        """Time that the handlers spent on the load's produce requests [s], or 0 if the time is
+        unknown.
+        """
         name, rest = "produce_local_ms", self._unloaded
         count, before = (polls.span.delta(f"{name}_count") for polls in (self.load, rest))
         times_ms = self.load.span.sum_delta(name)
@@ -356,9 +374,9 @@ class BrokerProof:
 
 
 def _edge_error(polls: Polls) -> float:
-    """Error of the idle time at the edges of the time between two polls [ratio].
+    """Error of an idle time that the edges of its window cause [ratio].
 
-    A handler reports a wait when the wait ends. So a wait across an edge counts wholly on one side
-    of the edge.
+    A handler reports a wait when the wait ends. So a wait that spans an edge of the window counts
+    wholly on one side of this edge.
     """
     return HANDLER_POLL_S / (polls.span.ticked_s(HANDLER_IDLE_NS) or polls.seconds)

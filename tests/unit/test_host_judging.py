@@ -79,8 +79,8 @@ def test_a_latency_that_a_quota_of_the_generator_explains_is_no_overload() -> No
     stopped = slow(130.0, quota=STOPPED)
     text = stopped.reasons[0].text
     assert stopped.verdict is I
-    assert "quota of its control group on host g stopped it in 20% of the periods for 40 ms" in text
-    assert "raise the quota of executors" in text
+    assert "control group on host g stopped it in 20% of the quota periods for 40 ms" in text
+    assert "raise the CPU quota of the executors" in text
     assert slow(141.0, quota=STOPPED).verdict is O, "longer than it was stopped"
     assert slow(130.0, quota=QuotaWindow("g", 0.01, 40.0)).verdict is O
     assert slow(130.0, quantile="p50", quota=STOPPED).verdict is O, "a fifth"
