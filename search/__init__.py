@@ -1,5 +1,5 @@
-"""Searches for a limit: the choice of the next load, and the end of a search.
+"""Searches for a limit. They choose the next load to measure, and decide when a search ends.
 
-Decisions are pure functions of their arguments. The package uses only the standard library: no
-Spark, Kafka, clock or environment.
+Decisions are pure functions of their arguments. The package uses only the standard library. It does
+not use Spark, Kafka, the clock or the environment.
 """

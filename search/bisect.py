@@ -14,13 +14,13 @@ from search.model import Bracket, Decision, Done, GaveUp, Interval, Measure, Obs
 class Bisection:
     """Halves the interval between the highest sustained and the lowest overloaded load.
 
-    The first load is the middle of [0, load_start_max], and the second one is load_start_max. A
-    sustained maximum is doubled, up to load_cap.
+    The first load is the middle of [0, load_start_max]. If it is sustained, the second load is
+    load_start_max. While the maximum is sustained, it is doubled, up to load_cap.
 
     Args:
         limits: bounds, resolution and repeats.
-        guide: computes the interval of the limit at the end, and chooses no loads; None for no
-            interval.
+        guide: computes the interval of the limit at the end of the search; None to compute no
+            interval. The guide does not choose loads.
     """
 
     def __init__(self, limits: Limits, guide: Guide | None = None) -> None:
@@ -35,11 +35,11 @@ class Bisection:
         return settled or self.limits.begin(self._probe(bracket_of(history)), history)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit, or None without a guide or an interval."""
+        """The 90 % interval of the limit; None if there is no guide or no interval."""
         return None if self._guide is None else self._guide.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Number of remaining trials if the limit is below the present maximum, without repeats."""
+        """Number of remaining trials without repeats, if the limit is below the present maximum."""
         settled = self.limits.settle(history)
         if settled is not None and not isinstance(settled, Measure):
             return 0

@@ -1,7 +1,7 @@
-"""A search with a budget of trials, time and bytes, which stops when the budget is used up.
+"""A search with a budget of trials, time and bytes. The search ends when the budget is used up.
 
-Each message size leaves a part of the budget to every later size. So a difficult size does not use
-up the budget of the others.
+The search at each message size leaves a part of the budget for every later size. So a difficult
+size does not use up the budget of the other sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from search.model import (
 
 _THE = "the budget of "
 KEPT = 0.75
-"""Part of an even share of the remaining budget that is kept for each later size [ratio]."""
+"""Part of the remaining budget that each later size keeps, relative to an equal share for each size
+[ratio]."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Spent:
     bytes: float = 0.0
 
     def plus(self, history: Sequence[Observation], bytes_per_s: float) -> Spent:
-        """The cost with the trials of one message size added.
+        """This cost plus the cost of the trials of one message size.
 
         Args:
-            history: the trials, also INVALID ones.
+            history: all trials of this size, including INVALID trials.
             bytes_per_s: payload rate of one producer [B/s].
         """
         return Spent(
@@ -52,12 +53,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """The highest cost of a run; None means no limit.
+    """The highest cost of a run. None means that a cost has no limit.
 
-    A trial starts if no limit is used up, so the last trial may exceed the time and the payload.
+    A trial starts only if no limit is reached yet. So the last trial may exceed the limits of time
+    and payload.
 
     Attributes:
-        trials: trials of all message sizes together.
+        trials: number of trials of all message sizes.
         duration_s: time of all trials [s].
         payload_bytes: payload offered in all trials, without replicas [B].
     """
@@ -77,7 +79,7 @@ class Budget:
         return None
 
     def part(self, before: Spent, later: int) -> Budget:
-        """The budget of one size, if each later size keeps its part.
+        """The budget of one message size. Each later size keeps its part of the budget.
 
         Args:
             before: cost of the run before this size.
@@ -97,11 +99,12 @@ class Budget:
 
 
 class Budgeted:
-    """A searcher that ends with the narrowest bracket so far when the budget is used up.
+    """A searcher with a budget. When the budget is used up, the search ends with the narrowest
+    bracket so far.
 
     Args:
-        searcher: decides while budget is left.
-        budget: highest cost of the run, `before` included.
+        searcher: makes the decisions while the budget is not used up.
+        budget: highest cost of the run, including `before`.
         before: cost of the run before this search.
         bytes_per_s: payload rate of one producer [B/s].
         searched: selects the trials of the search, for example without windows of holds.
@@ -140,11 +143,14 @@ class Budgeted:
         return GaveUp(bracket, why, self.interval(history), changed)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The searcher's interval of the limit, or None without an interval."""
+        """The searcher's interval of the limit; None if there is no interval."""
         return self._searcher.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """The searcher's estimate of the remaining trials, at most the remaining budget."""
+        """The searcher's estimate of the number of remaining trials.
+
+        It is at most the number that the budget allows.
+        """
         left = self._searcher.trials_left(history)
         spent = self._before.plus(history, self._bytes_per_s)
         if self._used_up(spent) is not None:

@@ -1,34 +1,36 @@
-"""The check at the end of a search: did the limit change during the measurement?
+"""The check at the end of a search whether the limit changed during the measurement.
 
-The cluster may change between the first and the last trial of a search. So `Checking` repeats one
-early load after the search has ended (the closing trial), and compares all trials over time:
+The cluster may change between the first and the last trial of a search. So `Checking` repeats an
+early load after the search has ended. This trial is the closing trial. Then `Checking` compares all
+trials over time. There are three results:
 
-* No change: the result is final. The closing trial changes no bound.
-* A suspected change: up to `MORE_MAX` further closing trials at this load decide. Closing
-  trials are trials of the search, too, so a bound that they contradict is measured again. The new
-  result is checked once more.
-* A change: only the trials after the change count. The search continues with them, and its new
-  result is checked, too.
+* No change: the result is final. The closing trial changes no bound. * A suspected change: up to
+`MORE_MAX` further closing trials at this load decide. They count as trials of the search, so a
+bound that they contradict is measured again. The new result is checked once more. * A change: only
+the trials after the change count. The search continues with these trials, and its new result is
+also checked.
 
-The closing trial repeats the sustained bound of the result. This bound is near the limit, and its
-reading is the most precise one, because readings above the threshold are compressed. A bound that
-the readings contradict is repeated first. If trials have no reading, the bound that was measured
-first is repeated. If repeats confirm an overload that is newer than the sustained bound, the
-sustained bound is repeated next, because the limit may have fallen between the two.
+The closing trial repeats the load of the sustained bound. This load is near the limit, and its
+reading is the most precise one. Readings of higher loads are less precise, because utilization
+hardly grows above the threshold. If readings contradict a bound, this bound is repeated first. If
+the trials have no reading, the bound that was measured earlier is repeated. If repeats confirm an
+overload that is newer than the sustained bound, the sustained bound is repeated next, because the
+limit may have fallen between the two trials.
 
-Closing trials are marked in the history, and each decision depends on the history alone. So a
-resumed run decides the same.
+Closing trials are marked in the history, and each decision depends only on the history. So a
+resumed run makes the same decisions.
 
 The probability of a change compares two hypotheses about the valid trials, oldest first: either one
 limit for all trials, or one limit before some trial and another limit from this trial on. The two
-limits differ by at least `LEAST`. As in `search.posterior`, each trial has its own limit: the limit
-times a random scatter of unknown size. Readings may be strays and verdicts may be flukes, so a
-single different trial is no change. The limit has a fine grid, and the noise and the gain of the
-curve have coarse grids. Both hypotheses are summed over all grids.
+limits differ by at least `LEAST`. As in `search.posterior`, each trial has its own limit, which is
+the limit times a random factor. The spread of this factor is unknown. A reading may be a stray and
+a verdict may be a fluke, so one trial that differs from the others is not a change. The model has a
+fine grid of limits, and coarse grids of the noise and of the curve's gain. The probability of each
+hypothesis is a sum over all grids.
 
-The first trials of a search are far from the limit, and the curve's form is unknown. So residuals
-do not distinguish a change from a bent curve. A trial that repeats an early load does, because both
-trials have the same error of the curve.
+The first trials of a search are far from the limit, and the curve's form is unknown. So deviations
+from the curve do not distinguish a change of the limit from a curve of another form. A trial that
+repeats an early load distinguishes them, because the curve has the same error in both trials.
 """
 
 from __future__ import annotations
@@ -65,9 +67,10 @@ LEAST = 0.06
 PROBABLE = 0.1
 """Prior probability of a change during a search."""
 NOISE_MEDIAN, NOISE_SPREAD = 0.022, 0.8
-"""Prior of the noise: its median [ratio], and the σ of its logarithm."""
+"""Prior distribution of the noise: its median [ratio], and the standard deviation of its
+logarithm."""
 NEAR = 0.5
-"""Prior: half of all changes are at most this large [ln]."""
+"""In the prior distribution, half of all changes are at most this large [ln]."""
 _NOISES = (0.01, 0.018, 0.032, 0.057)
 _GAIN_STEPS = (-1.5, -0.75, 0.0, 0.75, 1.5)
 _TAIL = 0.05
@@ -77,11 +80,13 @@ _ROOT_2 = math.sqrt(2.0)
 
 
 def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Change:
-    """The most probable change in the trials of a point. Its positions count `trials` from 0.
+    """The most probable change of the limit in the trials of a point. The positions in the result
+    are indexes in `trials`.
 
     Args:
         trials: evidence of the valid trials, oldest first.
-        curve: the curve that converted the readings; its gain is the middle of the grid of gains.
+        curve: the curve that converted the readings to limits. The grid of gains has the curve's
+            gain in its middle.
     """
     count = len(trials)
     if count < 2:
@@ -123,7 +128,9 @@ def _plus(sums: Sequence[float], weight: float, row: Sequence[float]) -> list[fl
 
 
 def _split_at(splits: Sequence[float], share: float) -> int:
-    """The first position at or before which the change began with this probability."""
+    """The first position p such that the change began at p or earlier with at least this
+    probability.
+    """
     total, found = sum(splits), 0.0
     for split, weight in enumerate(splits):
         found += weight
@@ -133,7 +140,9 @@ def _split_at(splits: Sequence[float], share: float) -> int:
 
 
 def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
-    """A grid of ln limit, from below to above all limits that the trials show."""
+    """A grid of ln limit that reaches from below the lowest limit of a trial to above the highest
+    one.
+    """
     centers = [one.load if one.met is None else one.met - curve.gain * one.slope for one in trials]
     near = sorted(centers)
     low, high = near[0] - _REACH, near[-1] + _REACH
@@ -144,7 +153,10 @@ def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
 def _layers(
     trials: Sequence[TrialEvidence], curve: Curve, grid: Sequence[float]
 ) -> Iterator[tuple[float, list[list[float]]]]:
-    """For each noise and gain, the weight and each trial's likelihood on the grid."""
+    """(weight, likelihoods) for each noise and gain.
+
+    There is one row of likelihoods for each trial, with one value for each limit of the grid.
+    """
     spread = max(0.15, curve.gain_spread / curve.gain)
     gains = [curve.gain * math.exp(spread * away) for away in _GAIN_STEPS]
     for noise in _NOISES:
@@ -174,9 +186,10 @@ def _row(trial: TrialEvidence, noise: float, gain: float, grid: Sequence[float])
 
 
 def _apart(row: Sequence[float]) -> list[float]:
-    """For each limit of the grid, the mean of `row` over all limits at least `LEAST` away.
+    """For each limit of the grid, the weighted mean of `row` over all limits at a distance of at
+    least `LEAST`.
 
-    Half of the weight is on limits at most `NEAR` away.
+    Half of the weight is on limits at a distance of at most `NEAR`.
     """
     least, near, count = round(LEAST / _STEP), round(NEAR / _STEP), len(row)
     sums = [0.0] * near + list(accumulate(row, initial=0.0))
@@ -208,15 +221,16 @@ def _bell(away: float) -> float:
 
 
 MORE_MAX = 3
-"""Highest number of further closing trials after a suspicious first one."""
+"""Highest number of further closing trials if the first closing trial is suspicious."""
 SUSPECT, SUSPECT_IF_APART = 0.12, 0.03
 """Minimum probability of a change that requests further closing trials.
 
 The second value applies if the repeats differ from the early trial."""
 SUSPECT_BESIDE_OVERLOAD = 0.08
-"""`SUSPECT` after repeats that confirmed an overload newer than the sustained bound."""
+"""Replaces `SUSPECT` if repeats confirmed an overload that is newer than the sustained bound."""
 APART = 0.055
-"""Distance of the limits according to the repeats and the early trials, for a change [ln]."""
+"""Minimum distance for a change, between the limit according to the repeats and the limit according
+to the early trials [ln]."""
 SURE = 0.9
 """Minimum probability of a change that is accepted without further trials."""
 CERTAIN = 0.99
@@ -227,10 +241,11 @@ LIKELY = 0.2
 The value is low because repeats of one load agree with each other. The model allows noise of any
 size, so it underestimates the probability."""
 BY_THEMSELVES = 0.5
-"""Minimum probability of a change, before any closing trial, that requests one."""
+"""If the probability of a change is at least this value before any closing trial, a closing trial
+is made."""
 NEAR_LIMIT = 0.2
-"""Distance of a utilization from the utilization at the limit, below which the curve's form has
-little effect [ln].
+"""If the distance of a utilization from the utilization at the limit is below this value, the form
+of the curve has little effect [ln].
 """
 CHANGES_MAX = 3
 """Number of changes after which a result is no longer checked."""
@@ -244,13 +259,15 @@ class CheckedHistory:
 
     Attributes:
         start: position of the first trial after the last change.
-        plain: number of trials at the beginning that count as trials of the search, closing trials
-            included.
+        plain: number of trials at the beginning of the history that count as trials of the search,
+            including closing trials.
         changes: the changes, oldest first.
-        found: the evidence of a further change since the last change; None without closing trials.
-        is_suspicious: True if `found` requests further closing trials.
+        found: the evidence of a further change after the last change; None if there are no closing
+            trials.
+        is_suspicious: True if further closing trials are needed because of `found`.
         is_checked: True if the present result needs no further closing trial.
-        looks: number of checks without a change whose closing trials count as trials of the search.
+        looks: number of checks that found no change and whose closing trials count as trials of the
+            search.
     """
 
     start: int = 0
@@ -266,7 +283,7 @@ class Checking:
     """A searcher whose result is checked for a change of the limit.
 
     Args:
-        searcher: finds the limit, from trials without closing trials.
+        searcher: finds the limit. It receives the trials without closing trials.
         guide: converts readings to distances from the limit.
         words: the unit of a load in words.
         is_first: False if another goal requests the first closing trial.
@@ -290,7 +307,7 @@ class Checking:
         self._known: tuple[tuple[Observation, ...], CheckedHistory] = ((), CheckedHistory())
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's next step, or a closing trial after the end of its search."""
+        """The searcher's next step. After the end of its search, this is a closing trial."""
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Measure):
@@ -314,7 +331,7 @@ class Checking:
 
         Args:
             history: all trials, oldest first.
-            why: why no further closing trial is possible, as a clause.
+            why: the reason why no further closing trial is possible, as a clause.
         """
         split = self._split(history)
         decision = self._decided(history, split)
@@ -344,8 +361,8 @@ class Checking:
         return left + self._trials_wanted(history, split)
 
     def _decided(self, history: Sequence[Observation], split: CheckedHistory) -> Decision:
-        """The searcher's decision; the known result while no further trial of the search was
-        added.
+        """The searcher's decision. It is the known result if no further trial of the search was
+        made.
         """
         searched = self._searched(history, split)
         if self._answer is not None and searched == tuple(self._answer[0]):
@@ -353,7 +370,7 @@ class Checking:
         return self._searcher.decide(searched)
 
     def _trials_wanted(self, history: Sequence[Observation], split: CheckedHistory) -> bool:
-        """True if the result needs a closing trial, or a further one."""
+        """True if the result needs a first or a further closing trial."""
         is_new = _is_answered_anew(history, split)
         if (split.is_checked and not is_new) or len(split.changes) >= CHANGES_MAX:
             return False
@@ -407,8 +424,8 @@ class Checking:
         return CheckedHistory(change.since, len(history), (*split.changes, change))
 
     def _is_suspicious(self, trials: Sequence[Observation], found: Change, checks: int) -> bool:
-        """True if a change is probable, or if it is possible and the repeats do not contradict
-        it.
+        """True if a change is probable. Also True if a change is possible and the repeats do not
+        contradict it.
         """
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
@@ -426,9 +443,9 @@ class Checking:
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
         """The minimum probability at which a change is accepted.
 
-        The minimum is higher if readings near the limit and at the repeated load do not differ.
-        Then only trials far from the limit indicate a change, which an unknown form of the curve
-        also does.
+        The minimum is higher if readings near the limit and at the repeated load do not differ. In
+        this case only trials far from the limit indicate a change, and an unknown form of the curve
+        can also explain these trials.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
@@ -442,8 +459,8 @@ class Checking:
         return LIKELY if known else BY_THEMSELVES
 
     def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
-        """The distance between the limits according to repeats and to early trials of one load
-        [ln], or None without readings.
+        """The distance between the limit according to the repeats of a load and the limit according
+        to its early trials [ln]. None if there are no readings.
         """
         load = trials[-1].load
         shown = [
@@ -453,8 +470,8 @@ class Checking:
         return _difference(shown[:-checks], shown[-checks:])
 
     def _limits_shown(self, trials: Sequence[Observation]) -> list[tuple[float, float] | None]:
-        """For each trial, the limit according to its reading [ln] and the utilization over the
-        utilization at the limit [ln]; None for a trial without a reading.
+        """For each trial: the limit according to its reading [ln], and its utilization divided by
+        the utilization at the limit [ln]. None for a trial without a reading.
         """
         curve = self._guide.curve_by_overloads(trials)
         return [
@@ -475,8 +492,8 @@ class Checking:
         return tuple(counted)
 
     def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
-        """The load of the next closing trial: the load of earlier ones, or the most precise
-        bound.
+        """The load of the next closing trial. It is the load of earlier closing trials, or else the
+        most precise bound.
         """
         valid = _valid(self._searched(history, split))
         begun = _valid([seen for seen in history[split.plain :] if seen.checks])
@@ -516,7 +533,7 @@ def _valid(trials: Iterable[Observation]) -> list[Observation]:
 
 
 def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool:
-    """True if closing trials confirm an overload that is newer than the sustained bound below it.
+    """True if closing trials confirm an overload that is newer than the lower sustained bound.
 
     Args:
         trials: valid trials, oldest first.
@@ -535,13 +552,13 @@ def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool
 
 
 def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> float | None:
-    """The difference of two means without missing values; None if one side has no value."""
+    """The difference of two means. Missing values are ignored; None if one of the two has no value."""
     left, right = ([x for x in side if x is not None] for side in (one, other))
     return abs(fmean(left) - fmean(right)) if left and right else None
 
 
 def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> bool:
-    """True if the first closing trials led to a new result that is not checked yet."""
+    """True if the first closing trials changed the result and the new result is not checked yet."""
     if split.looks != 1:
         return False
     newer = history[split.plain :]
@@ -566,7 +583,7 @@ def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
 
 
 def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Change:
-    """The evidence of a change of the limit; `trials` are all trials of a point, oldest first."""
+    """The evidence of a change of the limit. `trials` contains all trials of a point, oldest first."""
     valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
     curve = guide.curve_by_overloads(valid)
     return suspicion(evidence_of(valid, guide.signals, curve), curve)

@@ -1,25 +1,27 @@
-"""Holds: a limit is confirmed by a long load, and searched again if the hold fails.
+"""Holds. A hold confirms a limit by a long load. If the hold fails, a new search begins.
 
 A search finds a limit with short trials, and brokers rest between trials. During a longer load,
 segments roll, retention deletes records, the kernel writes pages back, and the JVM collects old
-heaps. So `Confirming` requests windows at the limit that a search found, without a rest between
-windows. The hold is judged by all windows:
+heaps. So `Confirming` requests a series of windows at the limit that a search found. Brokers do not
+rest between these windows. The hold is judged by all of them:
 
 * A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
-  quarters of a stretch are overloaded. A stretch is a quarter of the hold's windows in a row, at
-  least 3 and at most 15 windows. Every load near the limit has single overloaded windows, so single
-  windows decide nothing. A lasting change is detected soon.
+quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. Its
+length is a quarter of the hold's windows, but at least 3 and at most 15 windows. Every load near
+the limit has single overloaded windows, so single windows decide nothing. A lasting change is
+detected soon.
 * After a failed hold, a new search begins at lower loads. Earlier sustained loads no longer count,
   because the brokers have changed. The new search starts from the overloads of the hold, and their
   readings guide it.
-* A hold that has not failed is not a trial of the search, so its windows change no bound.
+* A hold that has not failed is not a trial of the search, so its windows do not change a bound.
 
-Windows of holds are marked in the history, and each decision depends on the history alone. So a
-resumed run decides the same.
+Windows of holds are marked in the history, and each decision depends only on the history. So a
+resumed run makes the same decisions.
 
-The steady limit is the load that disks write. Memory may carry a higher burst limit. `next_hold`
-chooses one load at a time, beginning with the burst limit. A hold either proves that disks write
-the load, or shows the written share of the load. The next load is the written load.
+The steady limit is the highest load whose data the disks can write. The burst limit may be higher,
+because memory takes a part of its data. `next_hold` chooses one load after the other, beginning
+with the burst limit. A hold either proves that disks write the whole load, or shows the share of
+the load that disks write. The next load follows from this share.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ HOLDS_MAX = 3
 STRETCH_SHARE = 0.25
 STRETCH_MIN, STRETCH_MAX = 3, 15
 MOST = 0.75
-"""Share of overloaded windows above which a stretch is overloaded [ratio]."""
+"""A stretch is overloaded if its share of overloaded windows is above this value [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Confirmation:
 
     Attributes:
         windows: number of valid windows of a hold; 0 disables holds.
-        window_s: load time of each window, its warm-up included [s].
+        window_s: time under load of each window, including the window's warm-up [s].
     """
 
     windows: int = 0
@@ -65,23 +67,26 @@ class Confirmation:
 
     @classmethod
     def lasting(cls, duration_s: float | None, window_s: float) -> Confirmation:
-        """The plan for a hold of at least this duration [s]; None disables holds."""
+        """The plan for a hold that has at least the given duration [s].
+
+        The duration None disables holds.
+        """
         return cls(math.ceil(duration_s / window_s - 1e-9) if duration_s else 0, window_s)
 
     @property
     def stretch(self) -> int:
-        """Number of windows in a row that can make a hold fail."""
+        """Length of a stretch: the number of successive windows that can make a hold fail."""
         quarter = math.ceil(STRETCH_SHARE * self.windows)
         return min(self.windows, max(STRETCH_MIN, min(STRETCH_MAX, quarter)))
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Windows at one load without a rest in between.
+    """Successive windows at one load, without a rest between them.
 
     Attributes:
         load: the load that was held.
-        windows: all windows, also INVALID ones, oldest first.
+        windows: all windows, including INVALID windows, oldest first.
         plan: the planned length of the hold.
     """
 
@@ -101,7 +106,9 @@ class Hold:
 
     @property
     def broke_at(self) -> int | None:
-        """The position in `valid`, from 0, of the first window that made the hold fail, or None."""
+        """The position in `valid`, from 0, of the first window that made the hold fail; None if the
+        hold did not fail.
+        """
         overloads, stretch = self.overloads, self.plan.stretch
         for last in overloads:
             within = [i for i in overloads if last - stretch < i <= last]
@@ -116,12 +123,15 @@ class Hold:
 
     @property
     def held_s(self) -> float:
-        """Load time of the valid windows [s]."""
+        """Total time under load of the valid windows [s]."""
         return len(self.valid) * self.plan.window_s
 
     @property
     def lasted_s(self) -> float:
-        """Load time before the first window that made the hold fail, or of all windows [s]."""
+        """Time under load before the first window that made the hold fail [s].
+
+        If the hold did not fail, it is the time of all windows.
+        """
         return self.held_s if self.broke_at is None else self.broke_at * self.plan.window_s
 
 
@@ -132,7 +142,7 @@ class SplitHistory:
     Attributes:
         searched: the trials of the present search.
         failed: the failed holds at limits of this goal, oldest first.
-        last: the latest hold after `failed` that has not failed, or None.
+        last: the latest hold after `failed` that has not failed; None if there is no such hold.
         is_under_way: True if the history ends with a window of `last`.
     """
 
@@ -145,7 +155,7 @@ class SplitHistory:
 def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHistory:
     """Split the history of one point into trials of the search and holds.
 
-    A hold above this goal's limit was requested by another goal and is ignored.
+    If a hold is above this goal's limit, another goal requested the hold, and it is ignored.
     """
     split = SplitHistory(())
     for (is_held, load), group in groupby(
@@ -171,7 +181,7 @@ class Confirming:
     """A searcher whose limit is confirmed by a hold.
 
     Args:
-        searcher: finds the limit, from trials and from the overloads of failed holds.
+        searcher: finds the limit. It receives the trials and the overloads of failed holds.
         limits: bounds, resolution and repeats of the searcher.
         plan: length of the hold at each limit.
     """
@@ -183,7 +193,7 @@ class Confirming:
         self._known: tuple[tuple[Observation, ...], Decision] | None = None
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's next step, or a window of a hold after the end of its search."""
+        """The searcher's next step. After the end of its search, this is a window of a hold."""
         split = split_history(history, self._plan)
         decision = self._decided(split.searched)
         if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:
@@ -205,7 +215,7 @@ class Confirming:
         return self._window(decision, hold if split.is_under_way else None)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The searcher's interval of the limit, or None without an interval."""
+        """The searcher's interval of the limit; None if there is no interval."""
         return self._searcher.interval(split_history(history, self._plan).searched)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
@@ -237,7 +247,10 @@ class Confirming:
         return f"{self._limits.words.amount(hold.load)} did not last: {describe_failure(hold)}"
 
     def _decided(self, searched: tuple[Observation, ...]) -> Decision:
-        """The searcher's decision, cached because every window of a hold needs it."""
+        """The searcher's decision.
+
+        The decision is cached, because it is needed for every window of a hold.
+        """
         if self._known is None or self._known[0] != searched:
             self._known = (searched, self._searcher.decide(searched))
         return self._known[1]
@@ -257,11 +270,13 @@ def describe_failure(hold: Hold) -> str:
 REPEATS_MAX = 1
 """Number of repeats of an INVALID hold."""
 MARGIN = 0.97
-"""Next load over the written load [ratio]; a disk at its limit could not catch up."""
+"""Load of the next hold divided by the load that disks wrote [ratio]. It is below 1, because a disk
+at its limit cannot catch up."""
 STEP_DOWN = 0.8
-"""Next load over a load that was overloaded although disks wrote it [ratio]."""
+"""Load of the next hold divided by the last load, if the last load was overloaded although disks
+wrote it [ratio]."""
 LEAST = 0.05
-"""Smallest next load over the last load [ratio]."""
+"""Minimum of the next hold's load divided by the last hold's load [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -270,10 +285,10 @@ class SteadyHold:
 
     Attributes:
         load: the load of the hold.
-        is_valid: False if the hold was INVALID, so that it gives no evidence.
+        is_valid: False if the hold was INVALID. Such a hold gives no evidence.
         is_proven: True if disks wrote the load.
-        written_share: share of the load that disks wrote [ratio]; None if the load is not steady
-            for another reason.
+        written_share: share of the load that disks wrote [ratio]; None if another reason shows that
+            the load is not steady.
     """
 
     load: int
@@ -283,7 +298,7 @@ class SteadyHold:
 
 
 def next_hold(burst: int, holds: Sequence[SteadyHold]) -> int | None:
-    """The load of the next hold, or None at the end of the search for the steady limit.
+    """The load of the next hold; None if the search for the steady limit has ended.
 
     Args:
         burst: the burst limit.

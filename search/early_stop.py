@@ -1,14 +1,15 @@
-"""The rule that ends a trial early, as soon as its verdict is almost certain.
+"""The rule that ends a trial as soon as the trial's verdict is almost certain.
 
 A trial of n slices is judged by the mean of each indicator over all slices. After k slices with
-mean m and standard deviation s, the mean of all n slices is m with a variance of
-s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may stop if
-this range excludes the threshold at the configured error rate. The error rate is divided evenly
-between all checks (Bonferroni), because many checks find more flukes. The later half of the slices
-is judged, too, because an indicator may drift. A share of samples, such as samples with ISR
-changes, is counted: the trial may stop if the remaining samples cannot change the verdict. A stock,
-such as waiting records, is overloaded if it is above its limit and still grows. A stock is
-sustained if it stays below half of its limit.
+mean m and standard deviation s, the mean of all n slices is expected to be m with a variance of
+s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may end if,
+at the configured error rate, this mean cannot cross the threshold any more. The error rate is
+divided equally among all checks (Bonferroni), because more checks find more flukes. The second half
+of the slices is also judged separately, because an indicator may drift. If an indicator is a share
+of samples, such as the share of samples with ISR changes, the samples are counted. The trial may
+end if the remaining samples cannot change the verdict. If an indicator is a stock, such as the
+number of waiting records, the load is overloaded if the stock is above its limit and still grows.
+The load is sustained if the stock stays below half of its limit.
 
 If a load is far above the limit, `is_far_beyond` ends its warm-up early. The rule then judges its
 window like any other window.
@@ -36,20 +37,23 @@ _STOCK_LOW = 0.5
 LASTING_SHARE = 0.5
 """Minimum share of overloaded slices in a lasting overload [ratio]."""
 FEWEST = 4
-"""Minimum number of slices that determine their scatter."""
+"""Minimum number of slices from which the scatter of the slices is computed."""
 SETTLED_S, SHORTFALL_S = 1.0, 3.0
-"""Time at the start of a load that is not judged, and time over which a load falls short [s]."""
+"""The first value is the time at the start of a load that is not judged. The second value is the
+time for which too few records must be acknowledged [s]."""
 FAR_BEYOND = 0.8
-"""Acknowledged share of a load below which the load is far above the limit [ratio]."""
+"""If the acknowledged share of a load is below this value, the load is far above the limit
+[ratio]."""
 
 
 def is_far_beyond(written: Sequence[tuple[float, int]], offered_per_s: float) -> bool:
-    """True if brokers acknowledged so little of a load recently that it is far above the limit.
+    """True if brokers recently acknowledged so few records that the load must be far above the
+    limit.
 
     Args:
         written: (time since the full load began [s], records acknowledged since then), oldest
             first.
-        offered_per_s: rate of records that all producers together offer [1/s].
+        offered_per_s: total rate of records that all producers offer [1/s].
     """
     if not written or written[-1][0] < SETTLED_S + SHORTFALL_S:
         return False
@@ -70,8 +74,8 @@ class Progress:
             which the trial is overloaded [ratio]).
         stocks: indicator → the stock at the end of each slice so far, over the stock that is
             allowed at the end of the trial (1 is the threshold).
-        known_at_end: True if an indicator is known only after the trial, so that the trial cannot
-            end early as SUSTAINED.
+        known_at_end: True if an indicator is known only after the trial. In this case the trial
+            cannot end early as SUSTAINED.
     """
 
     planned: int
@@ -89,8 +93,8 @@ class StopRule:
         error_rate: probability that the early verdict differs from the verdict of the whole trial.
         first: number of slices before the first check; at least `FEWEST`.
         every: number of slices between checks.
-        sustained_from: share of the trial before which it cannot end as SUSTAINED, because some
-            indicators react late [ratio].
+        sustained_from: share of the trial that must pass before the trial can end as SUSTAINED,
+            because some indicators react late [ratio].
     """
 
     error_rate: float = 0.01
@@ -99,7 +103,7 @@ class StopRule:
     sustained_from: float = 0.5
 
     def verdict(self, progress: Progress) -> Verdict | None:
-        """The verdict with which the trial may stop now, or None if it has to continue."""
+        """The verdict with which the trial may end now; None if the trial must continue."""
         done = _slices(progress)
         if done < self.first or done >= progress.planned or (done - self.first) % self.every:
             return None
@@ -115,9 +119,10 @@ class StopRule:
         return Verdict.SUSTAINED if is_sustained else None
 
     def has_lasted(self, span: Progress) -> bool:
-        """True if the finished span shows an overload that lasted.
+        """True if the slices of a finished span show an overload that lasted.
 
-        A share is overloaded only if more than half of its slices are, even if its limit is lower.
+        An indicator that is a share counts only if more than half of its slices are overloaded,
+        even if its limit is lower.
 
         Args:
             span: the slices of the span, with the indicators that were read.
@@ -137,7 +142,8 @@ class StopRule:
 
 
 def _sides(progress: Progress, tail: float) -> list[Verdict | None]:
-    """For each indicator, the verdict at the end of the trial, or None if it is not certain yet.
+    """For each indicator, the verdict at the end of the trial; None if this verdict is not certain
+    yet.
 
     If there are more slices than planned, the trial is finished.
     """
@@ -158,7 +164,9 @@ def _slices(progress: Progress) -> int:
 
 
 def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict | None:
-    """The verdict by the mean of all slices at the end, or None if it is not certain yet."""
+    """The verdict from the mean of all slices at the end of the trial; None if it is not certain
+    yet.
+    """
     done = len(values)
     correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _correlation(values)))
     spread = math.sqrt(
@@ -177,7 +185,9 @@ def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict
 
 
 def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdict | None:
-    """The verdict by the share of all slices at the end, or None if it is not certain yet."""
+    """The verdict from the share of all slices at the end of the trial; None if it is not certain
+    yet.
+    """
     counted = sum(against)
     if counted > limit * planned:
         return Verdict.OVERLOADED
@@ -187,7 +197,7 @@ def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdi
 
 
 def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
-    """The verdict by the stock at the end of the trial, or None if it is not certain yet."""
+    """The verdict from the stock at the end of the trial; None if it is not certain yet."""
     later = levels[len(levels) // 2 :]
     if max(later) <= _STOCK_LOW:
         return Verdict.SUSTAINED
@@ -209,7 +219,7 @@ def _correlation(values: Sequence[float]) -> float:
 
 
 def _student(tail: float, freedom: int) -> float:
-    """Upper quantile of Student's t, according to the Cornish-Fisher expansion."""
+    """The upper quantile of Student's t, computed with the Cornish-Fisher expansion."""
     z = NormalDist().inv_cdf(1.0 - tail)
     return (
         z

@@ -1,14 +1,15 @@
-"""A Gaussian estimate of the limit from readings and neighboring sizes.
+"""A Gaussian estimate of the limit, computed from readings and from the limits of neighboring
+message sizes.
 
 Near the limit, a cluster's utilization is proportional to a power of the load. So a trial at load L
 with utilization u (1 at the threshold) gives the equation
 
     ln L = ln limit + gain · ln(u / at_limit),
 
-which is linear in the two unknowns, ln limit and gain. Each trial adds one equation, with
-an error that grows with the distance of the trial from the limit. The prediction from neighboring
-sizes on the boundary line is the prior, and least squares give the posterior. The estimate only
-guides the search; the limit follows from verdicts.
+which is linear in the two unknowns, ln limit and gain. Each trial adds one equation, with an error
+that grows with the distance of the trial from the limit. The prediction from neighboring sizes on
+the boundary line is the prior, and least squares give the posterior. The estimate only guides the
+search. The limit itself follows from verdicts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Prior:
     Attributes:
         load: the expected limit.
         spread: standard deviation of the expected limit [ratio].
-        source: the source in words, such as "costs fitted to 3 sizes".
+        source: the source of the expected limit in words, such as "costs fitted to 3 sizes".
     """
 
     load: float
@@ -41,10 +42,11 @@ class Curve:
     """The growth of utilization with load on a cluster.
 
     Attributes:
-        gain: 1/p, if utilization is proportional to load^p. Real brokers had 0.36, 0.75 and 1.08.
+        gain: 1/p, if utilization is proportional to load^p. Real brokers had gains of 0.36, 0.75
+            and 1.08.
         gain_spread: standard deviation of `gain`.
-        at_limit: the smooth utilization at the limit: 1 if the limiting resource has a smooth
-            indicator, less if another resource is the limit.
+        at_limit: the smooth utilization at the limit. It is 1 if the limiting resource has a smooth
+            indicator, and less than 1 if another resource is the limit.
         at_limit_spread: standard deviation of ln `at_limit`.
     """
 
@@ -60,8 +62,9 @@ class Estimate:
 
     Attributes:
         load: the expected limit.
-        spread: standard deviation of ln `load`, approximately a ratio; `scatter` is included.
-        gain, at_limit: gain and utilization at the limit of the fitted curve.
+        spread: standard deviation of ln `load`, including the effect of `scatter`. It is
+            approximately a ratio.
+        gain, at_limit: the gain of the fitted curve, and its utilization at the limit.
         scatter: scatter of the equations relative to their errors, at least 1 [ratio].
     """
 
@@ -72,7 +75,7 @@ class Estimate:
     scatter: float = 1.0
 
     def utilization_at(self, load: float) -> float:
-        """The expected utilization at a load, 1 at the threshold [ratio]."""
+        """The expected utilization at a load [ratio]. The value 1 is the threshold."""
         return float(self.at_limit * (load / self.load) ** (1.0 / max(self.gain, 0.05)))
 
 
@@ -86,7 +89,8 @@ class LoadEquation:
 
 
 READABLE_MIN = 0.04
-"""Utilization below which a reading does not depend on the load, as on idle brokers [ratio]."""
+"""A reading with a utilization below this value does not depend on the load, for example if brokers
+are almost idle [ratio]."""
 TRUST = 4.0
 """Weight of the assumed errors against the observed scatter, as a number of observations."""
 
@@ -104,14 +108,19 @@ _READABLE_MAX = 1.12
 
 
 def readable_max(curve: Curve) -> float:
-    """The utilization above which a reading does not show the distance to the limit [ratio]."""
+    """A reading with a utilization above this value does not show the distance to the limit
+    [ratio].
+    """
     return SATURATED_UTILIZATION if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
 
 
 def readings(
     history: Iterable[Observation], signals: Signals, curve: Curve, noise: float
 ) -> list[LoadEquation]:
-    """The equations from the smooth utilizations of trials; `noise` is the scatter of the limit."""
+    """The equations that follow from the smooth utilizations of trials.
+
+    `noise` is the scatter of the limit from trial to trial.
+    """
     found = []
     for seen in history:
         used = signals.utilization(seen)
@@ -130,7 +139,7 @@ def readings(
 
 
 def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[LoadEquation]:
-    """The equations from the delivered shares of overloaded trials."""
+    """The equations that follow from the delivered shares of overloaded trials."""
     found = []
     for seen in history:
         share = signals.delivered(seen)
@@ -141,7 +150,7 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
 
 
 def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) -> Estimate | None:
-    """The least-squares estimate of the limit, or None without any evidence."""
+    """The least-squares estimate of the limit; None if there is no evidence."""
     if not equations and prior is None:
         return None
     # The normal equations of (ln limit, gain). The gain always has a prior.
@@ -167,7 +176,7 @@ def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) 
 
 
 def below(estimate: Estimate, bound: float) -> Estimate:
-    """The estimate, given that the limit is lower than `bound`.
+    """The estimate under the condition that the limit is lower than `bound`.
 
     The result is the mean and the variance of the normal distribution truncated at `bound` (N. L.
     Johnson, S. Kotz and N. Balakrishnan, Continuous Univariate Distributions 1, 1994, section

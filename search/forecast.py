@@ -1,7 +1,8 @@
-"""The forecast of the cost of a boundary line, and the remaining trials during its run.
+"""The forecast of the cost of a boundary line, and an estimate of the remaining trials during the
+run.
 
-The forecast measures the line on simulated clusters. The limits of these clusters are random
-numbers from an eighth of load_start_max to twice load_start_max.
+The forecast measures the line on simulated clusters. The limit of each simulated cluster is a
+random number between load_start_max / 8 and 2 x load_start_max.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from search.model import Done, Observation, Verdict
 from search.signals import HANDLER_IDLE
 
 TYPICAL_TRIALS = 4
-"""Number of trials of a size that has not begun: the mean of a benchmark, rounded up."""
+"""Expected number of trials at a message size that has not begun. It is the mean of a benchmark,
+rounded up."""
 IDLE_MIN, ACHIEVED_MIN = 0.20, 0.99
-"""Idle fraction and acknowledged share below which a simulated trial is overloaded [ratio]."""
+"""A simulated trial is overloaded if its idle fraction is below the first value or its acknowledged
+share is below the second value [ratio]."""
 _USED_AT_REST, _IDLE_LEAST, _DELIVERED_MOST = 0.02, 0.02, 1.15
 _READING_NOISE, _FALSE_ALARM, _MISFIT = 0.005, 0.02, 0.05
 _GOAL = "goal"
@@ -56,7 +59,8 @@ class Forecast:
 
 
 def forecast(line: Line, trial_s: float, clusters: int = 40) -> Forecast:
-    """Simulate a line, and return its cost. Equal lines have equal forecasts.
+    """Simulate the measurement of a boundary line, and return the cost of the measurement. Equal
+    lines have equal forecasts.
 
     Args:
         line: the plan of the line, with its budget.
@@ -87,7 +91,7 @@ def forecast(line: Line, trial_s: float, clusters: int = 40) -> Forecast:
 
 
 def _closing(line: Line, points: Sequence[FinishedPoint], trial_s: float) -> Spent:
-    """The cost of the closing trial, at the size that was measured first."""
+    """The cost of the closing trial. This trial is at the message size that was measured first."""
     answered = [point for point in points if isinstance(point.result, Done)]
     if not answered or line.is_used_up(points):
         return Spent()
@@ -125,7 +129,7 @@ def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[O
 
 @dataclass(frozen=True)
 class SimulatedBrokers:
-    """Brokers that need time for batches and for bytes.
+    """Simulated brokers. They need a fixed time for each batch and for each byte.
 
     Attributes:
         line: the plan of the line, with the number of brokers, the rate and the noise.
@@ -147,7 +151,7 @@ class SimulatedBrokers:
 
 
 def draw_brokers(line: Line, number: int) -> SimulatedBrokers:
-    """Random brokers; equal numbers give equal brokers."""
+    """Brokers with random properties. Equal random numbers give equal brokers."""
     chance = random.Random(7919 + number)
     power = chance.uniform(0.8, 2.0)
     start = line.limits.load_start_max
