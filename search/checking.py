@@ -4,11 +4,12 @@ The cluster may change between the first and the last trial of a search. So `Che
 early load after the search has ended. This trial is the closing trial. Then `Checking` compares all
 trials over time. There are three results:
 
-* No change: the result is final. The closing trial changes no bound. * A suspected change: up to
-`MORE_MAX` further closing trials at this load decide. They count as trials of the search, so a
-bound that they contradict is measured again. The new result is checked once more. * A change: only
-the trials after the change count. The search continues with these trials, and its new result is
-also checked.
+* No change: the result is final. The closing trial changes no bound.
+* A suspected change: up to `MORE_MAX` further closing trials at this load decide. They count as
+  trials of the search, so a bound that they contradict is measured again. The new result is checked
+  once more.
+* A change: only the trials after the change count. The search continues with these trials, and its
+  new result is also checked.
 
 The closing trial repeats the load of the sustained bound. This load is near the limit, and its
 reading is the most precise one. Readings of higher loads are less precise, because utilization
@@ -552,7 +553,7 @@ def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool
 
 
 def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> float | None:
-    """The difference of two means. Missing values are ignored; None if one of the two has no value."""
+    """The difference of two means of known values; None if one of the two has no known value."""
     left, right = ([x for x in side if x is not None] for side in (one, other))
     return abs(fmean(left) - fmean(right)) if left and right else None
 
@@ -583,7 +584,7 @@ def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
 
 
 def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Change:
-    """The evidence of a change of the limit. `trials` contains all trials of a point, oldest first."""
+    """The evidence of a change of the limit; `trials` has all trials of a point, oldest first."""
     valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
     curve = guide.curve_by_overloads(valid)
     return suspicion(evidence_of(valid, guide.signals, curve), curve)

@@ -6,10 +6,10 @@ heaps. So `Confirming` requests a series of windows at the limit that a search f
 rest between these windows. The hold is judged by all of them:
 
 * A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
-quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. Its
-length is a quarter of the hold's windows, but at least 3 and at most 15 windows. Every load near
-the limit has single overloaded windows, so single windows decide nothing. A lasting change is
-detected soon.
+  quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. Its
+  length is a quarter of the hold's windows, but at least 3 and at most 15 windows. Every load near
+  the limit has single overloaded windows, so single windows decide nothing. A lasting change is
+  detected soon.
 * After a failed hold, a new search begins at lower loads. Earlier sustained loads no longer count,
   because the brokers have changed. The new search starts from the overloads of the hold, and their
   readings guide it.

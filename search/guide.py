@@ -1,4 +1,4 @@
-"""The guide of a search: it estimates the limit and finds verdicts that contradict the estimate."""
+"""The guide of a search, which estimates the limit and finds verdicts that contradict it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,32 @@ from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
 from search.signals import SATURATED_UTILIZATION, Signals
 
 DOUBT = 2.5
-"""Distance between estimate and load above which a verdict is doubtful [standard deviations]."""
+"""A verdict is doubtful if the distance between its load and the estimate is above this value
+[standard deviations]."""
 SHORT = -0.8
-"""Highest acceptable estimate, relative to one resolution above the result [units of the noise]."""
+"""Highest estimate at which a result is accepted, as a distance from one resolution above the
+result [multiples of the noise]."""
 CEILING_SPREAD = 0.05
-"""Error of the utilization at the limit, if it is read from overloads [σ of its logarithm]."""
+"""Error of the utilization at the limit if this utilization is read from overloads [standard
+deviation of the logarithm]."""
 STEP_DOWN = 3.0
 """Saturated overload over the next load, without other evidence [ratio].
 
 Saturated brokers deliver one to eight times their limit, so this is about the middle."""
 STEP_SHORT = 2.0
-"""Delivered load over the next load, if a saturated overload delivered too little [ratio]."""
+"""Delivered load of a saturated overload divided by the next load [ratio]."""
 LEAP = 4.0
-"""Next load over a load at which brokers are almost idle [ratio]."""
+"""Next load divided by a load at which brokers are almost idle [ratio]."""
 DOUBTFUL_USE = 0.8
-"""Utilization of an overload over the utilization at the limit; lower ones are doubtful [ratio]."""
+"""An overload is doubtful if its utilization divided by the utilization at the limit is below this
+value [ratio]."""
 OTHER_RESOURCE = 0.1
 """Prior probability that the limiting resource has no smooth reading [ratio]."""
 SIMILAR = 1.1
-"""Two utilizations up to this ratio count as equal [ratio]."""
+"""Two utilizations count as equal if the larger one divided by the smaller one is at most this
+value [ratio]."""
 HINT_ERROR = 0.15
-"""Error of a reading during the warm-up of brokers [σ of the load's logarithm]."""
+"""Error of a reading during the warm-up of brokers [standard deviation of the load's logarithm]."""
 CONTRADICTIONS_MIN = 3
 """Minimum number of later trials that contradict a bound before the bound is doubtful.
 
@@ -52,19 +57,23 @@ Applies to a bound from a single trial."""
 
 @dataclass(frozen=True)
 class Guide:
-    """The evidence that guides a search, in addition to its trials.
+    """The evidence that guides a search, in addition to the trials of the search.
 
     Attributes:
         signals: the indicators that show the distance to the limit.
         curve: the growth of utilization with load.
-        prior: the limit predicted from neighboring sizes, or None.
-        noise: assumed scatter of the limit from trial to trial [σ, ratio].
+        prior: the limit that is predicted from neighboring message sizes; None if there is no
+            prediction.
+        noise: assumed scatter of the limit from trial to trial, as a relative standard deviation
+            [ratio].
         words: the unit of a load in words.
-        odds: odds of noise and gain from finished sizes, for the interval; None without any.
-        hint: the reading of a warm-up load, or None. A hint determines the first load and is no
-            bound.
+        odds: odds of noise and gain from finished sizes, for the interval; None if there are no
+            finished sizes.
+        hint: the reading of a warm-up load; None if there is no such reading. The hint determines
+            the first load, but it is not a bound.
         states_interval: False if results need no interval, for example in a forecast. Intervals
-            take two thirds of the time, and loads depend on them only with `Limits.interval_max`.
+            need two thirds of the computing time. Without `Limits.interval_max`, loads do not
+            depend on intervals.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -77,9 +86,10 @@ class Guide:
     states_interval: bool = True
 
     def with_hint(self, seen: Observation) -> Guide:
-        """The guide with the reading of a warm-up load, which is evidence but no bound.
+        """The guide with the reading of a warm-up load. The reading is evidence but does not set a
+        bound.
 
-        Brokers may be colder in a warm-up than in a trial, so the reading has a lower weight.
+        The reading has a lower weight than a trial, because brokers may not be warm yet.
         """
         used = self.signals.highest(seen)
         if used is None:
@@ -100,7 +110,8 @@ class Guide:
         )
 
     def expectation(self, trials: Trials) -> Estimate | None:
-        """The estimate of the limit from smooth readings and neighbors, without verdicts.
+        """The estimate of the limit from smooth readings and from neighboring sizes. Verdicts are
+        not used.
 
         The prediction from neighbors is ignored if it contradicts the readings.
         """
@@ -110,9 +121,9 @@ class Guide:
     def _readings(self, trials: Trials, curve: Curve) -> list[LoadEquation]:
         """The equations from the readings of credible trials.
 
-        The cause of a fluke (a stall, a cold JVM) affects both the reading and the verdict. So an
-        outvoted trial is ignored if its reading differs from the readings of the other trials at
-        its load. If the readings are similar, the trial counts.
+        The cause of a wrong verdict (a stall, a cold JVM) also affects the reading. So if other
+        trials at the same load outvote a trial, and its reading differs from their readings, the
+        trial is ignored. If the readings are similar, the trial counts.
         """
         believed: dict[int, list[float]] = {}
         for seen in trials.history:
@@ -133,9 +144,11 @@ class Guide:
         return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
-        """The curve, with a lower utilization at the limit if a saturated overload shows one.
+        """The curve. Its utilization at the limit is reduced if a saturated overload had a lower
+        utilization.
 
-        A sustained trial with a higher utilization shows that this overload was a stall.
+        The overload is ignored if a sustained trial had a higher utilization, because the overload
+        was then a stall.
         """
         found = [self.signals.ceiling(seen) for seen in history]
         ceiling = min((used for used in found if used is not None), default=1.0)
@@ -156,7 +169,7 @@ class Guide:
     def _solved(
         self, found: Sequence[LoadEquation], prior: Prior | None, curve: Curve
     ) -> Estimate | None:
-        """The solution of the equations; the prior is ignored if the equations contradict it."""
+        """The solution of the equations. The prior is ignored if the equations contradict it."""
         if prior is not None and found:
             alone = solve(found, None, curve)
             if alone is not None and abs(math.log(alone.load / prior.load)) > DOUBT * math.hypot(
@@ -166,7 +179,7 @@ class Guide:
         return solve(found, prior, curve)
 
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
-        """The probability of each limit, or None if the trials do not determine it."""
+        """The probability of each limit; None if the trials do not determine the probabilities."""
         if not self.states_interval:
             return None
         trials = Trials(history)
@@ -175,7 +188,10 @@ class Guide:
         return posterior(history, trials.bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit, which starts at 0 if no load was sustained or read."""
+        """The 90 % interval of the limit.
+
+        It starts at 0 if no load was sustained and no trial has a reading.
+        """
         if not self.states_interval:
             return None
         found = self.posterior(history)
@@ -191,11 +207,11 @@ class Guide:
         return evidence(history, self.signals, self._curve_believed(Trials(history)))
 
     def curve_by_overloads(self, history: Sequence[Observation]) -> Curve:
-        """The believed curve, with a lower utilization at the limit if overloads left handlers
-        idle.
+        """The most probable curve. Its utilization at the limit is reduced if handlers were idle in
+        overloads.
 
-        At least two overloads are needed, because a single one may be a fluke. Most overloads with
-        idle handlers show that another resource is the limit.
+        At least two overloads are needed, because a single one may be a fluke. If handlers are idle
+        in most overloads, another resource is the limit.
         """
         curve = self._curve_believed(Trials(history))
         overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
@@ -206,8 +222,8 @@ class Guide:
         return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
     def bounded_estimate(self, trials: Trials) -> Estimate | None:
-        """The estimate, given that the limit is below the delivered load of each saturated
-        overload.
+        """The estimate under the condition that the limit is below the delivered load of each
+        saturated overload.
         """
         estimate, bound = self.estimate(trials), self.bound(trials)
         if estimate is None or bound is None:
@@ -215,7 +231,9 @@ class Guide:
         return below(estimate, max(bound, trials.bracket.sustained + 0.5))
 
     def leap(self, trials: Trials) -> float | None:
-        """The next load if trials show only whether the limit is higher or lower, or None."""
+        """The next load if the trials show only whether the limit is higher or lower; otherwise
+        None.
+        """
         low, bound = float(trials.bracket.sustained), self.bound(trials)
         if not trials.history and self.hint is not None:
             return self.hint.load / STEP_DOWN if self.is_hint_saturated else self.hint.load * LEAP
@@ -228,12 +246,16 @@ class Guide:
         return math.sqrt(bound * max(low, bound / step**2))
 
     def bound(self, trials: Trials) -> float | None:
-        """The upper bound of the limit according to overloads without idle time, or None."""
+        """The upper bound of the limit according to overloads in which handlers had no idle time;
+        None if there are no such overloads.
+        """
         found = [self.signals.at_most(seen) for seen in trials.overloads]
         return min((most for most in found if most is not None), default=None)
 
     def find_doubt(self, trials: Trials, bracket: Bracket) -> tuple[int, str] | None:
-        """The bound from a single trial that contradicts the evidence, with the reason, or None."""
+        """A bound from a single trial that contradicts the evidence, with the reason; None if there
+        is no such bound.
+        """
         high, low, history = bracket.overloaded, bracket.sustained, trials.history
         expected, verdicts = self.expectation(trials), trials.verdicts
         if high is not None and len(verdicts[high].votes) == 1 and self._is_alone(trials, high):
@@ -251,11 +273,12 @@ class Guide:
         return None
 
     def find_low_answer(self, trials: Trials, resolution: float) -> tuple[int, str] | None:
-        """The overload that closes a bracket clearly below the estimate, with the reason, or None.
+        """The overload of a closed bracket that is clearly below the estimate, with the reason;
+        None if the bracket is not below the estimate.
 
-        Verdicts scatter, and the lowest overload is the bound, so limits tend to be too low. The
-        overload is measured again if the estimate is more than a resolution above the sustained
-        side.
+        Verdicts scatter, and the lowest overload becomes the bound. So measured limits tend to be
+        too low. The overload is measured again if the estimate is more than a resolution above the
+        sustained side.
         """
         high, low = trials.bracket.overloaded, trials.bracket.sustained
         estimate = self.estimate(trials)
@@ -267,7 +290,7 @@ class Guide:
         return high, f"overloaded at {amount}, but the fit expects the limit at {estimate.load:.0f}"
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
-        """The evidence for the next step in words.
+        """The evidence on which the next step is based, in words.
 
         Example: "idle 0.41 at 96 producers, the fit expects 0.20 at 131".
         """
@@ -281,10 +304,11 @@ class Guide:
         return f"{reading}, the fit expects {expected} at {estimate.load:.0f}"
 
     def _is_alone(self, trials: Trials, load: int) -> bool:
-        """True if handlers far from their threshold contradict the only trial of an overload.
+        """True if a load was overloaded in its only trial although the handlers were far from their
+        threshold.
 
-        A heavier overload with equally idle handlers supports the overload, because another
-        resource may be the limit.
+        The result is False if a heavier overload had equally idle handlers, because another
+        resource may then be the limit.
         """
         found = [self.signals.highest(s) for s in trials.history if s.load == load]
         used = max((each for each in found if each is not None), default=math.inf)
@@ -302,7 +326,7 @@ class Guide:
         return f"{self.signals.describe(last)} at {self.words.amount(load)}"
 
     def _distance(self, estimate: Estimate, load: int) -> float:
-        """The distance from a load up to the estimate [standard deviations].
+        """How far the estimate is above a load [standard deviations].
 
         The noise from trial to trial is multiplied by the observed scatter of the readings.
         """
@@ -314,8 +338,8 @@ class Guide:
         return self._curve_below(trials) or self.curve_of(trials.history)
 
     def _curves(self, trials: Trials) -> dict[Curve, float]:
-        """Each probable curve with its probability; a second one exists if overloads left handlers
-        idle.
+        """Each probable curve with its probability. There is a second curve if handlers were idle
+        in overloads.
         """
         curve = self._curve_believed(trials)
         found = [self.signals.highest(seen) for seen in trials.overloads]
@@ -326,10 +350,11 @@ class Guide:
         return {curve: 1.0 - OTHER_RESOURCE, other: OTHER_RESOURCE}
 
     def _curve_below(self, trials: Trials) -> Curve | None:
-        """The curve if the lowest overload is far below the limit that readings show, else None.
+        """The curve for a lowest overload that is far below the limit according to readings;
+        otherwise None.
 
-        In this case the limiting resource has no smooth reading. The utilization of this overload
-        is then the utilization at the limit.
+        In this case the limiting resource has no smooth reading. The curve's utilization at the
+        limit is the utilization of this overload.
         """
         expected, high = self.expectation(trials), trials.bracket.overloaded
         if expected is None or high is None or self._distance(expected, high) <= DOUBT:
@@ -351,7 +376,9 @@ class Guide:
 
 
 def _is_contradicted(history: Sequence[Observation], bound: int) -> bool:
-    """True if enough trials followed the bound and all of them contradict the bound."""
+    """True if enough trials were made after the bound was set, and all of them contradict the
+    bound.
+    """
     valid = [seen for seen in history if seen.verdict is not Verdict.INVALID]
     index = max(i for i, seen in enumerate(valid) if seen.load == bound)
     since = valid[index + 1 :]

@@ -1,27 +1,28 @@
-"""Guided bracketing: readings suggest the next load, and the bracket of verdicts is the answer.
+"""Guided bracketing. Readings suggest the next load, and the answer is the bracket of verdicts.
 
-Each step chooses the load that most probably closes the bracket. The choice uses the distance of
-each trial from its thresholds, and the limits of neighboring sizes on the boundary line. Two
-safeguards limit the cost of a misleading guide:
+Each step chooses the load that most probably closes the bracket. The choice uses two kinds of
+evidence: how far each trial was from its thresholds, and the limits of neighboring sizes on the
+boundary line. Two safeguards limit the cost of a misleading guide:
 
-* Worst case. The search never needs more than `ALLOWANCE` = 2 trials above plain bisection. If a
-  step could exceed this allowance, its load moves towards the next load of bisection until the
-  allowance is kept. Repeats count against the allowance, too. So this bound is valid for any
-  readings and for each sequence of verdicts without a contradiction. A contradiction between trials
-  of one load adds trials, and the trials between a wrong verdict and its correction do not count.
-* Flukes. A verdict that the readings contradict is measured again before it counts. A load is
-  judged by the majority of its trials, at most three.
+* Worst case. The search needs at most `ALLOWANCE` = 2 trials more than plain bisection. If a step
+  could exceed this allowance, its load is moved towards the next load of bisection until the step
+  is within the allowance. Repeats also use up the allowance. So the bound is valid for any
+  readings, and for any sequence of verdicts that do not contradict each other. A contradiction
+  between trials of one load adds trials, and the trials between a wrong verdict and its correction
+  do not count.
+* Flukes. If readings contradict the verdict of a load, the load is measured again before the
+  verdict counts. A load is judged by the majority of its trials, at most three.
 
 The proof of the worst case compares the search with plain bisection. ITP (Oliveira and Takahashi,
 "An Enhancement of the Bisection Method Average Performance Preserving Minmax Optimality", ACM TOMS
 47(1), 2020) interpolates, truncates and then projects its estimate onto the loads that keep the
-worst case of bisection. This module projects the load for each possible limit
-separately, and also while the maximum may still be raised:
+worst case of bisection. This module does this projection separately for each possible limit, and
+also while the maximum can still be raised.
 
 Let B(l) be the loads that plain bisection tries if the limit is l. The verdicts of all loads
-outside of the present bracket (low, high) are already known. So a search that continues like
-bisection needs only the loads of B(l) inside of the bracket. After `used` trials the total is at
-most
+outside of the present bracket (low, high) are already known. So if a search continues like
+bisection, it needs only those loads of B(l) that are inside the bracket. After `used` trials the
+total is at most
 
     used + inside(l)  =  |B(l)| + used - outside(l),
 
@@ -56,7 +57,8 @@ from search.model import (
 )
 
 CLIMB_MAX = 4.0
-"""Highest next load over the highest sustained load, without limits of neighbors [ratio]."""
+"""Maximum of the next load divided by the highest sustained load, if no limit of a neighboring size
+is known [ratio]."""
 CAUTION = 0.4
 """Distance below the estimate at which the lower bound is set [standard deviations]."""
 SURE = 0.5
@@ -74,7 +76,7 @@ ASSURED = 1.2
 
 @dataclass(frozen=True)
 class Aim:
-    """A load to try and its purpose, such as "close from below"."""
+    """A load to try, with the purpose of the trial, such as "close from below"."""
 
     load: int
     purpose: str
@@ -97,17 +99,17 @@ def highest_closing(sustained: int, resolution: float) -> int:
 
 
 def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb_max: float) -> Aim:
-    """The best load strictly inside of an open bracket.
+    """The best load strictly inside a bracket that is not closed.
 
-    A lower bound is set first, a little below the estimate. The next load is the highest one that
-    closes the bracket if it is overloaded.
+    A lower bound is set first, a little below the estimate. The load after this is the highest load
+    that closes the bracket if it is overloaded.
 
     Args:
         bracket: a bracket that is not closed.
-        estimate: the probable limit; this function moves it into the bracket.
+        estimate: the probable limit. The function moves it into the bracket if necessary.
         resolution: relative width that closes the bracket [ratio].
         cap: highest load that may be offered.
-        climb_max: highest load over the highest sustained load [ratio].
+        climb_max: maximum of the next load divided by the highest sustained load [ratio].
     """
     low, high = bracket.sustained, bracket.overloaded
     ceiling = cap if high is None else min(cap, high - 1)
@@ -138,7 +140,9 @@ def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
 
 
 def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
-    """The load most likely to close the bracket, and how far the estimate is beyond it [ln]."""
+    """The load that most probably closes the bracket, and the distance of the estimate beyond this
+    load [ln].
+    """
     found: list[tuple[float, Aim]] = []
     if bracket.overloaded is not None:
         below = lowest_closing(bracket.overloaded, resolution)
@@ -155,8 +159,8 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 
 
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
-    """A lighter aim, for a step whose overload would use up the allowance before any lower
-    bound.
+    """A lighter load for a step that, if overloaded, would use up the allowance before there is a
+    lower bound.
     """
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
     load = math.floor(estimate.load * math.exp(-back))
@@ -168,9 +172,9 @@ class Shadow:
 
     Args:
         bisection: plain bisection with the same limits.
-        hint_load: a warm-up load that left no idle time; None without one. The limit is assumed to
-            be below this load until the load is sustained in a trial. A wrong assumption can cost
-            one more trial.
+        hint_load: a warm-up load at which brokers had no idle time; None if there is no such load.
+            The limit is assumed to be below this load until a trial sustains the load. If this
+            assumption is wrong, it can cost one more trial.
     """
 
     def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:
@@ -181,8 +185,8 @@ class Shadow:
         self._known: dict[Bracket, int] = {}
 
     def next_load(self, bracket: Bracket) -> int:
-        """The next load of bisection inside of the bracket, if bisection sees only its own
-        trials.
+        """The next load of bisection inside the bracket. Bisection considers only the trials that
+        it would make itself.
         """
         low, high = bracket.sustained, bracket.upper
         shadow = Bracket(0, None)
@@ -193,7 +197,8 @@ class Shadow:
             shadow = _after(shadow, load, load <= low)
 
     def excess(self, used: int, bracket: Bracket) -> int:
-        """Largest number of trials above plain bisection, if the search continues like bisection.
+        """Largest number of trials more than plain bisection, if the search continues like
+        bisection.
 
         Args:
             used: number of valid trials so far.
@@ -208,16 +213,15 @@ class Shadow:
         return used - self._known[bracket]
 
     def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
-        """The larger excess of both verdicts that a trial at `load` can have."""
+        """The excess after a trial at `load`: the larger value of the two possible verdicts."""
         return max(
             self.excess(used + 1, Bracket(load, bracket.overloaded)),
             self.excess(used + 1, Bracket(bracket.sustained, load)),
         )
 
     def _fewest(self, shadow: Bracket, bracket: Bracket, count_inside: bool) -> int:
-        """The smallest number of trials that bisection needs for any limit in `bracket`.
-
-        With `count_inside`, all trials count, otherwise only trials outside of the bracket.
+        """The smallest number of trials that bisection needs for any limit in `bracket`. If
+        `count_inside` is False, only trials outside the bracket are counted.
         """
         low, high = bracket.sustained, bracket.upper
         if not count_inside and shadow.sustained >= low and shadow.upper <= high:
@@ -276,7 +280,7 @@ class Guided:
         return self._with_interval(decision, history) if isinstance(decision, Done) else decision
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit, or None if the trials do not determine an interval."""
+        """The 90 % interval of the limit; None if the trials do not determine an interval."""
         return self.guide.interval(history)
 
     def _extra(self, history: Sequence[Observation]) -> int:
@@ -287,8 +291,8 @@ class Guided:
         return 0
 
     def _by_bracket(self, history: Sequence[Observation]) -> Decision:
-        """The next step according to the bracket; a result has no confidence and no interval
-        yet.
+        """The next step according to the bracket. If the step is a result, it has no confidence and
+        no interval yet.
         """
         trials = Trials(history)
         bracket = trials.bracket
@@ -311,7 +315,7 @@ class Guided:
         return settled or self.limits.begin(self._probe(trials, used), history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Number of remaining trials if all verdicts are as the guide expects."""
+        """Number of remaining trials if all verdicts agree with the guide's expectation."""
         unmeasured = self.limits.settle_unmeasured(history, Trials(history).bracket)
         if isinstance(unmeasured, Measure):
             return 1 + self.trials_left(_without_invalid(history))
@@ -327,7 +331,10 @@ class Guided:
         return count
 
     def _with_interval(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
-        """The result with its confidence and interval, or one more trial to narrow the interval."""
+        """The result, with its confidence and interval.
+
+        If the interval is too wide, the decision is one more trial.
+        """
         if not self.guide.states_interval:
             return done
         found = self.guide.posterior(history)
@@ -376,7 +383,10 @@ class Guided:
         return Measure(load, f"{reading} shows only that the limit is {way}; probing {load}")
 
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
-        """The wish, or a safer load if an unexpected verdict would use up the allowance."""
+        """The wish.
+
+        If an unexpected verdict would use up the allowance, it is replaced by a safer load.
+        """
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
             if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
@@ -396,7 +406,7 @@ class Guided:
         """The load nearest to `wish` that the allowance permits.
 
         Until a load is overloaded, bisection's own next load can be many times the limit. So no
-        load is more than `EXCEED_MAX` times the one that the readings suggest, even if this takes
+        load is more than `EXCEED_MAX` times the load that the readings suggest, even if this needs
         more trials than the allowance.
         """
         if bracket.sustained > 0 and bracket.overloaded is None:
@@ -421,7 +431,7 @@ class Guided:
 
 
 def _inside(bracket: Bracket, load: float) -> int:
-    """The integer nearest to `load` from the sustained to the overloaded side of the bracket."""
+    """The integer nearest to `load` that is not outside the bracket."""
     low = max(1, bracket.sustained)
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 
@@ -429,8 +439,9 @@ def _inside(bracket: Bracket, load: float) -> int:
 def _trials_counted(trials: Trials) -> int:
     """The number of trials that count against the allowance.
 
-    The cluster causes contradictory trials, not the guide. So all trials of a contradictory load
-    count as one trial. Trials between a wrong verdict and its correction do not count.
+    Contradictory trials are caused by the cluster and not by the guide. So if the trials of a load
+    contradict each other, they count as one trial. Trials between a wrong verdict and its
+    correction do not count.
     """
     valid, verdicts = _without_invalid(trials.history), trials.verdicts
     astray: set[int] = set()

@@ -1,14 +1,16 @@
-"""The bounds, resolution and repeats that all searchers share, and loads that cannot be measured.
+"""The bounds, resolution and repeats that all searchers share, and the rules for loads that cannot
+be measured.
 
 An INVALID trial gives no evidence, so its load never bounds the limit. The search continues at a
-lower load, because the cause may depend on the load:
+lower load, because the cause may depend on the load. There are two cases:
 
-* The generator was too slow: one such trial is enough, unless a trial with as much load was valid.
-  The next load is the load that the generator offered. If the generator cannot offer this load
-  either, lower loads follow, down to one unit of load, until a trial is valid. A trial with almost
-  all of its load offered is repeated once, because the generator may have been busy for a moment.
-* Another cause: the load is repeated first. If all repeats are INVALID, the next load is between
-  this load and the highest sustained load.
+* The generator was too slow. One such trial is enough, unless a trial with the same or a higher
+  load was valid. The next load is the load that the generator offered. If the generator cannot
+  offer this load either, lower loads follow, down to one unit of load, until a trial is valid. If
+  the generator offered almost the whole load of a trial, the trial is repeated once, because the
+  generator may have been busy only for a moment.
+* There is another cause. The load is repeated first. If all repeats are INVALID, the next load is
+  between this load and the highest sustained load.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from search.model import (
 )
 
 OFFERED_MAX = 0.9
-"""Offered share of a load from which an INVALID trial is repeated once [ratio]."""
+"""An INVALID trial is repeated once if the generator offered at least this share of its load
+[ratio]."""
 OFFERED_STEPS = (0.9, 0.75, 0.5)
 """Highest next load over a load that the generator could not offer [ratio].
 
@@ -43,9 +46,9 @@ IN_A_ROW_MAX, IN_A_ROW_FIRST_MAX = 4, 2
 
 The second value applies before any valid trial, if the generator is not the cause."""
 STEP_DOWN = 4
-"""Load that cannot be measured over the next load, before any valid trial [ratio]."""
+"""Load that cannot be measured divided by the next load, before the first valid trial [ratio]."""
 REPEATS_LATER = 1
-"""Highest number of repeats of an INVALID trial after a load could not be measured."""
+"""Highest number of repeats of an INVALID trial if an earlier load could not be measured."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,10 @@ class Ceiling:
 
     Attributes:
         load: the load.
-        cause: the cause of its INVALID trials, in words.
+        cause: the cause of the INVALID trials at this load, in words.
         offered_share: share of the load that the generator offered [ratio]; None if the generator
             was not the cause.
-        in_a_row: number of loads since the last valid trial that could not be measured.
+        in_a_row: number of loads that could not be measured since the last valid trial.
     """
 
     load: int
@@ -66,7 +69,7 @@ class Ceiling:
     in_a_row: int
 
     def next_load(self, sustained: int) -> int:
-        """The next lower load; at most `sustained` if no load is left to try."""
+        """The next lower load. If no load is left to try, the result is at most `sustained`."""
         if self.offered_share is None and not sustained:
             return max(self.load // STEP_DOWN, min(1, self.load - 1))
         if self.offered_share is None:
@@ -78,7 +81,7 @@ class Ceiling:
 
     def is_final(self, sustained: int, resolution: float) -> bool:
         """True if the search tries no further load between the highest sustained load and this
-        one.
+        load.
         """
         if self.next_load(sustained) <= sustained:
             return True
@@ -89,7 +92,7 @@ class Ceiling:
 
 
 def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | None:
-    """The lowest load that could not be measured, or None.
+    """The lowest load that could not be measured; None if all loads could be measured.
 
     A valid trial at this load or at a higher load shows that the load can be measured.
 
@@ -121,20 +124,22 @@ def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | No
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds, resolution and repeats of a search along one axis on which load grows.
+    """Bounds, resolution and repeats of a search along one axis. The load grows along this axis.
 
     Attributes:
-        load_start_max: first guess of a load above the limit; doubled while it is sustained.
+        load_start_max: first guess of a load above the limit. The search doubles it while it is
+            sustained.
         load_cap: highest load that may be offered.
-        resolution: relative width at which a bracket is a boundary point [ratio].
+        resolution: relative width at which a bracket is narrow enough to be a boundary point
+            [ratio].
         invalid_repeats_max: highest number of repeats of an INVALID trial in a row.
         words: the unit of a load in words: producers, partitions, consumer groups.
         cap_by: name of the option or guard that sets `load_cap`.
         other_way: another option that can be raised if `load_cap` is sustained, as a noun phrase.
-        interval_max: relative width of the 90 % interval above which further trials are made
-            [ratio]; None accepts any width.
-        first_max: highest load before the first valid trial, which the generator is known to
-            offer; None for no bound.
+        interval_max: highest accepted relative width of the 90 % interval [ratio]. Further trials
+            are made for a wider interval. None accepts any width.
+        first_max: highest load that is tried before the first valid trial, because the generator is
+            known to offer this load; None if there is no such bound.
     """
 
     load_start_max: int
@@ -148,7 +153,8 @@ class Limits:
     first_max: int | None = None
 
     def capped(self, load: int, by: str) -> Limits:
-        """These limits with a lower `load_cap`; unchanged if `load` is not lower.
+        """These limits with `load` as `load_cap`. They are unchanged if `load` is not lower than
+        `load_cap`.
 
         Args:
             load: highest load that may be offered.
@@ -214,7 +220,7 @@ class Limits:
         return Measure(load, f"{cause}, at {amount}; trying {load}{below}")
 
     def begin(self, step: Measure, history: Sequence[Observation]) -> Measure:
-        """The step with a load of at most `first_max` before the first valid trial."""
+        """The step. Before the first valid trial, its load is reduced to at most `first_max`."""
         most = self.first_max
         if most is None or step.load <= most or Trials(history).verdicts:
             return step
@@ -239,7 +245,7 @@ class Limits:
         )
 
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
-        """The end of the search if the bracket is closed or reaches `load_cap`, else None."""
+        """The end of the search if the bracket is closed or reaches `load_cap`; otherwise None."""
         if bracket.is_closed(self.resolution):
             return Done(bracket)
         if bracket.sustained >= self.load_cap:
@@ -251,6 +257,6 @@ class Limits:
         return None
 
     def settle(self, history: Sequence[Observation]) -> Decision | None:
-        """The decision if it needs no new load, else None."""
+        """The next decision if it needs no new load; otherwise None."""
         bracket = bracket_of(history)
         return self.settle_unmeasured(history, bracket) or self.settle_bracket(bracket)

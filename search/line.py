@@ -1,22 +1,24 @@
-"""The boundary line: the order of message sizes, and the prediction of each limit from finished
-sizes.
+"""The boundary line: the order in which message sizes are measured, and the prediction of each
+limit from finished sizes.
 
-Each finished size refines two models. The costs per batch and per byte predict the limit of the
-next size, and the curve of utilization over load converts readings to distances. The smallest and
-the largest size are measured first, because the two costs differ most there. The next size is
-always the size farthest from all finished sizes. All models are computed again from the finished
-points, so a resumed run decides the same.
+Each finished size refines two models. The first model is the costs per batch and per byte, which
+predict the limit of the next size. The second model is the curve of utilization against load, which
+converts readings to distances from the limit. The smallest and the largest size are measured first,
+because the two costs differ most there. After that, the next size is always the size whose nearest
+finished size is farthest away. All models are computed again from the finished points, so a resumed
+run makes the same decisions.
 
-Brokers handle batches, not records. Each batch takes a request, an append and perhaps a flush. If
-brokers spend the time `per_batch` on a batch and `per_byte` on each byte, the limit is
+Brokers handle batches, not records. For each batch, brokers handle a request and an append, and
+perhaps a flush. If brokers spend the time `per_batch` on a batch and `per_byte` on each byte, the
+limit is
 
     producers = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer.
 
 The line bends at per_batch / per_byte bytes per batch, where both costs are equal. A producer's
 number of batches per second at a message size follows from its rate, `linger.ms` and `batch.size`.
-The model has a grid of bends from 10 B to 1 MB, with equal steps and equal prior weights in the
-logarithm. Each bend is weighted by its fit to the points. So one point already predicts the limits
-of all other sizes, with a spread.
+The model has a grid of possible bends from 10 B to 1 MB. The steps of the grid are equal in the
+logarithm, and all bends have equal prior weights. Each bend is weighted by its fit to the points.
+So one point is enough to predict the limits of all other sizes, each with a standard deviation.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ _BENDS = tuple(10.0 ** (1.0 + 5.0 * step / 40) for step in range(41))
 
 @dataclass(frozen=True)
 class ProducerRate:
-    """The fixed rate of one producer, in exactly one unit [records/s] or [B/s].
+    """The fixed rate of one producer. It is stated in exactly one unit, records/s or B/s.
 
     Attributes:
-        linger_s: time that an unfilled batch waits for more records; 0 if each batch has one
-            record [s].
+        linger_s: time that a batch waits for more records if it is not full [s]; 0 if each batch
+            has one record.
         batch_bytes: size of a full batch [B].
     """
 
@@ -73,7 +75,7 @@ class ProducerRate:
         return self.records(message_bytes) * message_bytes
 
     def batches(self, message_bytes: int) -> float:
-        """Rate of batches of one producer while the brokers keep up [1/s]."""
+        """Rate of batches of one producer, if the brokers keep up with the load [1/s]."""
         records = self.records(message_bytes)
         return records / max(
             1.0, min(int(records * self.linger_s) + 1, self.batch_bytes / message_bytes)
@@ -91,14 +93,14 @@ class Point:
 
 @dataclass(frozen=True)
 class BoundaryModel:
-    """The posterior of the bend, with the cost per byte for each bend.
+    """The probability of each bend, with the cost per byte for this bend.
 
     Attributes:
         rate: rate of one producer.
         brokers: number of brokers that share the load evenly.
         bends: (weight, bend [B per batch], broker-seconds per byte) of each bend on the grid;
             weights sum to 1.
-        misfit: scatter of real points around the line [σ, ratio].
+        misfit: scatter of real points around the line, as a relative standard deviation [ratio].
     """
 
     rate: ProducerRate
@@ -118,7 +120,7 @@ class BoundaryModel:
         return math.exp(mean), math.sqrt(max(0.0, square - mean * mean) + self.misfit**2)
 
     def prior(self, message_bytes: int, points: int) -> Prior:
-        """The predicted limit as a prior; `points` is the number of finished sizes."""
+        """The predicted limit in the form of a prior. `points` is the number of finished sizes."""
         limit, spread = self.predict(message_bytes)
         sizes = "1 size" if points == 1 else f"{points} sizes"
         return Prior(max(1.0, limit), spread, f"costs fitted to {sizes}")
@@ -127,13 +129,14 @@ class BoundaryModel:
 def fit(
     points: Sequence[Point], rate: ProducerRate, brokers: int, misfit: float = 0.05
 ) -> BoundaryModel | None:
-    """Fit the two costs to measured limits; None without a measured limit.
+    """Fit the two costs to measured limits. The result is None if there is no measured limit.
 
     Args:
         points: measured limits above zero.
         rate: rate of one producer.
         brokers: number of brokers that share the load evenly.
-        misfit: expected scatter of real points around the line [σ, ratio].
+        misfit: expected scatter of real points around the line, as a relative standard deviation
+            [ratio].
     """
     if not points:
         return None
@@ -156,16 +159,18 @@ def fit(
 
 
 def _load_of_one(rate: ProducerRate, message_bytes: int, bend: float) -> float:
-    """Broker time that one producer needs, in units of the cost of a byte [B/s]."""
+    """Broker time that one producer needs per second, divided by the cost of a byte [B/s]."""
     return rate.batches(message_bytes) * bend + rate.bytes(message_bytes)
 
 
 Method = Literal["guided", "bisection"]
 
 BEND_MIN = 0.1
-"""Minimum change of the line's slope, ln bytes/s over ln message bytes, that adds a point."""
+"""A point is added if the slope of the line changes by at least this value. The slope is the change
+of ln(bytes/s) divided by the change of ln(message bytes)."""
 VAGUE = 0.5
-"""Spread above which a prediction is not used [ratio]; the first reading is more precise."""
+"""A prediction with a spread above this value is not used, because the first reading is more
+precise [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ class FinishedPoint:
 
 @dataclass(frozen=True)
 class Line:
-    """The plan of a boundary line; `search.lines` carries out its decisions.
+    """The plan of a boundary line. `search.lines` carries out the decisions of the plan.
 
     Attributes:
         sizes: message sizes to measure [B].
@@ -203,12 +208,14 @@ class Line:
         budget: highest cost of the whole line.
         refine_max: highest number of sizes that are added near bends of the line.
         guide: the evidence before the first trial.
-        method: `guided`, or `bisection` for a comparison without readings and neighbors.
+        method: `guided`, or `bisection` for comparisons; bisection does not use readings and
+            neighboring sizes.
         confirmation: length of the hold that confirms each limit.
         before: cost of the run before this line.
-        hint: reading of a warm-up load at the size that is measured first; None without one.
-        bound: returns, for a message size [B], the highest load that the run's guards allow now,
-            and the name of the guard; None without guards.
+        hint: reading of a warm-up load at the size that is measured first; None if there is no such
+            reading.
+        bound: function that returns, for a message size [B], the highest load that the run's guards
+            allow now and the name of the guard; None if the run has no guards.
         check_for_change: True if a closing trial checks the limits for a change, see
             `search.checking`.
     """
@@ -229,7 +236,7 @@ class Line:
 
     @property
     def checks_at_once(self) -> bool:
-        """True if the line has one size, which is then checked as soon as its limit is found."""
+        """True if the line has only one size, which is checked as soon as its limit is found."""
         return self.check_for_change and len(set(self.sizes)) == 1
 
     def next_message_bytes(self, finished: Sequence[FinishedPoint]) -> int | None:
@@ -252,7 +259,7 @@ class Line:
         allowance: int = ALLOWANCE,
         is_first: bool = True,
     ) -> Searcher:
-        """The searcher of one size, guided by the finished sizes, within the budget.
+        """The searcher of one size. The finished sizes guide it, and the budget limits it.
 
         Args:
             message_bytes: the size [B].
@@ -285,7 +292,7 @@ class Line:
 
         Args:
             point: the finished point.
-            finished: all finished points, `point` included.
+            finished: all finished points, including `point`.
             allowance, is_first: as in `searcher`.
         """
         others = [each for each in finished if each.message_bytes != point.message_bytes]
@@ -296,7 +303,8 @@ class Line:
         return self._budgeted(checking, point.message_bytes, self.spent(others))
 
     def is_suspicious(self, point: FinishedPoint, finished: Sequence[FinishedPoint]) -> bool:
-        """True if the trials of a point show a probable change of its limit without a repeat.
+        """True if the trials of a point show a probable change of the limit before any load was
+        repeated.
 
         The curve comes from all finished sizes, because trials of one size may not distinguish a
         change from a lower utilization at the limit.
@@ -357,8 +365,8 @@ class Line:
         return split_history(history, self.confirmation).searched
 
     def _estimate(self, point: FinishedPoint) -> Estimate | None:
-        """The estimate of a limit: by readings inside of the bracket, else the middle of the
-        bracket.
+        """The estimate of a limit. It is the estimate from readings if this is inside the bracket,
+        or else the middle of the bracket.
         """
         bracket = point.result.bracket
         if not isinstance(point.result, Done) or bracket.sustained < 1:
@@ -372,7 +380,7 @@ class Line:
         return replace(guess, load=inside, spread=max(0.015, min(guess.spread, 0.03)))
 
     def _curve(self, finished: Sequence[FinishedPoint]) -> Curve:
-        """The gain, and the utilization at the limit, from all readings of finished points."""
+        """The gain and the utilization at the limit, from all readings of finished points."""
         start = self.guide.curve
         weight, total = 1.0 / start.gain_spread**2, start.gain / start.gain_spread**2
         ceilings = []
@@ -432,7 +440,7 @@ def bend_of(points: Sequence[Point], rate: ProducerRate) -> int | None:
 
 
 def _gap(message_bytes: int, done: set[int]) -> float:
-    """Distance to the nearest finished size [ln]. Rounded, so that equal distances compare
-    equal.
+    """The distance from a message size to the nearest finished size [ln]. The distance is rounded,
+    so that equal distances have equal values.
     """
     return round(min((abs(math.log(message_bytes / other)) for other in done), default=0.0), 6)

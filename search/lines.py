@@ -1,7 +1,8 @@
-"""The measurement of boundary lines, size by size, for one or several goals.
+"""The measurement of boundary lines for one or several goals, one message size after the other.
 
-In each step, the searchers decide and a measurer carries out the decision. Several goals share all
-trials: every goal judges each trial. A search for one goal is the same loop with one searcher.
+In each step, the searchers make a decision and a measurer carries it out. Several goals share all
+trials, and each trial is judged by every goal. A search for one goal is the same loop with one
+searcher.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class GoalsMeasurer(Protocol):
 def next_trial(
     searchers: Mapping[str, Searcher], histories: Histories
 ) -> tuple[Measure | None, dict[str, Decision]]:
-    """The next trial, or None if all searches have ended; and the decision of each goal.
+    """The next trial and the decision of each goal. The trial is None if all searches have ended.
 
-    A hold that has begun continues first. Then the lightest requested load comes first, holds come
-    after other loads, and closing trials come last.
+    A hold that has begun is continued first. Otherwise the order is: loads of searches, new holds,
+    closing trials. Among equal kinds, the lightest load is first.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -68,14 +69,15 @@ def next_trial(
 
 @dataclass(frozen=True)
 class SearchEnd:
-    """The result of one goal's search, and the trials, oldest first."""
+    """The result of one goal's search, with all its trials, oldest first."""
 
     result: Done | GaveUp
     history: tuple[Observation, ...]
 
 
 OnStep = Callable[[Decision, Histories], None]
-"""Called before every trial, and at the end of every goal: (decision, all trials so far)."""
+"""A function that is called before every trial and at the end of every goal. Its arguments are the
+decision and all trials so far."""
 
 
 def run_goals(
@@ -84,14 +86,14 @@ def run_goals(
     on_step: OnStep | None = None,
     histories: Histories | None = None,
 ) -> dict[str, SearchEnd]:
-    """Search until the search of every goal has ended; each trial counts for all goals.
+    """Search until the search of every goal has ended. Each trial counts for all goals.
 
     A search that has ended decides again if a trial for another goal contradicts its result.
 
     Args:
         searchers: the searcher of each goal, by the goal's name.
         measurer: makes the trials and judges them.
-        on_step: called with every decision before it is carried out.
+        on_step: function that is called with every decision before the decision is carried out.
         histories: finished trials of each goal, with the same loads for every goal.
     """
     trials = {name: list((histories or {}).get(name, ())) for name in searchers}
@@ -113,14 +115,17 @@ def run_goals(
 
 
 SHARED_ALLOWANCE = 8
-"""Highest number of trials above plain bisection at one size in a search of several goals."""
+"""Highest number of trials more than plain bisection needs at one size, for a search of several
+goals."""
 
 Finished = Mapping[str, Sequence[FinishedPoint]]
-"""Goal → its finished points; all goals have finished the same sizes."""
+"""Name of a goal → its finished points. All goals have finished the same sizes."""
 
 
 def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
-    """The size to measure next [B] according to the first goal's line; None if it is complete."""
+    """The size to measure next [B] according to the first goal's line; None if the line is
+    complete.
+    """
     name, line = next(iter(lines.items()))
     return line.next_message_bytes(finished[name])
 
@@ -128,7 +133,7 @@ def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
 def searchers_of(
     lines: Mapping[str, Line], message_bytes: int, finished: Finished
 ) -> dict[str, Searcher]:
-    """The searcher of each goal at one size, by the goal's name."""
+    """Name of a goal → its searcher at one size."""
     allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
     return {
         name: line.searcher(message_bytes, finished[name], allowance, number == 0)
@@ -137,7 +142,7 @@ def searchers_of(
 
 
 def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
-    """The finished size to check next for a change [B], or None if no further size needs a check.
+    """The finished size to check next for a change of its limit [B]; None if no size needs a check.
 
     The size that was measured first is checked first, because its trials are the oldest. If its
     limit changed, all other sizes are checked. Otherwise, only sizes with suspicious trials are
@@ -169,7 +174,7 @@ def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
 def checkers_of(
     lines: Mapping[str, Line], message_bytes: int, finished: Finished
 ) -> dict[str, Searcher]:
-    """The searcher of each goal that checks a finished size for a change, by the goal's name."""
+    """Name of a goal → its searcher that checks a finished size for a change."""
     allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
     first, found = _answered(finished, message_bytes)[0], {}
     for name, line in lines.items():
@@ -179,12 +184,15 @@ def checkers_of(
 
 
 def histories_at(finished: Finished, message_bytes: int) -> dict[str, tuple[Observation, ...]]:
-    """The trials of each goal at a finished size, by the goal's name."""
+    """Name of a goal → its trials at a finished size."""
     return {name: _point(points, message_bytes).history for name, points in finished.items()}
 
 
 def with_checked(points: Sequence[FinishedPoint], checked: FinishedPoint) -> list[FinishedPoint]:
-    """The finished points with `checked`, which replaces the point of its size or is added."""
+    """The finished points with the point `checked`.
+
+    It replaces the point of the same size, or is added if there is no such point.
+    """
     if all(each.message_bytes != checked.message_bytes for each in points):
         return [*points, checked]
     return [checked if each.message_bytes == checked.message_bytes else each for each in points]
@@ -212,7 +220,7 @@ def run_lines(
     begun: Histories | None = None,
     on_point: Callable[[str, FinishedPoint], None] | None = None,
 ) -> dict[str, list[FinishedPoint]]:
-    """Measure the line of each goal; all goals share the trials.
+    """Measure the line of each goal. All goals share the trials.
 
     If the budget is used up, the searches of the remaining sizes end without a limit.
 
