@@ -1,9 +1,8 @@
 """A typed admin client of a cluster, on top of kafka-python's protocol classes.
 
 Requests go through kafka-python's connection manager. The admin methods of kafka-python are not
-used, because they choose the broker themselves, and fail on answers that the protocol allows: older
-versions without a field, and numbers that are not in kafka-python's enumerations. This module reads
-names, numbers and values only.
+used, because the caller cannot choose the broker. These methods also fail on answers that Kafka's
+protocol allows, for example on a number that is not in kafka-python's enumerations.
 """
 
 from __future__ import annotations
@@ -141,7 +140,9 @@ class TopicSize:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as one broker describes it; `leader` is `NO_LEADER` if it has no leader."""
+    """The state of a partition according to one broker; `leader` is `NO_LEADER` if there is no
+    leader.
+    """
 
     leader: int
     replicas: tuple[int, ...] = ()
@@ -156,7 +157,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class DescribedTopic:
-    """A topic as a broker describes it.
+    """The state of a topic according to one broker.
 
     Attributes:
         name: name of the topic.
@@ -177,11 +178,12 @@ class KafkaAdmin:
     A context manager. Every method may raise `AdminError`. Several threads may use it.
 
     Attributes:
-        on_wait: called with a sentence before a wait for the cluster's quota on changes.
+        on_wait: called with a message before the client waits because of the cluster's quota on
+            changes.
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
-        """Use `client` until `close`; each request has a deadline of `timeout_s` [s]."""
+        """Take over `client`; `close` closes it. Each request has a deadline of `timeout_s` [s]."""
         self.client = client
         self.on_wait: Callable[[str], None] = _log.warning
         self._timeout_ms = int(timeout_s * 1000)
@@ -217,7 +219,8 @@ class KafkaAdmin:
     def describe_cluster(self) -> ClusterInfo:
         """The brokers that serve clients, and the ids of the fenced brokers.
 
-        Brokers before Kafka 2.8 do not support this request; their metadata list the brokers.
+        Before Kafka 2.8 brokers do not support this request. The list of brokers then comes from
+        the metadata.
         """
         answer = self.ask("describe the cluster", self._described_cluster)
         brokers = sorted(answer.brokers, key=_id_of)
@@ -282,8 +285,8 @@ class KafkaAdmin:
     ) -> list[DescribedTopic]:
         """The metadata of topics; the request creates no topic (see auto.create.topics.enable).
 
-        A cluster may have tens of thousands of partitions. kafka-python's own dictionaries would
-        take three times as long.
+        The result has no dictionaries of kafka-python, because decoding them takes three times as
+        long, and a cluster may have tens of thousands of partitions.
 
         Args:
             what: a verb phrase for messages.
@@ -333,7 +336,9 @@ class KafkaAdmin:
         }
 
     def features(self) -> dict[str, str]:
-        """Feature, for example `metadata.version` → its finalized level; empty without features."""
+        """Feature (for example `metadata.version`) → its finalized level; empty if no feature is
+        finalized.
+        """
         request = ApiVersionsRequest(
             client_software_name="kafka-redline", client_software_version="1", min_version=3
         )
@@ -348,8 +353,8 @@ class KafkaAdmin:
         config: Mapping[str, str],
         validate_only: bool = False,
     ) -> dict[str, str | None]:
-        """Request the creation of a topic; the topic is usable once all brokers' metadata include
-        it.
+        """Request the creation of a topic. Clients can use the topic once the metadata of all
+        brokers include the topic.
 
         Args:
             topic: name of the topic.
@@ -388,7 +393,9 @@ class KafkaAdmin:
         self._change(f"add partitions to the topic {topic}", request, "results")
 
     def delete_topic(self, topic: str) -> None:
-        """Request a topic's deletion, which ends once no broker's metadata include the topic."""
+        """Request the deletion of a topic. The deletion ends once the topic is in no broker's
+        metadata.
+        """
         wanted = DeleteTopicsRequest.DeleteTopicState(name=topic)
         request = DeleteTopicsRequest(topics=[wanted], timeout_ms=self._timeout_ms)
         self._change(f"delete the topic {topic}", request, "responses")
@@ -396,7 +403,7 @@ class KafkaAdmin:
     def groups(self) -> dict[str, str]:
         """Id of each consumer group that this user may describe → its state.
 
-        For brokers before Kafka 2.6 the states are empty.
+        Before Kafka 2.6 brokers do not report states; each state is then empty.
         """
 
         def read() -> list[Any]:
@@ -409,7 +416,7 @@ class KafkaAdmin:
         return {str(each.group_id): str(getattr(each, "group_state", "")) for each in groups}
 
     def empty_groups(self) -> frozenset[str]:
-        """Ids of the memberless consumer groups that this user may describe."""
+        """Ids of the consumer groups without members that this user may describe."""
         return frozenset(group for group, state in self.groups().items() if state in _MEMBERLESS)
 
     def committed_offsets(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
@@ -432,7 +439,7 @@ class KafkaAdmin:
         return self.ask(f"read the offsets of the consumer group {format_some(groups)}", read)
 
     def delete_group(self, group_id: str) -> None:
-        """Delete a consumer group, which must have no members."""
+        """Delete a consumer group; the group must have no members."""
 
         def delete() -> None:
             client = self.client
@@ -448,7 +455,8 @@ class KafkaAdmin:
         """The log directories of a broker, with the field names of Kafka's protocol.
 
         Args:
-            held: topic → the partitions whose replicas the answer lists for each directory.
+            held: topic → partitions of the topic; the answer lists only replicas of these
+                partitions.
         """
         kind = DescribeLogDirsRequest.DescribableLogDirTopic
         request = DescribeLogDirsRequest(
@@ -479,7 +487,7 @@ class KafkaAdmin:
         Raises:
             AdminError: the broker does not answer.
         """
-        what = f"check which topics broker {broker_id} lets this user describe"
+        what = f"read this user's permissions for topics on broker {broker_id}"
         found = self.describe_topics(what, list(topics), broker_id, QUERY_TIMEOUT_MS)
         refused = kafka_errors.TopicAuthorizationFailedError.errno
         return frozenset(each.name for each in found if each.error_code == refused)
@@ -487,8 +495,8 @@ class KafkaAdmin:
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
     ) -> dict[str, dict[int, Partition] | None]:
-        """Topic → its partitions according to this broker; None for a topic unknown to the
-        broker.
+        """Topic → its partitions according to this broker; None if the broker does not know the
+        topic.
         """
         what = f"describe {_named(topics)} by broker {broker_id}"
         found: dict[str, dict[int, Partition] | None] = {}
@@ -501,9 +509,7 @@ class KafkaAdmin:
         return found
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Request that the preferred replica of each given (topic, partition) becomes the
-        leader.
-        """
+        """Request the election of the preferred leader of each given (topic, partition)."""
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
             wanted.setdefault(topic, []).append(partition)
@@ -544,7 +550,7 @@ class KafkaAdmin:
     def replica_ends(
         self, held: Mapping[int, Iterable[tuple[str, int]]]
     ) -> dict[int, dict[tuple[str, int], int]]:
-        """Broker → (topic, partition) → end offset of the log of the broker's own replica.
+        """Broker → (topic, partition) → end offset of the replica on this broker.
 
         All brokers are queried at once. A request with the replica id of a debugger makes a
         follower answer for its own log, as in Kafka's ReplicaVerificationTool. The result lacks a
@@ -579,7 +585,9 @@ class KafkaAdmin:
     def _read_offsets(
         self, wanted: frozenset[tuple[str, int]], at: int
     ) -> dict[tuple[str, int], int]:
-        """Offsets from the leaders; the request is repeated while leaders move."""
+        """The partitions' offsets according to the leaders; the request is repeated if a leader has
+        moved.
+        """
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         found: dict[tuple[str, int], int] = {}
         while True:
@@ -593,9 +601,7 @@ class KafkaAdmin:
     async def _known_offsets(
         self, wanted: Set[tuple[str, int]], at: int
     ) -> dict[tuple[str, int], int]:
-        """Offsets of the partitions whose leaders have not moved; all leaders are queried at
-        once.
-        """
+        """Offsets of the partitions whose leaders have not moved; leaders are queried at once."""
         manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
         led: dict[int, list[tuple[str, int]]] = {}
@@ -654,8 +660,9 @@ class KafkaAdmin:
         """Send a request, and return the broker's answer.
 
         Args:
-            broker_id: the broker that receives the request; None for any broker. If that broker
-                does not answer within `QUERY_TIMEOUT_MS`, the request goes to another broker.
+            broker_id: the broker that receives the request; None for any broker. With None, a
+                second broker receives the request if the first one does not answer within
+                `QUERY_TIMEOUT_MS`.
             timeout_ms: deadline for the answer [ms]; None for the client's default.
         """
         manager = self.client._manager
@@ -667,7 +674,8 @@ class KafkaAdmin:
         return manager.run(manager.send, request, broker_id, timeout_ms)
 
     def _send_to_controller(self, request: Any, results_of: Callable[[Any], Sequence[Any]]) -> Any:
-        """The controller's answer; after NotController the controller is searched once more.
+        """Send a request to the controller, and return the answer. After the error NotController,
+        the function looks up the controller once more.
 
         Args:
             results_of: returns the parts of an answer that have an error code.
@@ -776,7 +784,7 @@ def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
 
 
 def _code_of(answer: Any) -> int:
-    """The error code of an answer or of a part of an answer; 0 if the version has no such field."""
+    """The error code of an answer or of a part of an answer; 0 if there is no such field."""
     return int(getattr(answer, "error_code", 0) or 0)
 
 
@@ -803,7 +811,7 @@ def _is_default(source: int) -> bool | None:
 
 
 def _metadata_request(names: Sequence[str] | None) -> Any:
-    """A request for the metadata of topics (None: of all topics) that never creates a topic."""
+    """A metadata request that creates no topic; if `names` is None, it covers all topics."""
     kind = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [kind(name=name) for name in names]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -811,7 +819,7 @@ def _metadata_request(names: Sequence[str] | None) -> Any:
 
 _SEEN = (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError)
 _MISREAD = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Errors of Python if an answer lacks a field that is read."""
+"""Python's errors if an answer lacks an expected field."""
 _UNKNOWN_CODE = "UnrecognizedBrokerError"
 """kafka-python's name for all error codes that are unknown to kafka-python."""
 _DEFAULT_SOURCE = 5
@@ -880,7 +888,7 @@ def fetch_request(
 
 
 def offsets_request(times_ms: Mapping[tuple[str, int], int], replica_id: int = -1) -> Any:
-    """A ListOffsets request for the first offset at or after a time, for each partition.
+    """A ListOffsets request: for each partition, the first offset at or after a time.
 
     Args:
         times_ms: (topic, partition) → a time [ms since the epoch], or one of `OffsetSpec`.
@@ -915,12 +923,14 @@ def _named(topics: Sequence[str]) -> str:
     return f"the topic {format_some(topics)}"
 
 
-PERMISSION = "the user in cluster.security lacks the Kafka ACL for it; grant the ACL"
+PERMISSION = "the user in cluster.security lacks the Kafka ACL for this request; grant the ACL"
 ADVICE = {
     "ClusterAuthorizationFailedError": PERMISSION,
     "TopicAuthorizationFailedError": PERMISSION,
     "InvalidConfigurationError": "correct the properties in workload topic.config",
-    "PolicyViolationError": "the cluster's create.topic.policy forbids it; change workload topic",
+    "PolicyViolationError": (
+        "the cluster's create.topic.policy forbids it; change the settings in workload.topic"
+    ),
     "TopicAlreadyExistsError": "the topic exists already; delete it, or start another run",
     "TopicDeletionDisabledError": "set delete.topic.enable=true on the brokers",
 }

@@ -69,7 +69,8 @@ class BrokerOutage(ABC):
             if waited_s >= PATIENCE_S:
                 raise NoConclusionError(
                     f"{len(offline)} of {len(self._ids)} brokers are offline after "
-                    f"{waited_s:.0f} s; expected {count}; start or stop brokers, and run again"
+                    f"{waited_s:.0f} s; expected exactly {count}; start or stop brokers, and run "
+                    "again"
                 )
             if reporter is not None and serving:
                 reporter.report(PhaseProgress(f"{len(offline)} offline"))
@@ -86,8 +87,8 @@ class ControlledOutage(BrokerOutage):
         self._offline: frozenset[int] = frozenset()
 
     def begin(self, count: int) -> frozenset[int]:
-        """Stop `count` brokers by SIGTERM, so that they hand over their leaders; return their
-        ids.
+        """Stop `count` brokers by SIGTERM, so that other brokers take over as leaders; return the
+        ids of the stopped brokers.
         """
         for broker_id in sorted(self._ids)[-count:]:
             self._offline |= {broker_id}
@@ -131,7 +132,9 @@ class AnnouncedOutage(BrokerOutage):
         if offline := sorted(self._ids - self._serving()):
             named = ", ".join(map(str, offline))
             self._reporter.report(
-                PhaseStarted(f"start broker {named} again now; waiting until it serves")
+                PhaseStarted(
+                    f"start broker {named} again now; waiting until all brokers serve clients"
+                )
             )
         self._await_offline(0, self._reporter)
         self._is_announced = False

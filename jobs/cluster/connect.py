@@ -1,4 +1,4 @@
-"""Connecting to a cluster; a failure is explained within seconds."""
+"""Connects to a cluster; if the connection fails, the error states the reason within seconds."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def connect(
 ) -> KafkaAdmin:
     """Connect an admin client to a cluster and check that every broker can be reached.
 
-    With `cluster_id`, the function logs in to one address, and to no other broker before it has
-    compared the cluster's id. An earlier comparison is impossible, because a listener with
-    authentication answers nothing before the login.
+    If `cluster_id` is given, the function first logs in to only one address and compares the
+    cluster's id. Then it connects to the other brokers. The comparison requires a login, because a
+    listener with authentication answers no request before the login.
 
     Args:
         bootstrap_servers: addresses as host:port; one of them must answer.
@@ -129,7 +129,7 @@ def _servers_with_login(
     The check uses the producers' client, because kafka-python does not report why a login failed.
 
     Args:
-        only_one: return the first address that accepts the login; do not connect to further ones.
+        only_one: whether to stop at the first address that accepts the login.
     """
     refusals: dict[int, str] = {}
     for some in [[each] for each in servers] if only_one else [servers]:
@@ -154,7 +154,7 @@ def admin_client(
 
     Args:
         servers, options, timeout_s, request_timeout_s: see `connect`.
-        name: the client id if `options` have none.
+        name: the client id if `options` do not state one.
 
     Raises:
         ConfigError: no connection to the cluster.

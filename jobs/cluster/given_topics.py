@@ -50,11 +50,11 @@ class GivenTopic:
 def given_topics(
     admin: KafkaAdmin, cluster: Cluster, may_hold_data: bool = False
 ) -> tuple[GivenTopic, ...]:
-    """The topics of `cluster.topics`; none without this key.
+    """The topics of `cluster.topics`; empty if the configuration does not have this key.
 
     Args:
-        may_hold_data: whether records in the topics are accepted, because a run of this process
-            wrote them; has the effect of `cluster.topics_hold_data`.
+        may_hold_data: whether the topics may have records, as with `cluster.topics_hold_data`; True
+            if an earlier run of this process wrote to the topics.
 
     Raises:
         ConfigError: a topic does not exist, has partitions without a leader, or has records; or
@@ -65,8 +65,8 @@ def given_topics(
         return ()
     if taken := sorted({*cluster.topics} & {*owner_topics(cluster.name_prefix)}):
         raise ConfigError(
-            f"{KEY} names {taken[0]}, the topic with the bounds of the cluster's owner; expected "
-            "topics for the records of runs; name other topics"
+            f"{KEY} names {taken[0]}, which is the topic for the bounds of the cluster's owner; "
+            "expected topics for the records of runs; name other topics"
         )
     brokers = admin.describe_cluster().broker_ids
     found = tuple(_described(admin, name, brokers) for name in cluster.topics)
@@ -129,7 +129,8 @@ def _partitions(admin: KafkaAdmin, name: str, broker: int) -> dict[int, Partitio
 def assigned(
     given: Sequence[GivenTopic], wanted: Sequence[TopicOptions]
 ) -> Iterator[tuple[GivenTopic, ...]]:
-    """The topics of each part of a mix: the next `topic.count` topics for each part, in order.
+    """For each part of a mix, the topics of the part. Each part gets the next `topic.count` topics
+    in the order of `cluster.topics`.
 
     Raises:
         ConfigError: the topics of one part have different numbers of partitions.
@@ -171,7 +172,8 @@ def fitted(config: Configuration, given: Sequence[GivenTopic]) -> Configuration:
 
 
 def notes(config: Configuration, given: Sequence[GivenTopic]) -> list[str]:
-    """A note for each given topic of a run: the topic's shape, and how long records stay in it.
+    """A note for each given topic of a run: the topic's shape, and the time until the topic's
+    records are deleted.
 
     Args:
         config: the configuration before `fitted`, with the workload's topic settings.
@@ -215,7 +217,7 @@ def _kept(topic: GivenTopic) -> str:
 
 
 def warnings(given: Sequence[GivenTopic]) -> list[str]:
-    """A warning for each given topic with uneven leaders, and for each with unknown properties."""
+    """A warning for each given topic with uneven leaders or with unknown properties."""
     found = []
     for topic in given:
         counts = topic.leaders

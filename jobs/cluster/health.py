@@ -19,7 +19,7 @@ from metrics.sources.source import log_dirs_interval_s, topics_interval_s
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
-"""Size or free space of a volume if the broker does not report them (before Kafka 3.3)."""
+"""Value of a volume's size and free space if the broker does not report them (before Kafka 3.3)."""
 
 NOT_SERVED = ("ClusterAuthorizationFailedError", *NOT_SUPPORTED)
 """Causes of an `AdminError` if a broker does not serve requests for its log directories."""
@@ -118,18 +118,18 @@ class ClusterHealth:
 
     @property
     def replicas_interval_s(self) -> float:
-        """Least time between two calls of `under_replicated` while a load runs [s]."""
+        """Shortest time between two calls of `under_replicated` while a load runs [s]."""
         return topics_interval_s(self.partitions)
 
     @property
     def log_dirs_interval_s(self) -> float:
-        """Least time between two calls of `log_dirs` while a load runs [s]."""
+        """Shortest time between two calls of `log_dirs` while a load runs [s]."""
         return log_dirs_interval_s(self.replicas_max)
 
     def under_replicated(self) -> Partitions:
-        """All partitions with a replica out of sync, in the topics that this user may describe.
+        """The under-replicated partitions of all topics that this user may describe.
 
-        A replica that a reassignment is adding does not count.
+        A missing replica does not count if a reassignment is still copying it.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -171,12 +171,12 @@ class ClusterHealth:
         return any(self._adding().values())
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers; without path and sizes for a broker that reports
-        none.
+        """The log directories of all brokers. A broker that reports no directory has one `LogDir`
+        without a path and without sizes.
 
         Args:
-            topics: topics whose replicas are counted in each directory; the replicas of other
-                topics are not requested, because there may be thousands.
+            topics: topics whose replicas are counted in each directory. The brokers list only these
+                replicas, because other topics may have thousands.
 
         Raises:
             AdminError: a broker does not answer.
@@ -228,10 +228,10 @@ class ClusterHealth:
         return any(each.partitions for each in found)
 
     def hidden_topics(self) -> frozenset[str] | None:
-        """Topics on the brokers that this user may not describe.
+        """The brokers' topics that this user may not describe.
 
-        Only `BROKERS_QUERIED` brokers are queried: a user without permission for other users'
-        topics sees none of these topics on any broker.
+        Only `BROKERS_QUERIED` brokers are queried. These are enough: if the user may not describe
+        other users' topics, such topics are hidden on every broker.
 
         Returns:
             None if this user may not read the brokers' log directories.

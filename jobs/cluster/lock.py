@@ -351,7 +351,7 @@ class LockGroup:
 
     @property
     def is_joined(self) -> bool:
-        """Whether the last answer confirmed the membership."""
+        """Whether the coordinator's last answer confirmed the membership."""
         return self._generation is not None
 
     def holder(self) -> str | None:

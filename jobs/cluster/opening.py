@@ -30,7 +30,7 @@ DELETE_DELAY = "log.segment.delete.delay.ms"
 LAG_PROPERTY = "replica.lag.time.max.ms"
 LAG_CHECKS = 1.5
 """Longest time until brokers remove a lagging follower from the ISR, as a multiple of
-replica.lag.time.max.ms: brokers check followers every half of that time."""
+replica.lag.time.max.ms. Brokers check followers at intervals of half of that property."""
 
 
 @dataclass
@@ -54,8 +54,9 @@ class OpenCluster:
     """A cluster that answers requests.
 
     Attributes:
-        check: raises an error if a broker process that this run started has ended. For running
-            brokers it does nothing; the check of topics before the next trial detects an end.
+        check: raises an error if a broker process that this run started has ended. With running
+            brokers `check` does nothing, because the check of topics before the next trial detects
+            an offline broker.
         security: security settings of the clients' connections.
         started_jmx: JMX of brokers that this run started; None for running brokers.
         environment: facts about these brokers for the run's record, such as `link.delay`.
@@ -97,7 +98,9 @@ class OpenCluster:
         return facade.interface_speeds(self.link)
 
     def outage(self, reporter: Reporter) -> BrokerOutage:
-        """The object that stops brokers on purpose, by this process or by the operator."""
+        """The planned outage: this process stops brokers that it started, and the operator stops
+        others.
+        """
         if self.broker_control is not None:
             return ControlledOutage(self.broker_control, self.admin)
         return AnnouncedOutage(self.admin, self.info.broker_ids, reporter)
@@ -126,7 +129,8 @@ def open_cluster(
     stack: ExitStack,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> OpenCluster:
-    """Start the testbed's brokers if there is a testbed, and connect; `stack` undoes both.
+    """Start the testbed's brokers if there is a testbed, and connect to the cluster. `stack` closes
+    the connection and stops the started brokers.
 
     Args:
         meanwhile: called while the testbed's brokers start; not called for running brokers.
@@ -185,7 +189,7 @@ def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
     """The shortest window that is long enough to detect each lagging follower [s].
 
     The window follows from the largest `replica.lag.time.max.ms` of the brokers. The result is None
-    without followers, or if no broker reports the property.
+    if the topics have no followers, or if no broker reports the property.
     """
     if all(part.topic.replication_factor < 2 for part in workload.parts):
         return None
@@ -229,8 +233,8 @@ def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
     """The time over which brokers average a load for their quotas [s].
 
     Brokers throttle a load once its mean over this time exceeds the quota. For properties that no
-    broker reports, the result uses Kafka's defaults. It is None if the goal does not judge by
-    throttling.
+    broker reports, the result uses Kafka's defaults. The result is None if the goal does not judge
+    by throttling.
     """
     if not goal.indicators.throttled_is_overload:
         return None
@@ -248,7 +252,7 @@ def delete_delay_s(opened: OpenCluster) -> float:
 
 
 def _reported(opened: OpenCluster, name: str) -> list[float]:
-    """The values of a property that brokers report; none if this user may not read it."""
+    """The values that brokers report for a property; empty if this user may not read it."""
     try:
         found = _property_of_brokers(opened, name).values()
     except AdminError:

@@ -4,7 +4,7 @@ The topic is compacted and has one partition. Its last record with the key `boun
 bounds. Only the owner should have permission to write to the topic. Two small requests show whether
 the topic changed.
 
-The module also decodes the records of a batch, up to a largest decompressed size.
+The module also decodes the records of a batch, up to a limit of the decompressed size.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ _DENIED = kafka_errors.TopicAuthorizationFailedError
 
 
 def owner_topics(prefix: str) -> tuple[str, ...]:
-    """The topics whose bounds apply to a run with this name prefix; the stricter bound applies."""
+    """The topics whose bounds apply to a run with this name prefix; the run uses the stricter
+    bound.
+    """
     return tuple(dict.fromkeys((OWNER_TOPIC, f"{prefix}owner")))
 
 
@@ -143,7 +145,8 @@ class OwnerTopics:
         self.hidden: tuple[str, ...] = ()
 
     def read(self) -> dict[str, OwnerBounds]:
-        """Topic → its current bounds; bounds of a topic that was deleted apply until the run ends.
+        """Topic → its current bounds; if a topic is deleted, its last bounds apply until the run
+        ends.
 
         Raises:
             ConfigError: this user may not read a topic, or a topic has no record with bounds.
@@ -223,7 +226,9 @@ class _Reader:
                 )
 
     def _take(self, body: memoryview) -> None:
-        """Store the batch's last record with the key; the record replaces the previous bounds."""
+        """Store the batch's last record with the key `bounds`; the record replaces the previous
+        bounds.
+        """
         try:
             for each in records_of(body):
                 if each.key == KEY.encode():
@@ -236,6 +241,6 @@ class _Reader:
 
 
 def _fetched(answer: Any) -> tuple[int, bytes]:
-    """The high watermark, and the batches in an answer."""
+    """The high watermark and the record batches in an answer to a fetch request."""
     found = checked(*checked(answer).responses[0].partitions)
     return int(found.high_watermark), bytes(found.records or b"")

@@ -1,10 +1,10 @@
 """The permissions of a user for the topics, groups and transactional ids of a run.
 
 The module reads the permissions before the run creates anything. Brokers check the ACLs of a
-request before they look up its topic. To a request for a topic that does not exist they answer
-*not permitted* or *unknown*, and they change nothing.
+request before they look up its topic. If the topic does not exist, the answer to a request is
+therefore *not permitted* or *unknown*, and the request changes nothing.
 
-The module also reads the quotas that may throttle a run's producers, if no metric shows throttling.
+If no metric shows throttling, the module also reads the quotas that may throttle a run's producers.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ def permissions(
 
 
 def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str]:
-    """The permitted changes of an existing topic: `write to` and `delete`, or one of them, or none.
+    """The changes of an existing topic that this user may make; possible changes: `write to`,
+    `delete`.
 
-    The requests change nothing. Brokers refuse a produce request without a record as invalid, and
-    no record has an offset below 0, so that the deletion of all records before offset 0 has no
-    effect.
+    The requests change nothing. Brokers refuse a produce request without a record as invalid. The
+    deletion of all records before offset 0 has no effect, because no record has an offset below 0.
 
     Raises:
         AdminError: the broker does not answer.
@@ -147,9 +147,11 @@ def _is_granted(admin: KafkaAdmin, broker_id: int, action: str, query: Query) ->
 
 
 def _delete(topic: str) -> Query:
-    """A request to delete records; it requires the ACL Delete, as the deletion of the topic does.
+    """A request to delete records; the request requires the ACL Delete, like the deletion of a
+    topic.
 
-    The request to delete a topic is no help: brokers check its ACL only if the topic exists.
+    A request to delete a topic does not show the permission, because brokers check its ACL only if
+    the topic exists.
     """
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     partition = kind.DeleteRecordsPartition(partition_index=0, offset=0)
@@ -187,7 +189,7 @@ def _heartbeat(group: str) -> Query:
 def _end(transactional_id: str) -> Query:
     """A request to abort a transaction that does not exist.
 
-    It requires Write, which grants Describe too
+    The request requires the ACL Write, which also grants Describe
     (https://kafka.apache.org/documentation/#security_authz). Unlike FindCoordinator, this request
     does not create the topic `__transaction_state`.
     """
@@ -210,8 +212,7 @@ class Quota:
     """A quota of a cluster.
 
     Attributes:
-        entity: `user`, `client-id` or `ip` → name of the entity; None for the default quota of
-            entities without a quota.
+        entity: `user`, `client-id` or `ip` → name of the entity; None for the default quota.
         values: Kafka's key, such as `producer_byte_rate` → value of the quota.
     """
 
@@ -223,7 +224,7 @@ class Quota:
         return any(key in self.values for key in PRODUCE_KEYS) and self.may_apply(user, is_ours)
 
     def may_apply(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
-        """Whether the quota may apply to the run's clients; a quota of an address always may.
+        """Whether the quota may apply to the run's clients; True for a quota on an IP address.
 
         Args:
             user: the user of the clients; None if the user is unknown.
@@ -258,7 +259,9 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
 
 
 def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
-    """Whether a throttling quota is invisible in the brokers' answers and in their metrics."""
+    """Whether throttling by a quota shows neither in the brokers' answers nor in the brokers'
+    metrics.
+    """
     is_silent = any(part.producer.acks == "0" for part in workload.parts)
     return is_silent and any(
         _THROTTLE_TIME in node.lacks for node in nodes if Role.BROKER in node.roles
@@ -268,7 +271,8 @@ def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
 def require_throttling_seen(
     opened: OpenCluster, workload: Workload, nodes: Iterable[NodeInfo]
 ) -> None:
-    """Refuse a load if a quota could throttle it and nothing measured would show the throttling.
+    """Refuse a load if a quota may throttle its producers and no measured value would show the
+    throttling.
 
     Raises:
         ConfigError: the brokers' metrics have no throttle times, producers with acks=0 receive no

@@ -1,7 +1,8 @@
 """A probe: one record of the run's workload, written to each broker and read back.
 
-Brokers check some rules only when a record arrives: bounds of timestamps, a plugin's policy, and
-the number of replicas in sync. The description of a topic does not show all of these rules.
+Brokers check some rules only when a record arrives: limits on timestamps, the policy of a plugin,
+and the minimum number of in-sync replicas. The description of a topic does not show all of these
+rules.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _first_led(topics: TopicSet) -> Iterator[tuple[int, tuple[str, int]]]:
 def _written(
     admin: KafkaAdmin, leader: int, topic: str, number: int, record: bytes, acks: int
 ) -> tuple[str, int]:
-    """Write the record; return (reason of a refusal, or an empty text; offset of the record)."""
+    """Write the record; return the reason of a refusal (empty if accepted), and the record's
+    offset.
+    """
     kind = ProduceRequest.TopicProduceData
     data = kind.PartitionProduceData(index=number, records=record)
     request = ProduceRequest(
@@ -99,7 +102,9 @@ def _written(
 
 
 def _is_seen(admin: KafkaAdmin, leader: int, topic: str, number: int, offset: int) -> bool:
-    """Whether consumers can read the record in time; True if this user may not read the topic."""
+    """Whether consumers can read the record within `READ_S`; True if this user may not read the
+    topic.
+    """
     request, until_s = fetch_request({(topic, number): (offset, 1)}), time.monotonic() + READ_S
 
     def is_seen(answer: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Opening the configured metrics sources of an open cluster.
+"""Opens the configured metrics sources of an open cluster.
 
 The module also reads a cluster's replicas and the brokers' changed properties.
 """
@@ -48,7 +48,7 @@ LOG_DIRS = "log.dirs"
 
 
 def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
-    """Broker id → numbers of the broker's replicas, over all topics that this user may describe.
+    """Broker id → counts of the broker's replicas, over all topics that this user may describe.
 
     Raises:
         AdminError: the cluster did not answer.
@@ -57,7 +57,7 @@ def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
 
 
 def count_replicas(topics: Iterable[DescribedTopic]) -> dict[int, Replicas]:
-    """Broker id → numbers of the broker's replicas, according to the metadata of topics."""
+    """Broker id → counts of the broker's replicas, according to the metadata of topics."""
     led, short, offline = Counter[int](), Counter[int](), Counter[int]()
     holders: set[int] = set()
     for topic in topics:
@@ -77,7 +77,7 @@ def count_replicas(topics: Iterable[DescribedTopic]) -> dict[int, Replicas]:
 def changed_properties(admin: KafkaAdmin, broker_id: int) -> dict[str, str]:
     """A broker's properties that differ from Kafka's defaults, without secrets.
 
-    The number of log directories, `log.dirs.count`, replaces their paths.
+    `log.dirs.count`, the number of log directories, replaces the directories' paths.
 
     Raises:
         AdminError: this user may not read the properties, or the broker did not answer.
@@ -126,8 +126,8 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
         jvm: the driver's JVM (`spark._jvm`); None without Spark.
 
     Raises:
-        ConfigError: a node cannot be reached or lacks metrics, the rule set is wrong, or a secret
-            is missing.
+        ConfigError: a node cannot be reached, a node lacks metrics, the rule set is wrong, or a
+            secret is missing.
     """
     return cluster.broker_source.open(_target(opened, jvm))
 
@@ -158,7 +158,7 @@ def _open_replicas(
     """A query of the replicas over a separate connection, and a function that closes the
     connection.
 
-    The connection is separate, because the sampler queries on another thread than the run.
+    The connection is separate, because the sampler and the run use different threads.
     """
     servers = [join_address(*each) for each in opened.info.addresses.values()]
     admin = connect(servers, opened.client_kwargs(), request_timeout_s=QUERY_DEADLINE_S)
@@ -183,7 +183,7 @@ def local_hosts(opened: OpenCluster) -> HostSource:
 
 
 def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) -> LocalHost:
-    """This machine; with a link, the brokers' network namespace on this machine as a separate
+    """This machine as a host. If the cluster has a link, the brokers' network namespace is a second
     host.
     """
     if not opened.network_namespace:
@@ -199,9 +199,7 @@ def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) ->
 
 
 def _log_dirs(opened: OpenCluster) -> list[Path]:
-    """The brokers' log directories; without those of brokers that do not report them to this
-    user.
-    """
+    """The log directories of the brokers that report them to this user."""
     found: set[str] = set()
     for broker in opened.info.broker_ids:
         try:

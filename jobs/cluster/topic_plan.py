@@ -39,15 +39,16 @@ def assignment(
 ) -> Assignment:
     """An assignment of replicas that gives every broker the same work.
 
-    Each broker leads exactly `partitions_per_broker` partitions, and is a follower of exactly
-    (replication_factor - 1) times as many. The followers of one broker's partitions are spread
-    evenly over all other brokers; their numbers differ by at most one partition. For this the
-    brokers lead in turn, and the distance from leader to follower grows from turn to turn.
+    Each broker leads exactly `partitions_per_broker` partitions, and follows exactly
+    (replication_factor - 1) times as many partitions. The followers of one broker's partitions are
+    spread over all other brokers; the numbers of followers differ by at most one. The brokers lead
+    in turn, and the distance from leader to follower grows from turn to turn.
 
     If each broker states its rack, the replicas of a partition are on different racks. With fewer
-    racks than replicas, the numbers of replicas per rack differ by at most one, as far as the racks
-    have enough brokers. Racks of equal size keep all numbers as even as without racks. Racks of
-    unequal size keep leaders even, and give the brokers of a small rack more followers.
+    racks than replicas, the numbers of replicas per rack differ by at most one if the racks have
+    enough brokers. If the racks have equal sizes, leaders and followers are as even as without
+    racks. If the racks have unequal sizes, leaders are even, and brokers of a small rack have more
+    followers.
 
     Args:
         racks: broker → rack of the broker.
@@ -60,7 +61,8 @@ def assignment(
         raise ConfigError(
             f"workload.topic.replication_factor is {replication_factor}, and the cluster has "
             f"{len(brokers)} serving brokers ({', '.join(map(str, brokers)) or 'none'}); "
-            "expected at most as many replicas as brokers; lower it or start more brokers"
+            "expected at most as many replicas as brokers; lower replication_factor, or start "
+            "more brokers"
         )
     by_rack = _by_rack(brokers, racks or {})
     sizes = {len(each) for each in by_rack}
@@ -106,11 +108,11 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
 
 
 def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list[int], int]:
-    """Number of followers in the leader's rack (index 0) and in each next rack, for one turn.
+    """The number of followers in each rack for one turn, beginning with the leader's rack.
 
     Args:
-        extra_turn: the first rack that gets an additional replica; the next turn's value is
-            returned too.
+        extra_turn: the first rack that gets an additional replica. The second result is the value
+            for the next turn.
     """
     whole, rest = divmod(replicas, racks)
     wanted = [max(0, whole - 1), *[whole] * (racks - 1)]
@@ -123,8 +125,8 @@ def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list
 
 
 def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: int) -> Assignment:
-    """An assignment over racks of unequal sizes; each follower is the least loaded possible
-    broker.
+    """An assignment over racks of unequal sizes. Each follower is in the rack with the fewest
+    replicas of the partition, on the broker that follows the fewest partitions.
     """
     rack_of = {broker: rack for rack, own in enumerate(by_rack) for broker in own}
     brokers = sorted(rack_of)
@@ -157,7 +159,8 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
 def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
     """The topic property that shows which run created a topic, and whether the run held the lock.
 
-    The value is computed from the run's id. It is below two years, because services allow no more.
+    The value is computed from the run's id. The value is below two years, because Kafka services
+    may refuse a longer time.
     """
     digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)
@@ -258,9 +261,8 @@ def require_writable(
         losable: number of brokers that the run stops.
 
     Raises:
-        ConfigError: batches are larger than max.message.bytes; or there are fewer replicas than
-            min.insync.replicas with acks=all or with brokers that the run stops; or messages of a
-            compacted topic have no keys.
+        ConfigError: batches are larger than max.message.bytes, the topic has too few replicas for
+            min.insync.replicas, or messages of a compacted topic have no keys.
     """
     limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(pattern.producer)
     if limit is not None and batch > int(limit):
@@ -332,7 +334,7 @@ class TopicState:
 
     @property
     def is_placed_otherwise(self) -> bool:
-        """Whether the topic is complete, and has replicas on other brokers than assigned."""
+        """Whether all partitions have leaders, and some replicas are not on assigned brokers."""
         return bool(self.reassigned) and not (self.missing or self.leaderless or self.silent)
 
     def sentences(self) -> tuple[str, ...]:
@@ -348,7 +350,7 @@ class TopicState:
         return (*texts, *self.silent)
 
     def __or__(self, other: TopicState) -> TopicState:
-        """The differences that either of two brokers reports."""
+        """All differences of both states."""
         return TopicState(
             *(
                 tuple(sorted({*getattr(self, name), *getattr(other, name)}))
@@ -358,7 +360,7 @@ class TopicState:
 
 
 def leader_of(replicas: Sequence[int], offline: Set[int] = frozenset()) -> int:
-    """The id of the first replica's broker that is not offline; `NO_LEADER` if all are offline."""
+    """The first broker in `replicas` that is not offline; `NO_LEADER` if all are offline."""
     return next((each for each in replicas if each not in offline), NO_LEADER)
 
 
@@ -368,7 +370,7 @@ def state_of(
     offline: Set[int] = frozenset(),
     is_own_placement: bool = False,
 ) -> TopicState:
-    """The differences between the partitions that a broker knows and the planned ones.
+    """The differences between the partitions in a broker's metadata and the planned partitions.
 
     Args:
         seen: number → partition according to the broker; partitions unknown to the broker are
@@ -413,7 +415,7 @@ class Leftover:
     Attributes:
         kind: `topic` or `group`.
         name: name of the topic or id of the group.
-        run_id: id of the run that created the topic or group; empty without proof.
+        run_id: id of the run that created the topic or group; empty if there is no proof.
         is_locked: whether that run held the cluster's lock. Such a run has ended if another process
             holds the lock.
     """
@@ -425,9 +427,7 @@ class Leftover:
 
     @property
     def begun_s(self) -> float | None:
-        """The run's begin [s since the epoch]; None if the id has no time, such as a nightly's
-        id.
-        """
+        """The begin of the run [s since the epoch]; None if the run id contains no time."""
         return begun_s(self.run_id)
 
     def command(self, server: str) -> str:
@@ -443,7 +443,7 @@ class Leftover:
 
 
 def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:
-    """The topics and groups whose names have the form of a run's names: groups first, then by age.
+    """The topics and groups whose names have the form of a run's names, sorted by kind and age.
 
     A run created a topic if the run's id is in the topic's name and in the topic's mark (see
     `mark_of`). A run created a group if the run's id is in the group's name, and the group
@@ -499,7 +499,7 @@ def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]
 
 
 def begun_s(name: str) -> float | None:
-    """The time in a run id or in a name with a run id [s since the epoch]; None without a time."""
+    """The begin time in a run id or name [s since the epoch]; None if there is no such time."""
     found = _BEGUN.search(name)
     if found is None:
         return None

@@ -25,10 +25,11 @@ REFUSED_ASSIGNMENTS = frozenset(
         "UnsupportedVersionError",
     }
 )
-"""Errors of a request to create a topic that a request without an assignment may avoid."""
+"""Errors of the creation of a topic that may not occur without an assignment of replicas."""
 
 TOLERANCE = 0.1
-"""Largest deviation of a broker's number of leaders from the mean for even leaders [ratio]."""
+"""Leaders are even if each broker's number of leaders deviates from the mean by at most this share
+[ratio]."""
 
 GROWTH_MAX = 10
 """Largest number of partitions, as a multiple of the planned number."""
@@ -51,7 +52,7 @@ class LeaderCounts:
 
     @property
     def are_even(self) -> bool:
-        """Whether each broker's number differs from the mean by at most the tolerance."""
+        """Whether each broker's number of leaders differs from the mean by at most `TOLERANCE`."""
         # In integers, so that a number exactly at the tolerance is even.
         brokers = len(self.counts)
         return all(
@@ -80,14 +81,14 @@ def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCount
 
 
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
-    """The number of partitions that each topic should have next; `per_topic` if that is enough.
+    """The number of partitions that each topic should have next; `per_topic` to add none.
 
     The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. More
     partitions make a random placement more even; a round-robin placement is even at once.
 
     Args:
         per_topic: partitions that each topic has.
-        planned: partitions that each topic was planned to have.
+        planned: planned number of partitions of each topic.
         topics: number of topics.
     """
     most = min(planned * GROWTH_MAX, LEADERS_MAX // max(1, topics))
@@ -97,7 +98,7 @@ def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: 
 
 
 def placed(found: Mapping[int, Partition] | None) -> Assignment | None:
-    """The placement that a broker reports; None unless each partition has a leader.
+    """The placement that a broker reports; None if a partition is missing or has no leader.
 
     The leader is first. The other replicas are in the order of their ids, because a cluster that
     places replicas may report them in any order.
@@ -119,10 +120,10 @@ class TopicSet:
     Attributes:
         names: names of the topics.
         message_bytes: size of the messages that the trial writes [B].
-        replicas: the replicas of the partitions, numbered through all topics. Replicas that the run
-            placed must stay on their brokers.
+        replicas: partition → its replicas; the topics' partitions are numbered consecutively.
+            Replicas that the run placed must stay on their brokers.
         offline: brokers that are offline on purpose; each partition's next replica leads instead.
-        is_own_placement: whether the cluster placed the replicas, instead of the run.
+        is_own_placement: True if the cluster placed the replicas; False if the run placed them.
         parts: the topics of each part of a mix, in order; empty for traffic without parts.
         brokers: ids of all brokers that serve clients, if the cluster placed the replicas.
         given: the shape of the topics of `cluster.topics`; None for topics that the run created.
@@ -145,7 +146,7 @@ class TopicSet:
         replicas: Assignment,
         offline: frozenset[int] = frozenset(),
     ) -> TopicSet:
-        """Topics whose replicas the run placed, equally for each topic."""
+        """Topics whose replicas the run placed, with the same assignment for each topic."""
         of_all = [each for _ in names for each in replicas.values()]
         return cls(names, message_bytes, dict(enumerate(of_all)), offline)
 
@@ -169,7 +170,9 @@ class TopicSet:
 
     @property
     def numbered(self) -> tuple[tuple[int, TopicSet], ...]:
-        """(Number of the first partition, topics) of each part of a mix; one pair without parts."""
+        """Number of the first partition, and topics, for each part of a mix; one pair without
+        parts.
+        """
         found, first = [], 0
         for each in self.parts or (self,):
             found.append((first, each))
@@ -178,7 +181,7 @@ class TopicSet:
 
     @property
     def partition_names(self) -> dict[int, tuple[str, int]]:
-        """Number of a partition through all topics → its topic, and its number in the topic."""
+        """Consecutive number of a partition → its topic, and its number in the topic."""
         return {
             first + number: each.partitions.of(number)
             for first, each in self.numbered
@@ -190,7 +193,7 @@ class TopicSet:
 
     @property
     def partitions(self) -> Partitions:
-        """All partitions, numbered through all topics."""
+        """All partitions of the topics, numbered consecutively."""
         return Partitions(self.names, self.per_topic)
 
     @property
@@ -200,7 +203,7 @@ class TopicSet:
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """Ids of the brokers that lead partition 0, 1, 2, …, numbered through all topics."""
+        """Ids of the brokers that lead partition 0, 1, 2, … of the consecutive numbers."""
         return tuple(leader_of(each, self.offline) for each in self.replicas.values())
 
     @property

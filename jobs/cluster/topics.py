@@ -1,6 +1,6 @@
 """The topics of a run: creation, check before each trial, and deletion.
 
-A run changes no other topics. With `cluster.topics` a run creates and deletes no topics.
+A run changes no topics except its own. With `cluster.topics` a run creates and deletes no topics.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ WRONG_REQUESTS = frozenset(
         *REFUSED_ASSIGNMENTS,
     }
 )
-"""Errors of a request to create a topic that another configuration of the run can avoid."""
+"""Errors of the creation of a topic that a change of the run's configuration can avoid."""
 
 REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")
-"""Errors of a request to create a topic if a service does not let users set a property."""
+"""Errors of the creation of a topic if a Kafka service forbids a property."""
 
 
 Seen = TypeVar("Seen")
@@ -139,7 +139,7 @@ class Topics:
         return tuple(self._made)
 
     def validate(self, pattern: TrafficPattern) -> None:
-        """Check with the cluster whether it accepts the topics and the batches; create nothing.
+        """Check that the cluster accepts the topics and the batches; create nothing.
 
         Raises:
             ConfigError: the cluster would refuse the topic, or every batch written to the topic.
@@ -183,8 +183,8 @@ class Topics:
         for name in names:
             if name in self._made:
                 raise TopicError(
-                    f"topic {name} of run {self._run_id} exists already; expected to create it "
-                    "once; delete the topic first"
+                    f"topic {name} of run {self._run_id} exists already; expected no topic with "
+                    "this name; delete the topic first"
                 )
         placement, properties = self._accepted(pattern)
         self._require_writable(pattern, properties)
@@ -294,7 +294,7 @@ class Topics:
         return topics
 
     def _grow(self, names: Sequence[str], partitions: int) -> bool:
-        """Request partitions; return False if the cluster refuses them."""
+        """Request that the topics have more partitions; return False if the cluster refuses."""
         try:
             for name in names:
                 self._admin.create_partitions(name, partitions)
@@ -348,8 +348,7 @@ class Topics:
         return info.broker_ids
 
     def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
-        """Check that all replicas are in sync and led as planned; restore the planned leaders
-        first.
+        """Restore the planned leaders, and check that all replicas are in sync.
 
         The check elects the preferred leaders of topics that the run created, and waits at most
         `deadline_s` [s] until replicas catch up, for example after an overload. It does not wait if
@@ -379,7 +378,7 @@ class Topics:
         return not (state.lagging or state.missing or state.silent)
 
     def end_offsets(self, topics: TopicSet) -> dict[int, int]:
-        """Partition, numbered through all topics → the offset of the partition's next record.
+        """Consecutive number of a partition → the offset of the partition's next record.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -389,9 +388,7 @@ class Topics:
         return {number: found[name] for name, number in names.items()}
 
     def replica_ends(self, topics: TopicSet) -> ReplicaEnds | None:
-        """The end offsets of all replicas; None without followers, or if an end offset is
-        unknown.
-        """
+        """The end offsets of all replicas; None if there are no followers, or an end is unknown."""
         held: dict[int, list[tuple[str, int]]] = {}
         placed = topics.partition_replicas
         if topics.offline or not any(followers for _, *followers in placed.values()):
@@ -471,8 +468,8 @@ class Topics:
     ) -> tuple[Assignment | TopicSize, dict[str, str | None]]:
         """A placement that the cluster accepts, and the properties of the topic.
 
-        The placement is the run's assignment. It is the size of the topic if the cluster refuses
-        assignments, or advertises fewer brokers than replicas.
+        The placement is the run's assignment. If the cluster refuses assignments, or advertises
+        fewer brokers than replicas, the placement is only the size of the topic.
 
         Raises:
             ConfigError: the cluster would refuse the topic.
@@ -562,7 +559,7 @@ class Topics:
         return [*brokers[first:], *brokers[:first]][:BROKERS_PER_CHECK]
 
     def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
-        """Elect preferred leaders; return the error of the election, or an empty text."""
+        """Elect preferred leaders; return the error of the election, empty without an error."""
         try:
             names = topics.partition_names
             self._admin.elect_preferred_leaders(names[number] for number in partitions)
@@ -580,9 +577,7 @@ class Topics:
         return seen
 
     def _still_listed(self, names: Sequence[str]) -> str:
-        """A clause about a broker that lists a topic or does not answer; empty without such a
-        broker.
-        """
+        """A clause about the first broker that lists a topic or is silent; empty without one."""
         brokers = self._admin.describe_cluster().broker_ids
         for broker, seen in query_brokers(
             lambda b: self._admin.partitions_seen_by(b, names), brokers

@@ -138,7 +138,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def _child(annotation: Any) -> Model | None:
-    """The model in an annotation, or the model of the items of its list or map."""
+    """The model in an annotation; for a list or a map, the model of the items."""
     for kind in _alternatives(annotation):
         if get_origin(kind) is tuple:
             return _child(get_args(kind)[0])
@@ -190,7 +190,7 @@ def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 
 
 def default_at(model: Model, path: Sequence[Any]) -> Any:
-    """The default of the key at `path`; None without a default."""
+    """The default of the key at `path`; None if the key has no default."""
     found = field_at(model, path)
     if found is None or found.is_required():
         return None

@@ -49,8 +49,8 @@ def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, 
 
     Args:
         path: the properties file.
-        own: keys of the cluster's own file. They take precedence, and the properties that they
-            replace are not checked.
+        own: keys of the cluster's own file. These keys take precedence, and the properties that
+            they replace are not checked.
 
     Raises:
         ConfigError: the file cannot be read, or has a property that is not supported.
@@ -316,8 +316,8 @@ class _Properties:
                     "bootstrap_servers in the cluster's file, whose names have the AWS region",
                 )
             raise self._unsupported(
-                f"sasl.mechanism {self._get('sasl.mechanism')} for MSK's IAM, and "
-                "bootstrap.servers without a region in its names",
+                f"sasl.mechanism {self._get('sasl.mechanism')} for MSK's IAM, and no region in "
+                "the names of bootstrap.servers",
                 "brokers such as b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com:9098, or "
                 "security.aws_region in the cluster's file",
             )

@@ -77,10 +77,9 @@ _BROKER = """
 WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
     "the workload and the goal describe the load": frozenset(_LOAD.split()),
     "it configures Java's TLS; Python's ssl negotiates TLS 1.2 or later": frozenset(_JAVA.split()),
-    "tokens are renewed at 80 % of their lifetime, and Kerberos tickets by the host": frozenset(
-        _RENEWAL.split()
-    ),
-    "brokers use it, or a client for checks of tokens that brokers repeat": frozenset(
+    "the suite renews tokens at 80 % of their lifetime, and the host renews Kerberos "
+    "tickets": frozenset(_RENEWAL.split()),
+    "only brokers use it, or clients that check a token before the brokers check it": frozenset(
         _BROKER.split()
     ),
 }
@@ -126,12 +125,12 @@ REFUSED: Mapping[str, str] = {
     "ssl.certificate": "ssl.certificate.pem or ssl.certificate.location; rename it",
     "ssl.ca": "ssl.ca.pem or ssl.ca.location; rename it",
 }
-"""Property → noun phrase for the expected property, and advice, for the end of a sentence."""
+"""Refused property → expected property and advice, as the end of a message."""
 
 HARMLESS: Mapping[str, str] = {
     "enable.ssl.certificate.verification": "true",
     "sasl.oauthbearer.grant.type": "client_credentials",
 }
-"""Refused property → value with which the property is accepted, because it then has no effect."""
+"""Refused property → accepted value. With this value the property has no effect."""
 
 KNOWN = tuple(sorted({*USED, *NO_EFFECT, *REFUSED, *LIBRDKAFKA}))

@@ -67,7 +67,7 @@ TOPIC = Text(r"[A-Za-z0-9._-]{1,249}", "the name of a topic")
 
 
 class TestbedOptions(ConfigModel):
-    """Brokers that the run starts on this machine, and stops at its end.
+    """Brokers that the run starts on this machine, and stops when the run ends.
 
     Attributes:
         profile: testbed profile: a file of conf/testbed/ by its name without .yaml, or a path.
@@ -122,16 +122,16 @@ class Cluster(ConfigModel):
         client_properties: a `client.properties` file of Kafka's tools. It supplies the addresses
             and the security settings that this file does not have (docs/client-properties.md).
         name_prefix: prefix of the names of topics, consumer groups (including the lock),
-            transactional ids and client ids of runs, and of the topic that stops a run. It allows
-            ACLs on a prefix.
+            transactional ids and client ids of runs, and of the topic that stops a run. ACLs on the
+            prefix apply to all these names.
         topics: existing topics, for users without permission to create topics. A run writes to
             them, and never changes or deletes them (docs/shared-clusters.md#given-topics). In a
             mix, each part uses the next `topic.count` topics in order. All message sizes use the
             same topics.
         topics_hold_data: whether runs may write to topics of `topics` that have records already.
-        client_id: one client id for all connections, for example because it has a quota or names a
-            zone; if not given, `client.id` of `client_properties`, otherwise a different client id
-            for each connection. A quota of this client id applies to all producers together.
+        client_id: one client id for all connections, for example an id that has a quota. If not
+            given, `client.id` of `client_properties` applies; without both, each connection has its
+            own client id. A quota of this client id applies to all producers together.
         client_id_suffix: whether the name of each connection is appended to `client_id`, as in
             `orders-redline-RUN_ID-…`.
         jmx: JMX of a running cluster's brokers; not for a testbed, which has JMX always.

@@ -51,8 +51,8 @@ class GuardLimits(ConfigModel):
             the brokers [ratio]; off if other clients write at most 50 messages/s.
         others_errors_per_s_max: largest increase of other clients' produce errors under the load
             [1/s].
-        others_lag_s_max: largest growth of the lag of another user's consumer group because of the
-            loads, as the time in which the group's topics gain as many records [s].
+        others_lag_s_max: largest growth of the lag of another user's consumer group under the
+            loads, stated as the time in which the group's topics gain as many records [s].
         controller_queue_ms_max: longest mean time that events may wait in the controller's queue
             [ms].
         np_max: largest number of producers in a trial.
@@ -100,7 +100,7 @@ class GuardLimits(ConfigModel):
         return any(each is not None for each in caps)
 
     def load_violation(self, pattern: TrafficPattern) -> tuple[str, str] | None:
-        """(Key that forbids a load, sentence about the load); None if all keys allow the load."""
+        """The key that forbids a load, and a sentence about the load; None if all keys allow it."""
         connections, cap = pattern.connections_per_broker, self.load_bytes_per_s_max
         if self.np_max is not None and pattern.producers > self.np_max:
             text = f"the next load has {pattern.producers} producers, more than {self.np_max}"
@@ -123,7 +123,7 @@ class GuardLimits(ConfigModel):
     def highest_load(
         self, pattern_at: Callable[[int], TrafficPattern], most: int
     ) -> tuple[int, str]:
-        """(Highest load that all keys allow, key that forbids higher loads).
+        """The highest load that all keys allow, and the key that forbids higher loads.
 
         The load is between 1 and `most`. If all keys allow `most`, the key is empty.
         """
@@ -184,8 +184,8 @@ class Search(ConfigModel):
             (docs/mixes.md); rate, the records per second of each producer; message_bytes;
             partitions, per broker; consumer_groups; linger_ms; and batch_size. linger_ms and
             batch_size require a latency objective.
-        load_start_max: first guess of a load above the limit; the search raises it while the load
-            is sustained.
+        load_start_max: first guess of a load above the limit; the search raises the guess while the
+            load is sustained.
         load_cap: highest load that the search offers.
         resolution: largest width of a boundary point's bracket, 1 - sustained/overloaded [ratio].
         invalid_repeats_max: largest number of consecutive repeats of an INVALID trial.
@@ -208,8 +208,8 @@ class Search(ConfigModel):
             wider interval is measured further; if the interval stays wider, the limit is doubtful.
             1 turns this check off. The default is four times `resolution`.
         overload_max_s: time after which a trial with a certain overload ends [s]. If warm-up and
-            window would last longer, the window begins during the warm-up. Does not apply to trials
-            of full length.
+            window would last longer, the window begins during the warm-up. The setting does not
+            apply to trials of full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion (exit code
             3).
         accept_lower_bound: whether a lower bound is an answer for a message size (exit code 0);
@@ -352,7 +352,9 @@ def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
 
 
 def _stricter(name: str, own: Any, bound: Any) -> Any:
-    """The stricter of two values of a limit; None means no limit, or no pause for `pause_max_s`."""
+    """The stricter of two values of a limit. None means no limit; for `pause_max_s`, None means no
+    pause.
+    """
     if bound is None:
         return own
     if name == "pause_max_s":

@@ -34,7 +34,7 @@ def read_properties(path: str) -> dict[str, str]:
     data = bytes_of(path).removeprefix(b"\xef\xbb\xbf")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(
-            "it is UTF-16; expected one byte for each character, as Java does; save it as UTF-8"
+            "it is UTF-16; expected one byte for each character, as in Java; save it as UTF-8"
         )
     return dict(javaproperties.loads(data))
 
@@ -107,7 +107,9 @@ def _from_files(place: str, kind: str, path: str, key: str) -> str:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"{place}, which cannot be read ({why}); correct the path") from None
     if value is None:
-        raise ValueError(f"{place}, and {path} has no {key}; add {key} to the file, or correct it")
+        raise ValueError(
+            f"{place}, and {path} has no {key}; add {key} to the file, or correct the reference"
+        )
     return value
 
 
@@ -200,7 +202,9 @@ class Stored:
 
     @property
     def authorities(self) -> str:
-        """The trusted certificates; without them the chain of the key, which Java trusts, too."""
+        """The trusted certificates; if there are none, the certificate chain of the key, as in
+        Java.
+        """
         return self.trusted or self.chain
 
 
@@ -319,9 +323,7 @@ def _entries(data: _Bytes) -> Iterator[tuple[bool, bytes, str]]:
 
 
 def _opened(sealed: bytes, password: str) -> bytes:
-    """Decrypt a key from Sun's key protection, a key stream of SHA-1 with a digest; return PKCS
-    #8.
-    """
+    """Decrypt a key that Sun's key protection (SHA-1 key stream) encrypted; return PKCS #8."""
     at = sealed.find(_KEY_PROTECTOR)
     if at < 0:
         raise ValueError("the private key is not protected by JKS's algorithm")

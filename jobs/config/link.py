@@ -250,7 +250,8 @@ class PlantedDisk:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: `dirty_bytes` is less than the disk writes during a writer's pause.
+            ValueError: `dirty_bytes` is less than the number of bytes that the disk writes during a
+                writer's pause.
         """
         least = round(self.write_bytes_per_s * PAUSE_S)
         if self.dirty_bytes is not None and 0 < self.dirty_bytes < least:

@@ -186,7 +186,9 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 
 def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
-    """The results of these calls; if calls fail, one error has the messages of all of them."""
+    """The results of these calls. If calls fail, the raised error has the messages of all failed
+    calls.
+    """
     made, mistakes = [], []
     for part in parts:
         try:
@@ -426,7 +428,9 @@ def _require_axis_of_producers(config: Configuration) -> None:
 
 
 def _require_survivors(config: Configuration) -> None:
-    """Refuse a planned broker outage with partitions without a leader, or with several goals."""
+    """Refuse a planned broker outage if partitions would have no leader, or if there are several
+    goals.
+    """
     count, workload = config.goal.search.brokers_offline, config.workload
     if count is None:
         return
@@ -455,7 +459,9 @@ def _require_survivors(config: Configuration) -> None:
 
 
 def _require_topics(config: Configuration) -> None:
-    """Refuse `cluster.topics` with too few topics for the workload, or with the axis partitions."""
+    """Refuse `cluster.topics` if it has too few topics for the workload, or if the axis is
+    partitions.
+    """
     given, workload = config.cluster.topics, config.workload
     needed = sum(part.topic.count for part in workload.parts)
     if given and len(given) < needed:
@@ -549,7 +555,7 @@ def _made(
     overrides: Sequence[str],
     is_json: bool = False,
 ) -> Loaded:
-    """The checked object of a file's data, with the `--set` options for its kind.
+    """A checked object from a file's data, after the `--set` options for this kind of file.
 
     Args:
         is_json: whether the data come from JSON, which has no tuples, and only texts as keys.
@@ -602,8 +608,8 @@ def require_open_loop(config: Configuration) -> None:
         raise ConfigError(
             f"workload {config.workload.name} has producer.rate {config.workload.producer.rate}; "
             "expected rate_bytes_per_s or rate_records_per_s, because a limit is the highest "
-            "sustained rate; set one of them, and set rate to null, or use redline traffic, or a "
-            "sweep with the measurement load, fill or drain"
+            "sustained rate; set one of them, and set rate to null; redline traffic and sweeps "
+            "also accept a closed loop"
         )
 
 
@@ -617,6 +623,6 @@ def require_endless(config: Configuration) -> None:
     if volume is not None:
         raise ConfigError(
             f"workload {config.workload.name} has trial.volume_bytes {volume}; expected none, "
-            "because a limit is the rate of a load without an end; remove it, or use redline "
-            "traffic, or a sweep with the measurement fill or drain"
+            "because a limit is the rate of a load without an end; remove volume_bytes; redline "
+            "traffic, and sweeps with the measurement fill or drain, accept a volume"
         )

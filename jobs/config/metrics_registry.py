@@ -111,13 +111,13 @@ class SourceSection(ConfigModel):
         """
 
     def unencrypted_secret(self) -> str | None:
-        """The type of a secret that the source sends without TLS, such as `password`; None if
-        none.
+        """The type of a secret that the source sends without TLS, such as `password`; None if it
+        sends no secret.
         """
         return None
 
     def tls_hint(self) -> tuple[str, str]:
-        """For messages: the setting in the cluster's file that enables TLS, and `tls_remedy`."""
+        """The setting in the cluster's file that enables TLS, and `tls_remedy`, for messages."""
         return f"{self.key}.tls: true", self.tls_remedy
 
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
@@ -157,7 +157,7 @@ BrokerId = Annotated[int, Whole(0, 2**31 - 1)]
 
 
 def _by_broker(value: Any, values: str) -> Any:
-    """The map with broker ids as numbers, because `--set` passes them as text."""
+    """A map with broker ids as numbers; the option `--set` passes the ids as text."""
     if not isinstance(value, Mapping) or not value:
         raise UnexpectedError(f"a map of broker ids to {values}")
     return {
@@ -297,7 +297,7 @@ class HttpSection(SecuredSection):
 
     tls_keys: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
     tls_remedy: ClassVar[str] = (
-        "let the exporters speak HTTPS (httpServer.ssl of the JMX exporter, tls_server_config of "
+        "enable HTTPS in the exporters (httpServer.ssl of the JMX exporter, tls_server_config of "
         "node_exporter)"
     )
 
@@ -363,7 +363,8 @@ _OF_SERVER = ("selector", "broker_label", "broker_pattern", "broker_values")
 
 
 class ServedSection(HttpSection):
-    """Exporters with one address for each, or a Prometheus server that scrapes the exporters.
+    """A source that reads exporters directly, or from a Prometheus server that scrapes the
+    exporters.
 
     Attributes:
         server: URL of the Prometheus server that scrapes these exporters, including a path prefix;
@@ -375,8 +376,8 @@ class ServedSection(HttpSection):
             or names a broker's advertised host, unless `broker_pattern` or `broker_values` is
             given.
         broker_pattern: regular expression that finds the broker id in the label's value.
-        broker_values: broker id → value of the label, if no pattern finds the id. For hosts,
-            brokers on one host share a value.
+        broker_values: broker id → value of the label, if no pattern finds the id. In
+            `metrics.host`, brokers on one host share a value.
     """
 
     what: ClassVar[str] = "the brokers"
@@ -397,13 +398,13 @@ class ServedSection(HttpSection):
         is_https = value["server"].startswith("https://")
         if value.get("tls") is True and not is_https:
             raise ValueError(
-                f"tls is true and server {value['server']}; expected https://; correct the URL or "
-                "remove tls"
+                f"tls is true and server is {value['server']}; expected https://; correct the URL "
+                "or remove tls"
             )
         if value.get("tls") is False and is_https:
             raise ValueError(
-                f"tls is false and server {value['server']}; expected http:// or no tls; correct "
-                "the URL or remove tls"
+                f"tls is false and server is {value['server']}; expected http:// or no tls; "
+                "correct the URL or remove tls"
             )
         return {**value, "tls": True} if is_https else value
 
@@ -455,7 +456,7 @@ class ServedSection(HttpSection):
         """See `SourceSection.tls_hint`."""
         if self.server is None:
             return super().tls_hint()
-        return f"https:// in {self.key}.server", "let the server, or a proxy before it, speak HTTPS"
+        return f"https:// in {self.key}.server", "enable HTTPS in the server or in a proxy"
 
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
         """See `SourceSection.contacted_hosts`."""

@@ -212,7 +212,8 @@ def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
         "another number of brokers set workload.topic.partitions_per_broker"
     )
     load = (
-        f"{producers} producers as in the file: use redline traffic --load {producers}"
+        f"the file has {producers} producers: to offer this load, use redline traffic --load "
+        f"{producers}"
         if rate
         else f"producerRate 0, as fast as possible, cannot be translated: each producer offers "
         f"{RATE_EACH:,.0f} messages/s, and a search finds the sustained number of producers"

@@ -68,7 +68,7 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
 
 
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
-    """Write the values of `overrides`, all of them for this file, into `source`.
+    """Write the values of `overrides` into `source`; all overrides must be for this file.
 
     Below a map with keys of the user's choice, the rest of the path is one key, because names of
     Kafka's properties contain dots. The last option for a key takes effect.
@@ -151,9 +151,7 @@ def _rename(source: ParsedFile, path: tuple[str, ...], given: Any) -> None:
 
 
 def option_with_own_name(override: Override) -> Override:
-    """The option with the key's name instead of Kafka's property name, whose dots split the
-    path.
-    """
+    """The option, with a property name of Kafka (which has dots) replaced by the key's name."""
     depth = 2 if override.keys[0] == "mix" else 0  # below the name of a part
     above, (section, *rest) = override.keys[:depth], override.keys[depth:] or ("",)
     if section not in SECTIONS or not rest:

@@ -129,9 +129,9 @@ def config_error(
 ) -> ConfigError:
     """The error for a configuration that `model` refused.
 
-    The message has one line for each problem, at most `LINES_MAX` lines. It does not quote values
-    of keys that may contain a secret. For a value from a variable the message quotes the file's
-    text.
+    The message has one line for each problem, at most `LINES_MAX` lines. The message does not quote
+    values of keys that may contain a secret. For a value from a variable the message quotes the
+    file's text.
 
     Args:
         written: path of a key → text of its value in the file, with variables.
@@ -234,7 +234,7 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _unit_hint(details: ErrorDetails, expected: str) -> str:
-    """An example of a number with a unit, if the value is a text and expected is a number."""
+    """An example of a number with a unit, if the value is a text instead of a number."""
     if not isinstance(details["input"], str):
         return ""
     unit = re.search(r" of (bytes per second|bytes|seconds|milliseconds)\b", expected)

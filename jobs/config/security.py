@@ -44,7 +44,7 @@ def is_reference(value: Any) -> bool:
 
 
 def as_reference(value: Any) -> Any:
-    """Check that a value is a reference, and withhold its variable from processes of the run.
+    """Check that a value is a reference, and hide its environment variable from child processes.
 
     Raises:
         UnexpectedError: the value is not a reference.
@@ -235,7 +235,7 @@ class Security(ConfigModel):
         cafile: PEM, JKS or PKCS12 file of trusted certificates; the system's authorities if not
             given.
         cafile_password_from: reference to the password of the store in `cafile`; not needed for JKS
-            stores, and for stores without a password.
+            stores or for stores without a password.
         certfile: the client's certificate, for mutual TLS: a PEM file, or a JKS or PKCS12 store
             that includes the private key.
         keyfile: PEM file of the private key of the certificate in `certfile`.

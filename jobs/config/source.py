@@ -146,7 +146,7 @@ class _Reader:
             )
         if node in above:
             raise ConfigError(
-                f"{self._place(node)}: {_dotted(path)} refers to a value that contains it; "
+                f"{self._place(node)}: {_dotted(path)} refers to a value that contains this key; "
                 "expected plain values; remove the alias"
             )
         if path:

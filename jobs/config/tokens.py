@@ -1,8 +1,8 @@
 """The sources of OAUTHBEARER tokens: a variable or file, an OAuth server, or AWS.
 
 A token provider stays on the driver. An executor receives a token with the plan of a load. During
-the load it receives each new token over the control channel before the previous token ends.
-Executors therefore need neither the client's secret nor a connection to the token server.
+the load the executor receives each new token over the control channel before the previous token
+ends. Executors therefore need neither the client's secret nor a connection to the token server.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def end_of(token: str) -> float | None:
 
 
 class ReferencedToken(TokenProvider):
-    """A token in a variable or file; every login reads the token again, and a load does, too."""
+    """A token in a variable or file; the token is read again for every login and during a load."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -82,14 +82,14 @@ class RenewedToken(TokenProvider):
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float]:
-        """Fetch a token; return (token, lifetime [s]), with 0 if the source states no lifetime.
+        """Fetch a token; return the token and its lifetime [s]; the lifetime is 0 if it is unknown.
 
         Raises:
             ConfigError: the source gives no token.
         """
 
     def token(self) -> str:
-        """Return the last token while it is young enough, otherwise a new one.
+        """Return the last token, or a new token if most of the last token's lifetime is over.
 
         Raises:
             ConfigError: the source gives no token, and the last token has ended.
@@ -120,8 +120,8 @@ class ClientCredentials(RenewedToken):
         scope: scope of the token; None for the server's default.
         clock: monotonic time [s].
         extensions: names and values that a login sends with the token.
-        is_encoded: whether id and secret are URL-encoded in the header. RFC 6749 requires it, but
-            some servers do not decode them.
+        is_encoded: whether id and secret are URL-encoded in the header. RFC 6749 requires the
+            encoding, but some servers do not decode the header.
         authority: the server's authorities as PEM; None for the system's authorities.
 
     Raises:

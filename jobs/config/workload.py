@@ -45,12 +45,12 @@ class MixPart(ConfigModel):
 
 
 def sections_of_mix(source: ParsedFile) -> dict[str, Any]:
-    """The data of a workload's file; for a mix with the sections of the first part added.
+    """The data of a workload's file; for a mix, the sections of the first part are added.
 
     These sections are placeholders: once all parts are checked, `Workload` replaces them.
 
     Raises:
-        ConfigError: the file has a key next to `mix` that belongs into the parts.
+        ConfigError: the file has a key next to `mix` that belongs in the parts.
     """
     data = source.data
     parts = data.get(MIX)

@@ -1,8 +1,8 @@
 """The cleanup after a crash: ends the remaining processes of a testbed, and deletes its files.
 
-A process belongs to a testbed if the same user runs it and the testbed's id is on its command line,
-or in its environment if Spark started the process. If the state file has the process id, the
-creation time must match, too.
+A process belongs to a testbed if the same user runs the process and the process states the
+testbed's id. The id is on the command line; for processes that Spark started, the id is in the
+environment. If the state file has the process id, the creation time must match, too.
 """
 
 from __future__ import annotations
@@ -177,7 +177,10 @@ def clean_up(folder: Path, state: State) -> CleanupReport:
     remove_device(state.spec.id)
     freed_bytes = disk_bytes(written_dirs(state.members))
     remove_disks(folder)
-    reason = state.reason or "its supervisor ended without stopping it; it may have been killed"
+    reason = (
+        state.reason
+        or "the supervisor ended and did not stop the testbed; the supervisor may have been killed"
+    )
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))
     return CleanupReport(state.spec.name, len(processes), freed_bytes, kept)
 

@@ -48,12 +48,12 @@ def testbed() -> None:
     "--brokers",
     type=click.IntRange(1, BROKERS_MAX),
     metavar="WHOLE NUMBER",
-    help="Number of brokers, besides one controller.  [default: the profile's]",
+    help="Number of brokers; one controller is added. [default: the profile's number]",
 )
 @click.option(
     "--kafka-version",
     metavar="VERSION",
-    help="Kafka's release, 2.8.0 or later.  [default: the profile's]",
+    help="Kafka's release, 2.8.0 or later. [default: the profile's release]",
 )
 @click.option(
     "--set",
@@ -126,7 +126,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, object]:
     """The overrides in `KEY=VALUE` options.
 
     Raises:
-        ConfigError: an option has another form.
+        ConfigError: an option does not have the form KEY=VALUE.
     """
     parsed: dict[str, object] = {}
     for text in settings:

@@ -89,7 +89,8 @@ def _usable(folder: Path, quota: Path, is_root: bool, version: int) -> CpuGroups
 def remove_groups(testbed_id: str, root: Path = ROOT) -> None:
     """Remove all groups of a testbed whose processes have ended.
 
-    The function searches the whole tree, because their creator may have run in another group.
+    The function searches the whole tree, because the creator of the groups may have run in another
+    group.
     """
     for folder, names, _files in os.walk(root):
         for name in [each for each in names if each.startswith(f"{PREFIX}{testbed_id}-")]:

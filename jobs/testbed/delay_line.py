@@ -32,7 +32,8 @@ class VaryingDelay:
     """A delay that varies at random, slowly enough to keep packets in order.
 
     The delay is drawn at equal time intervals, and interpolated linearly in between. The delay
-    never falls by more than half a second per second, so that a later packet leaves later.
+    never falls by more than half a second per second, so that packets leave in the order of their
+    arrival.
 
     Args:
         delay_s: mean delay [s].
@@ -113,7 +114,7 @@ class Direction:
 
     @property
     def next_s(self) -> float | None:
-        """The time at which the next packet leaves; None without packets."""
+        """The time at which the next packet leaves; None if there are no packets."""
         return self._packets[0][0] if self._packets else None
 
     def take(self, packet: bytes, now_s: float) -> None:
@@ -126,7 +127,9 @@ class Direction:
         self.held_bytes += len(packet)
 
     def due(self, now_s: float) -> bytes | None:
-        """Remove and return the next packet that leaves at or before `now_s`; None without one."""
+        """Remove and return the next packet that leaves at or before `now_s`; None if there is
+        none.
+        """
         if not self._packets or self._packets[0][0] > now_s:
             return None
         _, packet = self._packets.popleft()
@@ -135,7 +138,8 @@ class Direction:
 
 
 _BATCH = 64
-"""Largest number of packets that are read from one direction before the other direction."""
+"""Largest number of packets that are read from one direction before the process turns to the other
+direction."""
 _WRITE_INTERVAL_S = 1.0
 _NICENESS = -10
 """Nice value of the process: high priority, so that packets do not wait for a core."""

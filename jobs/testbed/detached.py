@@ -1,4 +1,4 @@
-"""Detached testbeds, which run between commands: how to start, list and stop them."""
+"""Starts, lists and stops detached testbeds, which run between commands."""
 
 from __future__ import annotations
 

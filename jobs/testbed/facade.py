@@ -135,9 +135,8 @@ def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
 
 
 def pids_behind(network_namespace: str) -> Callable[[], Mapping[int, int]] | None:
-    """A function that returns node id → process id of the testbed whose clients use a namespace.
-
-    None if no testbed of this machine has the namespace.
+    """A function that returns the process ids of the testbed whose clients use this namespace. The
+    function's result is node id → process id. None if no testbed of this machine has the namespace.
 
     Args:
         network_namespace: file of the network namespace; empty for no namespace.

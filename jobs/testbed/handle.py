@@ -230,7 +230,7 @@ class Testbed:
 
         Args:
             is_hasty: whether the brokers are killed at once.
-            reason: the owner's failure, so that the logs are kept; empty to delete the logs.
+            reason: the failure of the owner, which keeps the logs; empty to delete the logs.
         """
         with self._lock:
             if self._is_stopped:
@@ -314,7 +314,7 @@ class Testbed:
                 return
         raise TestbedStartError(
             f"the supervisor of testbed {self.name} did not answer within {deadline_s:.0f} s; "
-            f"expected an answer; read its log, {self._folder / SUPERVISOR_LOG}"
+            f"expected an answer; read the supervisor's log, {self._folder / SUPERVISOR_LOG}"
         )
 
     def _receive(self, timeout_s: float) -> Message | None:

@@ -83,7 +83,7 @@ def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
 
 
 def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> list[str]:
-    """The class and its arguments; in an argument file if they contain a password."""
+    """The main class and its arguments, in an argument file if an argument contains a password."""
     scram = scram_arguments(spec, SecurityFiles(paths.folder.parent)) if spec.security else []
     if not scram:
         return [FORMAT_CLASS, *arguments]

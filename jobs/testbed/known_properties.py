@@ -1,8 +1,8 @@
 """The check of broker properties against the property names of a Kafka version.
 
 A broker ignores an unknown property, and even reports it as part of its configuration. Therefore a
-JVM, which starts no broker, reads the definition in the class `kafka.server.KafkaConfig` of this
-version. The definition also has internal properties, which Kafka's documentation does not have.
+JVM reads the definition in the class `kafka.server.KafkaConfig` of this version. This JVM starts no
+broker. The definition also has internal properties, which Kafka's documentation does not have.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ def require_known(names: Collection[str], version: str) -> None:
 
 
 def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]:
-    """A profile's properties without properties that only releases after `version` know.
+    """The properties of a profile that `version` knows; later releases may know the others.
 
-    One profile serves all releases; an old release has no function for a property that it does not
-    know.
+    One profile serves all releases, because a release needs no property that it does not know.
 
     Raises:
         ConfigError: at least one of the names is unknown in every release.

@@ -1,4 +1,4 @@
-"""Starting a testbed from the calling process.
+"""Starts a testbed from the calling process.
 
 The module also writes the testbed's cluster file and spark-submit command for other commands.
 """
@@ -193,8 +193,8 @@ def make_spec(
         node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
 
     Raises:
-        ConfigError: the name is not a valid name of a folder; or this machine lacks Java, cores,
-            the compiler for stated handler times, or the requirements of a link or a disk.
+        ConfigError: the name is not a valid name of a folder, or this machine lacks a requirement
+            of the testbed, such as Java or enough cores.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(

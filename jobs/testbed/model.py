@@ -1,10 +1,10 @@
-"""The specification and the state of a testbed, as plain data for JSON files; and its errors.
+"""The specification, the state and the errors of a testbed; JSON files hold the first two.
 
 The processes of the launcher, of the supervisor and of `redline testbed` share these data.
 
 The module also decides on which cores a broker may run. If this process may create control groups,
-a CPU quota limits a broker, also to a part of a core (`jobs.testbed.cpu_groups`). Otherwise CPU
-affinity limits a broker to whole cores; affinity requires no privileges.
+a CPU quota limits each broker; the quota can be a part of a core (`jobs.testbed.cpu_groups`).
+Otherwise CPU affinity limits a broker to whole cores; affinity requires no privileges.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """The identity of a process, which differs from a later process with the same process id.
+    """The identity of a process. A later process with the same process id has another identity.
 
     Attributes:
         pid: process id.
@@ -300,14 +300,14 @@ class State:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All nodes of the testbed: Kafka's, Spark's, and the link's."""
+        """All nodes of the testbed: Kafka nodes, Spark nodes, and the delay line of a link."""
         return (*self.nodes, *self.spark, *([self.line] if self.line else []))
 
     @property
     def network_namespace(self) -> str:
         """The file of the namespace from which clients reach the brokers over the link.
 
-        Empty without a link, or if the delay line does not run.
+        The path is empty if there is no link, or if the delay line does not run.
         """
         pids = (each.pid for each in self.processes if each.node_id == LINE_ID)
         return next((f"/proc/{pid}/ns/net" for pid in pids), "")
@@ -398,7 +398,7 @@ def require_cores(cpus: float | None, available: Sequence[int], has_quota: bool)
 
 
 def cores_of(broker_id: int, cpus: float | None, available: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of a broker's cores; few brokers share a core; empty for all cores.
+    """The numbers of a broker's cores, with few brokers on each core; empty for all cores.
 
     Args:
         broker_id: id of the broker; the first id is 1.

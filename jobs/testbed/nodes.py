@@ -217,12 +217,12 @@ class Nodes:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All nodes: Kafka's, Spark's, and the link's."""
+        """All nodes of the testbed: Kafka nodes, Spark nodes, and the delay line of a link."""
         return (*self.nodes, *self.spark, *self._link_nodes)
 
     @property
     def start_phases(self) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-        """The nodes that start first, and Spark's workers, which start once these nodes are ready.
+        """Two groups of nodes: the nodes that start first, and Spark's workers, which start next.
 
         A worker that finds no Spark master retries only after 5 to 15 s.
         """
@@ -251,7 +251,7 @@ class Nodes:
         """Create the namespaces and devices of the link, if the spec has a link.
 
         Raises:
-            DeviceError: this machine does not permit it.
+            DeviceError: this machine does not permit the link.
         """
         if self._spec.link is not None:
             self._devices = LinkDevices(self._spec.link, self._spec.id)
@@ -383,9 +383,9 @@ class Nodes:
     def readiness_problem(self, accepts: Accepts) -> str | None:
         """The reason why a node is not ready, for messages; None if all nodes are ready.
 
-        All nodes are ready if every listener and JMX port accepts connections, every broker reports
-        exactly the running brokers as registered and unfenced, the Spark master accepts connections
-        and has registered all started workers, and the link passes a connection.
+        Every listener and JMX port must accept connections. Every broker must report exactly the
+        running brokers as registered and unfenced. The Spark master must accept connections, and
+        must have registered all started workers. The link must pass a connection.
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:

@@ -112,7 +112,7 @@ def disk_bytes(folders: Sequence[Path]) -> int:
 
 
 def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
-    """The path of the shared class archive for this Kafka and this Java; may not exist yet."""
+    """The path of the shared class archive for this Kafka and this Java; the file may not exist."""
     return archive_path(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)
 
 

@@ -73,7 +73,7 @@ class DeviceError(Exception):
 
 
 def planted_disk_problem(disk: PlantedDisk) -> str | None:
-    """The reason why this user cannot create the disk on this machine; None if it is possible."""
+    """The reason why this user cannot create a planted disk on this machine; None without one."""
     if sys.platform != "linux":
         lacking = ["no Linux"]
     elif os.geteuid() != 0:
@@ -336,7 +336,7 @@ class LinkAddresses:
 
 
 def link_problem(link: Link) -> str | None:
-    """The reason why this user cannot create the link on this machine; None if it is possible."""
+    """The reason why this user cannot create the link on this machine; None without one."""
     wanted = {"ip": True, "tc": link.rate is not None}
     lacking = [f"no {name} of iproute2" for name, is_wanted in wanted.items()
                if is_wanted and shutil.which(name) is None]  # fmt: skip
@@ -505,7 +505,7 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; and limit minimum and default."""
+    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; lower a greater minimum or default."""
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
     path.write_text(" ".join(map(str, numbers)), encoding="ascii")

@@ -1,4 +1,4 @@
-"""One process of a testbed, in a separate process group; and the error lines of a node's logs."""
+"""A process of a testbed, in a separate process group. The module also reads errors in logs."""
 
 from __future__ import annotations
 

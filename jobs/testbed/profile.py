@@ -297,9 +297,9 @@ def adapt(
         profile: the profile to change.
         brokers: number of brokers, 1 to 5.
         kafka_version: any release from 2.8.0 on.
-        overrides: key → value. A key is a key of the profile (`heap_mb`, `security`, …), of the
-            profile's link (`link.delay`) or disk (`disk.write_rate`), or Kafka's name of a broker
-            property. YAML's rules apply to texts.
+        overrides: key → value. A key has one of these forms: a key of the profile (`heap_mb`), a
+            key of its link (`link.delay`), a key of its disk (`disk.write_rate`), or Kafka's name
+            of a broker property. YAML's rules apply to texts.
 
     Raises:
         ConfigError: a value is not valid for its key, or only the launcher sets the property.

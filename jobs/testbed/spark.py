@@ -22,8 +22,8 @@ from metrics.reporting.files import write_private
 
 SPARK_WORKERS_MAX = 8
 WORKER_SLOTS = 2
-"""Number of tasks that a worker runs at the same time. All slots may exceed the machine's cores,
-because a barrier stage requires all of its tasks at the same time."""
+"""Number of tasks that a worker runs at the same time. The workers may have more slots than the
+machine has cores, because a barrier stage requires all of its tasks at the same time."""
 
 WORKER_MEMORY_MB = 1_024
 """Memory of a worker for executors, enough for one executor of Spark's default size [MiB]."""

@@ -1,9 +1,9 @@
 """The supervisor process of a testbed: `python -m jobs.testbed.supervisor FOLDER FD`.
 
 Only the supervisor starts and ends the testbed's processes. The supervisor runs in a separate
-session, so that Ctrl-C at the terminal does not reach it. By a channel the supervisor detects the
-end of its owner. If the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next
-start of a testbed or `redline testbed down` deletes the files.
+session, so that Ctrl-C at the terminal does not reach it. The supervisor detects the end of its
+owner through a channel. If the supervisor is killed, the kernel (on Linux) ends the JVMs, and the
+next start of a testbed or `redline testbed down` deletes the files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ARCHIVE_STOP_S = 60.0
 
 
 DISK_RESERVE_BYTES = 500_000_000
-"""Smallest free space of the file system; below it the testbed stops [B]."""
+"""Free space of the file system below which the testbed stops [B]."""
 
 
 class StopRequestedError(Exception):
@@ -220,7 +220,9 @@ class Supervisor:
     def _failed_start(self, process: NodeProcess, what: str | None = None) -> TestbedFailedError:
         """The error for a process that ended before it was ready; see `describe_end`."""
         profile = self._state.spec.profile
-        remedy = f"If it names a property, correct the property in profile {profile} or in --set"
+        remedy = (
+            f"If this error names a property, correct the property in profile {profile} or in --set"
+        )
         return TestbedFailedError("start", f"{describe_end(process, what)}. {remedy}")
 
     def _await_ready(self, deadline_s: float) -> None:
