@@ -69,8 +69,7 @@ class BrokerOutage(ABC):
             if waited_s >= PATIENCE_S:
                 raise NoConclusionError(
                     f"{len(offline)} of {len(self._ids)} brokers are offline after "
-                    f"{waited_s:.0f} s; expected exactly {count}; start or stop brokers, and run "
-                    "again"
+                    f"{waited_s:.0f} s; expected {count}; start or stop brokers, and run again"
                 )
             if reporter is not None and serving:
                 reporter.report(PhaseProgress(f"{len(offline)} offline"))
