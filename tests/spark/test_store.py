@@ -455,7 +455,7 @@ def test_a_schema_of_the_catalog_works_like_a_folder(spark: SparkSession) -> Non
         assert spark.catalog.tableExists("redline_tests.trials")
         comments = {row.col_name: row.comment for row in
                 spark.sql("DESCRIBE TABLE redline_tests.boundaries").collect()}  # fmt: skip
-        assert comments["mb_per_s"] == "payload at `np_sustained`, whole cluster [MB/s]"
+        assert comments["mb_per_s"] == "payload rate at `np_sustained`, whole cluster [MB/s]"
         assert all(comments[name] for name in SCHEMAS["boundaries"].names)
         _fill_for_views(store)
         store.settle()
