@@ -1,4 +1,4 @@
-"""Checks of a job's Spark and of the place of its tables, which precede all other work.
+"""Checks of a job's Spark and of the place of its tables; a job runs them first.
 
 Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
@@ -185,7 +185,7 @@ def log_store(scheme: str, settings: Mapping[str, str]) -> str:
     """The class of the LogStore that Delta chooses from settings with or without the prefix
     `spark.`.
 
-    Delta itself refuses settings with and without the prefix that contradict each other.
+    Delta refuses a setting with the prefix that contradicts the same setting without the prefix.
     """
     for key in ("delta.logStore.class", f"delta.logStore.{scheme}.impl"):
         name = (settings.get(f"spark.{key}") or settings.get(key) or "").strip()

@@ -81,7 +81,8 @@ RAW_BATCH_BYTES_MAX = 16_777_216
 """Maximum size of a batch of several records before compression [B]."""
 
 TAIL_BYTES_MIN = 32_768
-"""Minimum size of a body for a `Tail` [B]. A smaller body is read again, which is as fast."""
+"""Minimum size of a body for a `Tail` [B]. For a smaller body, reading all bytes again is as
+fast."""
 
 _UP_TO_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -207,7 +208,9 @@ class CompressedSection(Section):
         self.full_records = self._counts[-1]
 
     def fitting(self, records: int) -> int:
-        """Largest record count with a body up to `records`; the smallest one if all are larger."""
+        """Largest record count up to `records` that has a body, or else the smallest that has
+        one.
+        """
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 
     def body(self, records: int) -> memoryview:

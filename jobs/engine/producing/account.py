@@ -31,7 +31,7 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Log of the times of batches [s], which is folded into counts of records for each time [µs].
+    """Log of batch times [s]; a fold converts the log to numbers of records for each time [µs].
 
     The records of a batch were due at even intervals. The times of a batch's records therefore
     range from the time of the first record (the longest) down to the time of the last record. The
@@ -182,7 +182,7 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → number of log offsets that are certainly used, in all windows so far. Each
+        """Partition → minimum number of log offsets that were used, in all windows so far. Each
         acknowledged record and each transaction marker uses one offset.
         """
         return self._before + self._offsets
@@ -210,7 +210,7 @@ class Account:
             self.counts.sent_records += records
 
     def count_late(self, lateness_s: float, records: int, now: float) -> None:
-        """Count a batch that was sent `lateness_s` [s] late, only because of the generator."""
+        """Count a batch that was sent late, by `lateness_s` [s], only because of the generator."""
         if self.window.holds(now):
             self.lateness.add(lateness_s, records)
 

@@ -2,9 +2,10 @@
 
 The delivery decides, but does no I/O. The delivery takes events with their times, and returns the
 next action. The delivery follows the rules of Kafka's own producer. A connection has at most
-`max_in_flight` unanswered requests, and other batches wait until it has room. A failed batch is
-sent again after a back-off, until `retries` or `delivery_timeout_ms` is exceeded. If leaders may
-have changed, a metadata request follows. `transactions.py` has the rules for transactions.
+`max_in_flight` unanswered requests, and other batches wait until the connection has room. A failed
+batch is sent again after a back-off, until `retries` or `delivery_timeout_ms` is exceeded. If
+leaders may have changed, a metadata request follows. `transactions.py` has the rules for
+transactions.
 
 In an open loop, a slow broker makes batches wait but does not slow down the schedule. In a closed
 loop, records are available whenever `buffer_memory` has room.

@@ -163,7 +163,7 @@ class Schedule(Protocol):
         """Number of records that are due at or before this time.
 
         Args:
-            slack: number of records by which the limit is later; a negative slack leaves out a
+            slack: number of later records that are counted, too; a negative slack leaves out a
                 record that is due exactly at this time.
         """
 

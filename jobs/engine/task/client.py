@@ -75,8 +75,7 @@ class AcknowledgedOffsets:
         gather: exchanges messages; blocks until all tasks have called.
 
     Attributes:
-        own_offsets: partition → number of log offsets that are certainly used by records of this
-            task's producers.
+        own_offsets: partition → minimum number of log offsets that this task's producers have used.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:
