@@ -16,12 +16,14 @@ UNKNOWN = "?"
 
 
 def format_size(size_bytes: float) -> str:
-    """A size with up to four digits: 100 → `100 B`, 1000 → `1 kB`, 1024 → `1.024 kB`."""
+    """A size with up to four digits, such as 100 → `100 B`, 1000 → `1 kB` and 1024 → `1.024 kB`."""
     return _with_unit(size_bytes, digits=4)
 
 
 def format_volume(size_bytes: float) -> str:
-    """An amount of data with two digits, or as a whole number: `1.2 MB`, `12 MB`, `123 MB`."""
+    """An amount of data with two digits or as a whole number, such as `1.2 MB`, `12 MB` or `123
+    MB`.
+    """
     return _with_unit(size_bytes, digits=2)
 
 
@@ -38,14 +40,14 @@ def _with_unit(size_bytes: float, digits: int) -> str:
 
 
 def _round(value: float, digits: int) -> float:
-    """Round a value to `digits` digits. Do not change whole numbers below 1000."""
+    """Round a value to `digits` significant digits. Whole numbers below 1000 are not changed."""
     if value == 0 or (value < 1000 and value == int(value)):
         return value
     return round(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
 def format_mb_per_s(mb_per_s: float | None) -> str:
-    """A rate without its unit, with three digits below 1,000: `0.123`, `1.23`, `12.3`, `1,234`."""
+    """A rate without its unit, with three digits below 1,000, such as `0.123`, `12.3` or `1,234`."""
     if mb_per_s is None or not math.isfinite(mb_per_s):
         return UNKNOWN
     if mb_per_s == 0:
@@ -62,7 +64,7 @@ def format_megabytes(size_bytes: float | None) -> str:
 
 
 def format_beside(value: float, limit: float, digits: int = 2) -> str:
-    """A value with enough digits to differ from a limit that is printed next to it.
+    """A value with enough digits to look different from a limit that is printed beside the value.
 
     With a limit of 0.2, 0.1996 becomes `0.1996`, 0.05 becomes `0.05`, and 0.2 becomes `0.20`.
     """
@@ -81,12 +83,13 @@ def format_ms(duration_ms: float | None) -> str:
 
 
 def format_span(low: float, high: float, parts: int | None = None) -> str:
-    """An interval of loads, rounded outwards, such as `44 to 50`, or `1.6 to 2.9` below ten.
+    """An interval of loads such as `44 to 50`; below ten, such as `1.6 to 2.9`. The low end is
+    rounded down, and the high end is rounded up.
 
     Args:
         low, high: the ends of the interval.
-        parts: number of steps per unit, such as 100 for `2.63 to 2.79`; None for 1, or for 10 below
-            ten.
+        parts: number of rounding steps per unit, such as 100 for `2.63 to 2.79`. None means 10
+            steps for loads below ten and 1 step for other loads.
     """
     parts = parts or (1 if high >= 10 else 10)
     # A value that differs from a step only by a rounding error counts as the step.
@@ -96,7 +99,7 @@ def format_span(low: float, high: float, parts: int | None = None) -> str:
 
 
 def format_estimate(value: float) -> str:
-    """An estimated load, with a tenth below a hundred: `1,234`, `81.1`, `4.2`."""
+    """An estimated load. It has one decimal if it is below a hundred: `1,234`, `81.1`, `4.2`."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:,.1f}"
 
 
@@ -113,7 +116,7 @@ def format_counted(count: int, noun: str) -> str:
 
 
 def format_some(names: Iterable[object], most: int = 1) -> str:
-    """The first `most` names, and the number of further names, such as `a, b and 3 more`."""
+    """The first `most` names and the number of the other names, such as `a, b and 3 more`."""
     found = list(map(str, names))
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return f"{', '.join(found[:most])}{more}"
@@ -129,11 +132,11 @@ def format_ratio(ratio: float | None) -> str:
 
 
 AT_LEVEL = f"at {format_ratio(LEVEL)}"
-"""`at 90 %`, the short text about an interval."""
+"""The words that follow an interval in texts: `at 90 %`."""
 
 
 def format_duration(duration_s: float | None) -> str:
-    """A duration, such as `12 s`, `1 min 20 s` or `2 h 05 min`; `?` if not known."""
+    """A duration, such as `12 s`, `1 min 20 s` or `2 h 05 min`; `?` if it is not known."""
     if duration_s is None or not math.isfinite(duration_s):
         return UNKNOWN
     whole_s = max(0, round(duration_s))

@@ -1,8 +1,8 @@
 """The vocabulary of the search: loads, verdicts, brackets and decisions.
 
-A load is a whole number on the axis that is searched. On the boundary line it is the number of
-identical producers. The structure follows MLRsearch (FD.io CSIT): a selector only decides, and a
-measurer that it receives makes the trials.
+A load is a whole number on the axis that is searched. On the boundary line, a load is the number of
+identical producers. The structure follows MLRsearch (FD.io CSIT): a selector only makes decisions,
+and a measurer makes the trials.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 LEVEL = 0.90
-"""Share of points whose interval contains the true limit [ratio]."""
+"""The probability with which an interval contains the true limit [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Interval:
 
     Attributes:
         low, high: ends of the interval [producers, or loads of the axis that is searched].
-        median: the best estimate of the limit; None if the trials show only the interval.
+        median: the best estimate of the limit; None if the trials determine only the interval.
     """
 
     low: float
@@ -37,7 +37,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class LoadWords:
-    """The unit of a load in words: `many` is the plural, `one` the singular if different."""
+    """The unit of a load in words.
+
+    `many` is the plural, and `one` is the singular if it is different.
+    """
 
     many: str
     one: str = ""
@@ -52,7 +55,10 @@ PRODUCERS = LoadWords("producers", "producer")
 
 
 class Verdict(str, Enum):
-    """The verdict of a trial about its load. INVALID gives no evidence and is never an overload."""
+    """The verdict of a trial about its load.
+
+    An INVALID trial gives no evidence and never counts as an overload.
+    """
 
     SUSTAINED = "SUSTAINED"
     OVERLOADED = "OVERLOADED"
@@ -66,15 +72,16 @@ class Observation:
     Attributes:
         load: the load that was offered, at least 1.
         verdict: the verdict of the trial.
-        indicators: name of an indicator → utilization of its threshold: 0 is idle, 1 is at the
-            threshold, above 1 is beyond the threshold. For example, handler idle 0.41 with a
-            threshold of 0.20 gives (1-0.41)/(1-0.20). Empty if the source has no indicator.
+        indicators: name of an indicator → its utilization: 0 is idle, 1 is at the threshold, and a
+            value above 1 is beyond the threshold. For example, a handler idle fraction of 0.41 with
+            a threshold of 0.20 gives (1-0.41)/(1-0.20). The map is empty if the source has no
+            indicator.
         duration_s: duration of the trial, all phases [s].
-        held: True for a window of a hold, see `search.confirming`.
-        checks: True for a closing trial, see `search.checking`.
+        held: True if the trial is a window of a hold, see `search.confirming`.
+        checks: True if the trial is a closing trial, see `search.checking`.
         cause: the cause of an INVALID trial, in words; empty for other trials.
-        offered_share: share of the load that the generator offered in a trial that is INVALID
-            because the generator was the limit; None for other trials [ratio].
+        offered_share: share of the load that the generator offered, if the trial is INVALID because
+            the generator was the limit [ratio]; None for other trials.
     """
 
     load: int
@@ -101,16 +108,18 @@ class Bracket:
 
     @property
     def upper(self) -> float:
-        """The overloaded load; infinite while the bracket is open."""
+        """The overloaded load; infinity if no load was overloaded yet."""
         return float("inf") if self.overloaded is None else self.overloaded
 
     @property
     def relative_width(self) -> float:
-        """1 - sustained/overloaded; infinite while the bracket is open [ratio]."""
+        """The relative width: 1 - sustained/overloaded [ratio]; infinity if no load was overloaded
+        yet.
+        """
         return self.upper if self.overloaded is None else 1.0 - self.sustained / self.overloaded
 
     def is_closed(self, resolution: float) -> bool:
-        """True if the bracket is at most as wide as the resolution, or has no load between its
+        """True if the bracket is not wider than the resolution or if there is no load between its
         sides.
         """
         return self.upper - self.sustained <= 1 or self.relative_width <= resolution
@@ -122,10 +131,10 @@ class Measure:
 
     Attributes:
         load: the load.
-        reason: why this load is next, in one sentence.
-        holds: True for a window of a hold, which follows the previous window without a rest and
-            does not end early.
-        checks: True for a closing trial.
+        reason: the reason why this load is next, in one sentence.
+        holds: True if the trial is a window of a hold. Such a window follows the previous window
+            without a rest and does not end early.
+        checks: True if the trial is a closing trial.
     """
 
     load: int
@@ -135,7 +144,8 @@ class Measure:
 
 
 VERY_PROBABLE, PROBABLE = 0.9, 2.0 / 3.0
-"""Minimum probabilities of a change to report it as certain, and as probable [ratio]."""
+"""A change is reported as certain if its probability is at least the first value, and as probable
+if it is at least the second value [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +155,11 @@ class Change:
     Attributes:
         last_before: position in the history, from 0, of the last trial that was very probably
             before the change.
-        since: position of the first trial that was very probably after the change; only trials
-            from this one on count for the present limit.
+        since: position of the first trial that was very probably after the change. For the present
+            limit, only this trial and later trials count.
         probability: probability of the change when it was found [ratio].
-        before, after: the limit before and after the change; None if the trials do not show it.
+        before, after: interval of the limit before the change and after the change; None if the
+            trials do not show it.
     """
 
     last_before: int
@@ -159,7 +170,9 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """The verb for this probability, such as "probably changed"; docs/search.md lists them."""
+        """The verb for this probability, such as "probably changed". docs/search.md lists the
+        verbs.
+        """
         if self.probability >= VERY_PROBABLE:
             return "changed"
         return "probably changed" if self.probability >= PROBABLE else "may have changed"
@@ -170,15 +183,16 @@ class Done:
     """The end of a search with a boundary point.
 
     Attributes:
-        bracket: the final bracket; the sustained side is the limit.
-        confidence: probability that the limit is inside of the bracket, or None if the searcher
-            does not estimate it [ratio].
-        interval: the 90 % interval of the limit, or None if the searcher does not estimate it.
-        notes: notes for the reader, one sentence each, for example about outvoted overloads at or
-            below the limit.
-        confirmed_s: duration of the hold at the limit, or None without a hold [s].
-        changed: the changes of the limit during the measurement, oldest first. The limit is the
-            one after the last change.
+        bracket: the final bracket. Its sustained side is the limit.
+        confidence: probability that the limit is inside the bracket [ratio]; None if the searcher
+            does not estimate this probability.
+        interval: the 90 % interval of the limit; None if the searcher does not estimate an
+            interval.
+        notes: notes for readers of the result, one sentence for each. An example is an overload at
+            or below the limit that other trials of its load outvoted.
+        confirmed_s: duration of the hold at the limit [s]; None if there was no hold.
+        changed: the changes of the limit during the measurement, oldest first. The result is the
+            limit after the last change.
     """
 
     bracket: Bracket
@@ -195,8 +209,8 @@ class GaveUp:
 
     Attributes:
         bracket: the narrowest bracket that was reached.
-        reason: why the search ended.
-        interval: the 90 % interval of the limit, or None if the trials do not show it.
+        reason: the reason why the search ended.
+        interval: the 90 % interval of the limit; None if the trials do not show an interval.
         changed: the changes of the limit, as in `Done`.
     """
 
@@ -210,25 +224,31 @@ Decision = Measure | Done | GaveUp
 
 
 class Searcher(Protocol):
-    """A selector that decides from the history alone, so that a resumed run decides the same."""
+    """A selector of loads.
+
+    Its decisions depend only on the history, so a resumed run makes the same decisions.
+    """
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step after `history`, which has all trials of this point, oldest first."""
         ...
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """An estimate of the number of remaining trials, for progress and plans."""
+        """An estimate of the number of remaining trials.
+
+        It is shown as progress and used for plans.
+        """
         ...
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The 90 % interval of the limit, or None if the trials do not determine an interval."""
+        """The 90 % interval of the limit; None if the trials do not determine an interval."""
         ...
 
 
 def bracket_of(history: Iterable[Observation]) -> Bracket:
-    """The bracket of the valid trials, in any order.
+    """The bracket of the valid trials. The trials can be in any order.
 
-    Results that contradict each other are normal. The upper bound is the lowest overload, and the
+    Trials that contradict each other are normal. The upper bound is the lowest overload, and the
     lower bound is the highest sustained load strictly below the upper bound. So a sustained trial
     above an overload never raises the limit.
     """
@@ -246,7 +266,7 @@ def _bracket(sustained: Iterable[int], overloaded: Iterable[int]) -> Bracket:
 
 
 def invalid_in_a_row(history: Sequence[Observation]) -> int:
-    """The number of INVALID trials of one load in a row at the end of the history."""
+    """The number of successive INVALID trials of one load at the end of the history."""
     count = 0
     for seen in reversed(history):
         if seen.verdict is not Verdict.INVALID or seen.load != history[-1].load:
@@ -257,10 +277,10 @@ def invalid_in_a_row(history: Sequence[Observation]) -> int:
 
 @dataclass(frozen=True)
 class LoadVerdict:
-    """The verdicts of all trials of one load, as votes.
+    """The verdicts of all trials of one load. Each verdict is a vote.
 
-    A load is measured again only if its verdict is doubtful. So the evidence already contradicts
-    the first trial, and in a tie the last trial wins.
+    A load is measured again only if its verdict is doubtful. So if there is a second trial, the
+    evidence contradicts the first one. In a tie, the last trial therefore decides.
     """
 
     load: int
@@ -286,8 +306,8 @@ class Trials:
 
     Attributes:
         history: the trials, oldest first.
-        verdicts: load → votes, for every load with a valid trial.
-        bracket: the bracket of the loads' verdicts, by the rule of `bracket_of`.
+        verdicts: load → votes of its valid trials.
+        bracket: the bracket of the loads' verdicts, according to the rule of `bracket_of`.
     """
 
     def __init__(self, history: Sequence[Observation]) -> None:
@@ -306,7 +326,7 @@ class Trials:
 
     @property
     def overloads(self) -> list[Observation]:
-        """The overloaded trials of all loads whose verdict is OVERLOADED."""
+        """The overloaded trials of those loads whose majority verdict is OVERLOADED."""
         return [
             seen
             for seen in self.history

@@ -1,17 +1,19 @@
-"""The probability of each limit according to all trials of a point, for interval and confidence.
+"""The probability of each possible limit, according to all trials of a point. The interval and the
+confidence follow from it.
 
-Each trial has its own limit: the true limit times a random scatter of unknown size, the noise. The
-reading of a trial is an equation for the trial's limit, as in `search.estimate`. The verdict of a
-trial shows whether the trial's limit is above or below the load. A saturated overload shows only
-that its limit is below the load, by at least the distance at which the curve saturates. With a
-small probability, a reading is a stray or a verdict is a fluke.
+Each trial has its own limit: the true limit times a random factor. The spread of this factor is
+unknown and is called the noise. The reading of a trial is an equation for the trial's limit, as in
+`search.estimate`. The verdict of a trial shows whether the trial's limit is above or below the
+load. A saturated overload shows only that its limit is below the load, by at least the distance at
+which the curve saturates. With a small probability, a reading is a stray or a verdict is a fluke.
 
-For each noise and each gain of a grid, least squares solve the readings: once with all readings,
-and once for each reading as a stray. Verdicts and the prediction from neighbors are then applied on
-a grid of limits. The posterior of the limit is the sum over all noises and gains. The weight of a
-noise and a gain is their probability, given the scatter of these trials and of finished sizes.
+For each noise and each gain of a grid, least squares estimate the limit from the readings: once
+with no stray, and once for each reading under the assumption that this reading is a stray. Verdicts
+and the prediction from neighboring sizes are then applied on a grid of limits. The posterior of the
+limit is the sum over all noises and gains. The weight of a noise and a gain is their probability,
+given the scatter of these trials and of finished sizes.
 
-A limit is a real number here, although a load is a whole number: it is the load above which a trial
+A load is a whole number, but a limit is a real number here. It is the load above which a trial
 without noise would be overloaded. If 11 producers are sustained and 12 are overloaded, the limit is
 between 11 and 12.
 """
@@ -27,9 +29,10 @@ from search.model import LEVEL, Bracket, Interval, Observation, Verdict
 from search.signals import SATURATED_UTILIZATION, Signals
 
 STRAY, STRAY_SPREAD = 0.04, 0.25
-"""Share of readings that are strays [ratio], and the scatter of strays [σ of ln limit]."""
+"""The share of readings that are strays [ratio], and the standard deviation of ln limit for a
+stray."""
 FLUKE = 0.04
-"""Share of verdicts that are flukes, so that they do not depend on the load [ratio]."""
+"""Share of verdicts that are flukes [ratio]. A fluke does not depend on the load."""
 
 # Errors of one reading, without the noise: error of the idle fraction (absolute); errors of the
 # curve per unit of ln u and of its square; error of the curve above the threshold, where requests
@@ -49,9 +52,9 @@ class TrialEvidence:
     Attributes:
         load: ln of the load.
         is_sustained: True if the load was sustained.
-        met: ln of the trial's limit plus `slope` · gain. None if the trial shows only the side of
-            the limit: above or below `load` minus `slope` · gain.
-        slope: ln of the ratio of the utilization to the utilization at the limit.
+        met: ln of the trial's limit plus `slope` · gain. It is None if the trial shows only that
+            its limit is above or below `load` minus `slope` · gain.
+        slope: ln of the utilization divided by the utilization at the limit.
         error: error of the equation, without the noise.
         by_curve: True if the equation uses the utilization.
     """
@@ -101,11 +104,12 @@ def _evidence(seen: Observation, signals: Signals, curve: Curve) -> TrialEvidenc
 
 
 NOISES = tuple(0.005 * 1.6**step for step in range(8))
-"""The grid of the noise, the scatter of the limit between trials: 0.5 to 13.4 % [σ, ratio]."""
+"""The grid of the noise, from 0.5 to 13.4 %. The noise is the relative standard deviation of the
+limit from trial to trial [ratio]."""
 GAINS = tuple(0.2 * 1.2**step for step in range(14))
-"""The grid of the curve's gain, 0.2 to 2.2; see `search.estimate.Curve`."""
+"""The grid of the curve's gain, from 0.2 to 2.2; see `search.estimate.Curve`."""
 NOISE_MEDIAN, NOISE_SPREAD = 0.025, 1.2
-"""Prior of the noise: its median [ratio], and the σ of its logarithm."""
+"""Prior distribution of the noise: median [ratio], and standard deviation of the logarithm."""
 # Error of the utilization at the limit if another resource is the limit. All overloads have the
 # same error, so further overloads do not reduce it.
 _END_ERROR = 0.05
@@ -124,11 +128,11 @@ _EITHER_WAY, _SHOWN, _ROOT_2 = FLUKE / 2.0, (1.0 - FLUKE) * 0.5, math.sqrt(2.0)
 
 @dataclass(frozen=True)
 class Posterior:
-    """The probability of each limit on a grid that is even in its logarithm.
+    """The probability of each limit on a grid. The steps of the grid are equal in the logarithm.
 
     Attributes:
         start, step: the lower edge of the first cell, and the width of a cell [ln].
-        weights: probabilities of the cells; they sum to 1.
+        weights: probabilities of the cells. Their sum is 1.
     """
 
     start: float
@@ -143,13 +147,13 @@ class Posterior:
         return min(1.0, sum(self.weights[:whole]) + part)
 
     def inside(self, bracket: Bracket) -> float:
-        """The probability that the limit is inside of the bracket [ratio]."""
+        """The probability that the limit is inside the bracket [ratio]."""
         if bracket.overloaded is None:
             return 0.0
         return self.below(bracket.overloaded) - self.below(bracket.sustained)
 
     def quantile(self, share: float) -> float:
-        """The load below which the limit is with a probability of `share` [ratio]."""
+        """The load such that the limit is below this load with the probability `share`."""
         total = 0.0
         for number, weight in enumerate(self.weights):
             if weight > 0.0 and total + weight >= share:
@@ -168,13 +172,13 @@ class Odds:
     """The odds of each noise and gain, up to a common factor.
 
     Attributes:
-        logs: ln of the odds, with a row for each of `NOISES` and a column for each of `GAINS`.
+        logs: ln of the odds. There is a row for each of `NOISES`, and a column for each of `GAINS`.
     """
 
     logs: tuple[tuple[float, ...], ...]
 
     def after(self, points: Iterable[Odds]) -> Odds:
-        """The odds after one or more finished points; `points` are results of `evidence`."""
+        """The odds after one or more finished points. `points` contains results of `evidence`."""
         noises = zip(*(point.logs for point in points), strict=True)
         total = [[sum(logs) for logs in zip(*rows, strict=True)] for rows in noises]
         best = max(map(max, total))
@@ -217,16 +221,16 @@ def posterior(
     odds: Odds,
     prior: Prior | None = None,
 ) -> Posterior | None:
-    """The posterior of the limit, or None if neither a reading nor a bracket determines it.
+    """The posterior of the limit; None if no reading and no bracket determine it.
 
     Args:
         history: the trials of the point.
         bracket: the bracket of these trials; the grid is placed around the bracket.
         signals: the indicators that show the distance to the limit.
-        curves: probable curve → probability. The curves differ in the utilization at the limit, and
-            their gains only scale an error.
-        odds: odds of noise and gain without these trials.
-        prior: the prediction from neighbors, or None.
+        curves: possible curve → its probability. The curves differ in the utilization at the limit.
+            Their gains only scale an error.
+        odds: odds of noise and gain, computed without these trials.
+        prior: the prediction from neighboring sizes; None if there is no prediction.
     """
     layers, is_read, history = [], False, list(history)
     for curve, share in curves.items():
@@ -257,7 +261,7 @@ Side = tuple[float, float]
 
 
 def _split(trials: Sequence[TrialEvidence]) -> tuple[list[TrialEvidence], list[TrialEvidence]]:
-    """The trials with a reading, and the trials with only a verdict."""
+    """The trials that have a reading, and the trials that have only a verdict."""
     read = [one for one in trials if one.met is not None]
     return read, [one for one in trials if one.met is None]
 
@@ -293,7 +297,7 @@ def _joined(one: _Normal, other: _Normal) -> _Normal:
 
 
 def _log_share(normal: _Normal, side: Side) -> float:
-    """Log probability of a verdict, averaged over the distribution."""
+    """The logarithm of a verdict's probability, averaged over the distribution of the limit."""
     _, mean, variance = normal
     slope, offset = side
     away = (slope * mean + offset) / math.sqrt(1.0 + slope * slope * variance)
@@ -301,12 +305,12 @@ def _log_share(normal: _Normal, side: Side) -> float:
 
 
 def _evidence_of(normal: _Normal, sides: Sequence[Side]) -> float:
-    """Log probability of all evidence, verdicts included."""
+    """The logarithm of the probability of all evidence, including verdicts."""
     return normal[0] + sum([_log_share(normal, side) for side in sides])
 
 
 class _Sums:
-    """Sums over readings, from which least squares are computed for any gain.
+    """Sums over readings. For any gain, the least-squares estimate is computed from these sums.
 
     Args:
         read: the readings, at least one.
@@ -353,7 +357,10 @@ class _Sums:
 
 
 class _Readings:
-    """All readings of a point for one noise. `stray` is the position of a stray, or None."""
+    """All readings of a point for one noise.
+
+    `stray` is the position of the reading that is a stray; None if no reading is a stray.
+    """
 
     def __init__(self, read: Sequence[TrialEvidence], noise: float, stray: int | None) -> None:
         variances = [noise**2 + one.error**2 for one in read]
@@ -371,8 +378,8 @@ class _Readings:
                 self._groups.append(_Sums([read[number] for number in some], own, by_curve))
 
     def over_gains(self, curve: Curve, row: Sequence[float]) -> list[_Normal]:
-        """The distribution by all readings for each of `GAINS`; `row` has ln of the odds of each
-        gain.
+        """The distribution of the limit from all readings, for each of `GAINS`. `row` contains ln
+        of the odds of each gain.
         """
         odds = [
             one + (self._odds + self._freedom * log)
@@ -392,7 +399,9 @@ class _Readings:
 def _normals(
     read: Sequence[TrialEvidence], noise: float, row: Sequence[float], curve: Curve
 ) -> Iterator[tuple[_Normal, ...]]:
-    """For each of `GAINS`, the distributions without a stray and with each reading as a stray."""
+    """For each of `GAINS`, a distribution without a stray, and one distribution for each reading as
+    the stray.
+    """
     strays = range(len(read)) if len(read) > 1 else ()
     groups = [_Readings(read, noise, stray) for stray in (None, *strays)]
     return zip(*(one.over_gains(curve, row) for one in groups), strict=True)
@@ -406,19 +415,21 @@ Curves = list[tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class _Layer:
-    """The evidence for one noise: the distributions according to readings, and the verdicts."""
+    """The evidence for one noise: the verdicts, and the distributions of the limit according to
+    readings.
+    """
 
     normals: list[_Normal]
     sides: list[Side]
 
     @property
     def best(self) -> float:
-        """Log probability of the likeliest distribution, verdicts included."""
+        """The logarithm of the highest probability of a distribution, including verdicts."""
         return _evidence_of(max(self.normals), self.sides)
 
     def curves(self, best: float) -> Curves:
-        """The normal curves whose probability is not negligible against `best`, the best
-        layer's.
+        """The normal curves whose probability is not negligible compared with `best`, the
+        probability of the best layer.
         """
         room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals)[0]
         kept = ((odds, mean, math.sqrt(var)) for odds, mean, var in self.normals if odds >= room)
@@ -440,7 +451,7 @@ def _layer(
 def _on_grid(
     low: float, high: float, layers: Sequence[tuple[_Layer, Curves]], prior: Prior | None
 ) -> Posterior | None:
-    """The posterior from `low` to `high` [ln], or None if it is 0 everywhere."""
+    """The posterior from `low` to `high` [ln]; None if the probability is 0 everywhere."""
     step = (high - low) / _CELLS
     cells = [low + step * (number + 0.5) for number in range(_CELLS)]
     weights = [0.0] * _CELLS
@@ -484,14 +495,14 @@ def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float
 
 
 def _core(found: Posterior) -> tuple[float, float]:
-    """The range [ln] with nearly all of the probability, and one further cell on each side."""
+    """The range that contains nearly all of the probability, plus one cell on each side [ln]."""
     least = max(found.weights) * 1e-4
     inside = [number for number, weight in enumerate(found.weights) if weight >= least]
     return found.start + found.step * (inside[0] - 1), found.start + found.step * (inside[-1] + 2)
 
 
 def _verdict(away: float) -> float:
-    """The probability of a verdict, flukes included.
+    """The probability of a verdict, including the probability of a fluke.
 
     `away` is the distance of the limit from the load, on the side of the verdict [standard
     deviations].

@@ -7,27 +7,33 @@ from dataclasses import dataclass
 from search.model import Observation, Verdict
 
 FAR_SHORT = 0.97
-"""Acknowledged share of a load below which utilization no longer grows with the load [ratio]."""
+"""If the acknowledged share of a load is below this value, utilization no longer grows with the
+load [ratio]."""
 
 VERY_SHORT = 0.8
-"""Acknowledged share of an overload below which it is saturation and not a short stall [ratio]."""
+"""If the acknowledged share of an overload is below this value, the overload is a saturation and
+not a short stall [ratio]."""
 
 SATURATED_IDLE = 0.05
-"""Idle fraction at or below which a reading shows only that the limit is lower [ratio]."""
+"""If an idle fraction is not above this value, the reading shows only that the limit is lower than
+the load [ratio]."""
 
 SATURATED_UTILIZATION = 1.1875
-"""`SATURATED_IDLE` as a utilization of the default threshold of 0.20: 0.95 / 0.80 [ratio]."""
+"""`SATURATED_IDLE`, converted to a utilization at the default threshold of 0.20: 0.95 / 0.80
+[ratio]."""
 
 HANDLER_IDLE = "request_handler_idle"
 """Name of the indicator of the request handlers' idle time."""
 AT_REST = "at_rest"
-"""Name of the indicator with the handlers' utilization by other clients, before the load."""
+"""Name of the indicator for the handlers' utilization by other clients before the load."""
 
 
 def own_utilization(used: float, at_rest: float) -> float:
-    """The utilization by the load, as a share of the utilization that other clients leave [ratio].
+    """The utilization that the load causes, as a share of the utilization that other clients do not
+    use [ratio].
 
-    If other clients use the cluster, only the utilization above their share grows with the load.
+    If other clients use the cluster, only the utilization above their utilization grows with the
+    load.
 
     Args:
         used: utilization with the load, 1 at the threshold [ratio].
@@ -41,8 +47,9 @@ class Signals:
     """The names and thresholds of indicators that show the distance from the limit.
 
     Attributes:
-        smooth: indicators that grow smoothly with load; the highest one counts. An indicator that
-            jumps, such as the share of samples with ISR changes, shows a verdict but no distance.
+        smooth: indicators that grow smoothly with the load. The indicator with the highest
+            utilization counts. An indicator that jumps, such as the share of samples with ISR
+            changes, is excluded, because it shows a verdict but no distance.
         achieved: the indicator of the acknowledged share, whose utilization is (1 - achieved) /
             (1 - achieved_min).
         achieved_min: threshold of the acknowledged share [ratio].
@@ -57,8 +64,8 @@ class Signals:
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a valid trial; None if it cannot tell how far the load
-        is from the limit.
+        """The highest smooth utilization of a valid trial; None if it does not show the distance
+        from the limit.
 
         Far above the limit, utilization no longer grows. A trial in which brokers acknowledged only
         a small share of the load is such a trial.
@@ -68,7 +75,7 @@ class Signals:
         return self.highest(seen)
 
     def ceiling(self, seen: Observation) -> float | None:
-        """The utilization of a saturated overload, or None for other trials.
+        """The utilization of a saturated overload; None for other trials.
 
         A value below 1 means that the limiting resource has no smooth reading.
         """
@@ -77,11 +84,12 @@ class Signals:
         return self.highest(seen)
 
     def delivered(self, seen: Observation) -> float | None:
-        """The acknowledged share of an overload, if it shows the limit [ratio]; otherwise None.
+        """The acknowledged share of an overload [ratio]; None if this share does not show the
+        limit.
 
-        Load times this share is about the limit if the limiting resource has no smooth reading. If
-        a smooth reading is above its threshold, the product is only an upper bound: requests grow
-        while they queue, and brokers acknowledge several times the limit.
+        If the limiting resource has no smooth reading, the load times this share is approximately
+        the limit. If a smooth reading is above its threshold, the product is only an upper bound:
+        requests grow while they queue, and brokers acknowledge several times the limit.
         """
         share, used = self._achieved(seen), self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:
@@ -91,8 +99,8 @@ class Signals:
         return share if share > 0.05 else None
 
     def at_most(self, seen: Observation) -> float | None:
-        """The delivered load of a saturated overload, an upper bound of the limit; otherwise
-        None.
+        """The delivered load of a saturated overload, which is an upper bound of the limit; None
+        for other trials.
         """
         used = self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED_UTILIZATION:
@@ -103,9 +111,9 @@ class Signals:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
 
     def highest(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a trial, or None without a smooth indicator.
+        """The highest smooth utilization of a trial; None if the trial has no smooth indicator.
 
-        The utilization of request handlers is `own_utilization`, without the share of other
+        For request handlers, it is `own_utilization`, which excludes the utilization by other
         clients.
         """
         at_rest = seen.indicators.get(AT_REST, 0.0)

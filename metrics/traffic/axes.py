@@ -1,7 +1,8 @@
-"""The axes of the traffic space for searches, with the meaning of a load on each axis.
+"""The axes along which a search can increase the load, with the meaning of a load on each axis.
 
-A load is a whole number. The traffic at a load is a pattern with one replaced option, so other code
-(topics, plans, rows) needs no knowledge of axes. A new axis is a new entry of `AXES`.
+A load is a whole number. The traffic at a load is a traffic pattern in which one option is
+replaced. So other code (topics, plans, rows) does not depend on axes. A new axis is a new entry of
+`AXES`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from search.model import PRODUCERS, LoadWords
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the traffic space.
+    """An axis along which a search can increase the load.
 
     Attributes:
         name: name of the axis in goals.
-        option: path below the pattern to the option that a load replaces.
+        option: path from the traffic pattern to the option that a load replaces.
         counts: unit of a load in words.
         column: short heading for narrow columns.
         maximum: highest load that the option allows; None if only the goal has a maximum.
         grows_payload: True if the payload rate is proportional to the load.
         grows_batches: True if a higher load makes larger batches, which brokers can refuse.
-        needs_latency: True if a higher load only makes records wait, without more work for brokers.
-            Then a limit needs a latency objective.
+        needs_latency: True if a higher load only makes records wait and gives brokers no more work.
+            In this case a limit requires a latency objective.
         other_way: another option that can be raised if the goal's highest load is sustained, as a
             noun phrase.
     """
@@ -71,13 +72,16 @@ class Axis:
 
     @property
     def key(self) -> str:
-        """The key in log lines: the unit of a load if it is a single word, else the axis's name."""
+        """The key in log lines.
+
+        It is the unit of a load if this is a single word, and otherwise the axis's name.
+        """
         return self.words if self.words.isidentifier() else self.name
 
     @property
     def unit(self) -> str:
-        """The unit of a limit: MB/s if the payload rate grows with the load, else the unit of a
-        load.
+        """The unit of a limit. It is MB/s if the payload rate grows with the load, and otherwise
+        the unit of a load.
         """
         return "MB/s" if self.grows_payload else self.words
 
@@ -100,13 +104,14 @@ class ScaleAxis(Axis):
     """The axis of the scale of a mix, or of one part of a mix.
 
     Attributes:
-        part: name of the scaled part, while other parts are constant; empty for the whole mix.
+        part: name of the part that is scaled while the other parts are constant; empty if the whole
+            mix is scaled.
     """
 
     part: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
-        """The traffic of a pattern at a load, a percentage of the traffic at scale 1."""
+        """The traffic of a pattern at a load, which is a percentage of the traffic at scale 1."""
         return replace(scaled(pattern, load, self.part), axis=self.name, load=load)
 
     @property
@@ -203,12 +208,12 @@ AXES: Mapping[str, Axis] = {
         ),
     )
 }
-"""Name of an axis → the axis, except `scale.PART`."""
+"""Name of an axis → the axis. The axes `scale.PART` are not included."""
 
 
 def axis_named(name: str) -> Axis:
-    """The axis with this name. For an unknown name, as in tables of newer versions, the name is the
-    unit.
+    """The axis with this name. If the name is not known, as in tables of newer versions, the name
+    is also the unit.
     """
     return AXES.get(name) or scale_of_part(name) or Axis(name, name, LoadWords(name))
 

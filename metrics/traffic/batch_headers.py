@@ -25,12 +25,14 @@ class BatchHeader:
 
     Attributes:
         base_offset: offset of the first record.
-        offsets: number of offsets of the batch; more than `records` in a compacted log.
+        offsets: number of offsets of the batch. In a compacted log, it can be larger than
+            `records`.
         records: number of records in the batch.
-        size_bytes: size of the batch in the log, header included [B].
+        size_bytes: size of the batch in the log, including its header [B].
         codec: name of the codec.
         first_ms: create time of the first record [ms since the epoch].
-        max_ms: latest create time of a record, or the append time [ms since the epoch].
+        max_ms: latest create time of a record [ms since the epoch]; with `has_append_time`, the
+            append time.
         producer_id: id of an idempotent producer; -1 for other producers.
         is_transactional: True if the batch belongs to a transaction.
         is_control: True if the batch marks the end of a transaction.
@@ -62,7 +64,7 @@ class FetchedBatches:
     Attributes:
         batches: (header, bytes) of each batch.
         older: number of message sets in a format before v2.
-        next_offset: the offset after the last complete batch; None without a complete batch.
+        next_offset: the offset after the last complete batch; None if there is no complete batch.
     """
 
     batches: tuple[tuple[BatchHeader, memoryview], ...]
@@ -71,9 +73,7 @@ class FetchedBatches:
 
 
 def batches_in(data: bytes | memoryview) -> FetchedBatches:
-    """The complete batches in fetched data; the last batch may be incomplete and is then
-    ignored.
-    """
+    """The complete batches in fetched data. An incomplete last batch is ignored."""
     view, at, found, older, following = memoryview(data), 0, [], 0, None
     while at + _MAGIC_END <= len(view):
         base, length, _, magic = _START.unpack_from(view, at)

@@ -1,4 +1,4 @@
-"""Options of producers and of consumer groups, and values derived from these options.
+"""Options of producers and of consumer groups, and values that are derived from these options.
 
 Partitions can be skewed by Zipf's law: the partition with rank k gets a share that is proportional
 to 1 / k^exponent.
@@ -38,7 +38,7 @@ def largest_over_mean(count: int, exponent: float) -> float:
 def exponent_of(count: int, largest: float) -> float:
     """The exponent at which the heaviest partition has `largest` times the mean share.
 
-    The exponent is 0 for equal shares, and at most `EXPONENT_MAX`.
+    The exponent is 0 if all shares are equal. It is at most `EXPONENT_MAX`.
     """
     low, high = 0.0, EXPONENT_MAX
     if count < 2 or largest <= 1.0:
@@ -84,7 +84,7 @@ class AcksText(Checked):
         return is_plain and value in _SPELLINGS
 
     def for_editors(self) -> dict[str, Any]:
-        """The JSON Schema with all spellings."""
+        """The JSON Schema with all accepted spellings of the value."""
         return {**super().for_editors(), "type": ["string", "integer"], "enum": list(_SPELLINGS)}
 
     def _check(self, value: Any) -> Any:
@@ -212,7 +212,7 @@ class ProducerOptions:
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the chosen codec; None for a codec without levels."""
+        """The level of the chosen codec; None if the codec has no levels."""
         level: int | None = getattr(self, f"compression_{self.compression}_level", None)
         return level
 
@@ -357,7 +357,7 @@ class ProducerPattern:
 
     @property
     def seed(self) -> str:
-        """Seed of the producers' random choices; parts of a mix have different seeds."""
+        """Seed of the producers' random choices. The parts of a mix have different seeds."""
         return f"{self.payload.seed}/{self.part}" if self.part else str(self.payload.seed)
 
     @column
@@ -376,14 +376,17 @@ class ProducerPattern:
 
     @property
     def lingered_records(self) -> int:
-        """Number of records due within `linger_ms`, including the first record of the batch."""
+        """Number of records that are due within `linger_ms`, including the first record of the
+        batch.
+        """
         if self.closed_loop:
             return _MORE_THAN_FIT
         return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
 
     @property
     def records_per_batch(self) -> int:
-        """Number of records of mean size in an uncompressed batch while the brokers keep up.
+        """Number of records of mean size in an uncompressed batch, if the brokers keep up with the
+        load.
 
         A batch is sent when it is full, or `linger_ms` after its first record.
         """
@@ -391,7 +394,7 @@ class ProducerPattern:
 
     @property
     def record_interval_s(self) -> float:
-        """Time between two records of one producer [s]; with bursts, the time within a burst."""
+        """Time between two records of one producer [s]; with bursts, the time inside a burst."""
         interval_s, options = 1.0 / self.rate_records_per_s, self.options
         if options.arrivals != "bursts":
             return interval_s
@@ -399,7 +402,7 @@ class ProducerPattern:
 
     @property
     def batch_interval_s(self) -> float:
-        """Time between two batches of one producer while the brokers keep up [s]."""
+        """Time between two batches of one producer, if the brokers keep up with the load [s]."""
         return self.records_per_batch / self.rate_records_per_s
 
 
@@ -448,7 +451,7 @@ class ConsumerOptions:
 
     @property
     def members_total(self) -> int:
-        """Number of members of all groups together."""
+        """Total number of members in all groups."""
         return self.groups * self.members
 
     def members_of(self, task: int, tasks: int) -> list[tuple[int, int]]:
@@ -456,21 +459,21 @@ class ConsumerOptions:
 
         Args:
             task: index of the consumer task, from 0.
-            tasks: number of consumer tasks, over which the members of each group are spread.
+            tasks: number of consumer tasks. The members of each group are spread over these tasks.
         """
         hosted = range(task, self.members_total, tasks)
         return [(index // self.members, index % self.members) for index in hosted]
 
     def commits_per_s(self, partitions: int) -> float:
-        """Highest rate of offset commits of all groups; brokers count commits as messages [1/s]."""
+        """Highest rate of offset commits of all groups [1/s]. Brokers count commits as messages."""
         return self.groups * partitions * 1000.0 / self.auto_commit_interval_ms
 
     def tasks(self, slots: int) -> int:
-        """The number of tasks for members of consumer groups; producers get the other slots.
+        """The number of tasks for members of consumer groups. Producers get the other slots.
 
-        Each group reads as many bytes as all producers send. So slots are divided in proportion to
-        bytes, with at least one slot for producers and one for consumers. The result is 0 without
-        groups, and with fewer than two slots.
+        Each group reads as many bytes as all producers send. So the slots are divided in proportion
+        to bytes. Producers and consumers get at least one slot each. The result is 0 if there are
+        no groups or fewer than two slots.
         """
         if self.groups == 0 or slots < 2:
             return 0

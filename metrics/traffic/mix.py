@@ -1,7 +1,7 @@
-"""Mixes: several traffic patterns in one load, and the scale of a mix.
+"""Mixes and their scale. A mix combines several traffic patterns in one load.
 
-A mix is a `TrafficPattern` with several patterns as `parts`. The other fields of a mix are sums and
-means over the parts, so most code handles a mix like any other pattern.
+A mix is a `TrafficPattern` whose `parts` are several patterns. The other fields of a mix are sums
+and means over the parts, so most code handles a mix like any other pattern.
 """
 
 from __future__ import annotations
@@ -55,13 +55,18 @@ def mean_message_bytes(parts: Sequence[TrafficPattern]) -> int:
 
 
 def _consumers_of(parts: Sequence[TrafficPattern]) -> ConsumerOptions:
-    """The options of the part with the most consumer groups, with the groups of all parts."""
+    """The options of the part that has the most consumer groups.
+
+    The number of groups is the total of all parts.
+    """
     most = max((each.consumers for each in parts), key=lambda each: each.groups)
     return replace(most, groups=sum(each.consumers.groups for each in parts))
 
 
 def _options_of(part: TrafficPattern) -> str:
-    """The producers, message size and rate of a part, and its options that are not defaults."""
+    """The producers, the message size and the rate of a part, and the options of the part that
+    differ from the defaults.
+    """
     named = {
         "producers": part.producers,
         "message_bytes": part.producer.message_bytes,
@@ -75,7 +80,7 @@ def _options_of(part: TrafficPattern) -> str:
 
 
 def _set_options(prefix: str, record: Any) -> dict[str, Any]:
-    """Column → value for the required fields of a dataclass, and for values that are not
+    """Column → value, for the required fields of a dataclass and for fields that differ from their
     defaults.
     """
     required = {
@@ -102,8 +107,8 @@ def _text(value: Any) -> str:
 def scaled(pattern: TrafficPattern, load: int, part: str = "") -> TrafficPattern:
     """The traffic of a pattern at a scale.
 
-    The number of producers is rounded to an integer of at least 1, and their rates compensate for
-    the rounding. Consumer groups do not change.
+    The number of producers is rounded to an integer of at least 1. The rates of the producers are
+    adapted, so that the total rate is exact. Consumer groups do not change.
 
     Args:
         pattern: the mix, or other traffic.
@@ -126,7 +131,7 @@ def scaled(pattern: TrafficPattern, load: int, part: str = "") -> TrafficPattern
 
 
 def _scaled(pattern: TrafficPattern, load: int | None) -> TrafficPattern:
-    """A pattern at a scale [%]; at scale 1 for None."""
+    """A pattern at a scale [%]. The scale None means scale 1."""
     base = pattern.at_scale_1 or pattern
     wanted = base.producers * (SCALE_UNITS if load is None else load) / SCALE_UNITS
     producers = max(1, round(wanted))

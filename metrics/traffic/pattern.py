@@ -17,13 +17,14 @@ PARTITIONS_MAX = 10_000
 
 LEADERS_MAX = 1_000_000
 """Maximum number of partitions of all topics that a broker leads. This bound only detects typing
-errors; brokers refuse partitions that are too many for them."""
+errors. A broker that cannot lead so many partitions refuses them itself."""
 
 RETENTION_BYTES = 1_073_741_824
-"""Default retention of a partition [B]; Kafka's own default has no bound."""
+"""Default of `retention.bytes` for a partition [B]. Kafka's own default has no bound."""
 
 SAMPLES_MIN = 4
-"""Minimum number of samples of a broker in the measured window, for shares of samples."""
+"""Minimum number of samples of a broker in the measured window. Shares of samples require this
+number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,8 @@ class TopicOptions:
         return {"retention.bytes": f"{RETENTION_BYTES}", **self.config}
 
     def require_consistent(self) -> None:
-        """Refuse more in-sync replicas than replicas, and more partitions than a broker leads.
+        """Refuse options with more in-sync replicas than replicas, or with more partitions than a
+        broker can lead.
 
         Raises:
             ValueError: the message has the given and the expected values, and the remedy.
@@ -104,12 +106,12 @@ class Phases:
 
     @property
     def in_full(self) -> Phases:
-        """These phases without an early end of the window, for fixed loads."""
+        """These phases without an early end of the window. They are used for fixed loads."""
         return replace(self, early_end_error_rate=0.0)
 
     @property
     def load_s(self) -> float:
-        """Time of a trial under load: warm-up and measured window [s]."""
+        """Duration of a trial under load: the warm-up and the measured window [s]."""
         return self.warmup_s + self.measure_s
 
     def require_consistent(self) -> None:
@@ -171,7 +173,7 @@ class TrafficPattern:
 
     @property
     def part(self) -> str:
-        """Name of this pattern as a part of a mix; empty for other traffic."""
+        """Name of this pattern as a part of a mix; empty if it is not a part."""
         return self.producer.part
 
     def as_part(self, name: str) -> TrafficPattern:
@@ -180,7 +182,7 @@ class TrafficPattern:
 
     @property
     def loads(self) -> tuple[TrafficPattern, ...]:
-        """The parts of a mix; for other traffic, this pattern as the only part."""
+        """The parts of a mix. If the traffic is not a mix, this pattern is the only part."""
         return self.parts or (self,)
 
     @column
@@ -195,7 +197,7 @@ class TrafficPattern:
 
     @property
     def peak_mb_per_s(self) -> float:
-        """The highest payload rate of all producers together at any time [MB/s]."""
+        """The highest total payload rate of all producers at any time [MB/s]."""
         return self.mb_per_s * self.peak_share
 
     @property
@@ -210,18 +212,21 @@ class TrafficPattern:
 
     @property
     def records_per_s(self) -> float:
-        """Rate of records of all producers together [1/s]; infinite in a closed loop."""
+        """Total rate of records of all producers [1/s]; infinite in a closed loop."""
         return sum(each.producers * each.producer.rate_records_per_s for each in self.loads)
 
     @property
     def mb_per_s(self) -> float:
-        """Payload rate of all producers together [MB/s]."""
+        """Total payload rate of all producers [MB/s]."""
         if self.parts:
             return sum(each.mb_per_s for each in self.parts)
         return self.records_per_s * self.message_bytes / 1e6
 
     def written_bytes(self, records: float) -> float:
-        """Payload of a number of records, in all replicas [B]. Parts of a mix share the records."""
+        """Payload of a number of records, summed over all replicas [B].
+
+        In a mix, the parts share these records.
+        """
         if self.parts:
             share = records / self.records_per_s
             return sum(each.written_bytes(each.records_per_s * share) for each in self.parts)
@@ -229,7 +234,7 @@ class TrafficPattern:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions of all topics."""
+        """Total number of partitions in all topics."""
         counts = (
             each.brokers * each.topic.partitions_per_broker * each.topic.count
             for each in self.loads
@@ -238,37 +243,40 @@ class TrafficPattern:
 
     @property
     def connections_per_broker(self) -> int:
-        """Number of connections of producers and of members of groups to each broker."""
+        """Number of connections of producers and of consumer group members to each broker."""
         return sum(each.producers + each.consumers.members_total for each in self.loads)
 
     @property
     def groups(self) -> int:
-        """Number of consumer groups of all parts."""
+        """Total number of consumer groups in all parts."""
         return sum(each.consumers.groups for each in self.loads)
 
     def commits_per_s(self, partitions: int) -> float:
-        """Highest rate of offset commits of all groups; brokers count commits as messages [1/s].
+        """Highest rate of offset commits of all groups [1/s]. Brokers count commits as messages.
 
         Args:
-            partitions: actual number of partitions of all topics.
+            partitions: actual number of partitions in all topics.
         """
         if self.parts:
             return sum(each.commits_per_s(each.partitions) for each in self.parts)
         return self.consumers.commits_per_s(partitions)
 
     def with_phases(self, phases: Phases) -> TrafficPattern:
-        """This traffic with other phases, in all parts of a mix."""
+        """This traffic with other phases. In a mix, all parts get these phases."""
         parts = tuple(each.with_phases(phases) for each in self.parts)
         return replace(self, phases=phases, parts=parts)
 
     def with_profile(self, profile: RateProfile | None) -> TrafficPattern:
-        """This traffic with another rate profile over time, in all parts of a mix."""
+        """This traffic with another profile of the rate over time.
+
+        In a mix, all parts get this profile.
+        """
         parts = tuple(each.with_profile(profile) for each in self.parts)
         return replace(self, profile=profile, parts=parts)
 
     @property
     def records_each(self) -> int | None:
-        """Number of records that each producer offers if the volume is fixed; otherwise None."""
+        """Number of records that each producer offers; None if the volume is not fixed."""
         volume = self.phases.volume_bytes
         return None if volume is None else -(-volume // (self.producers * self.message_bytes))
 
@@ -288,5 +296,7 @@ class TrafficPattern:
 
     @property
     def planned_bytes(self) -> float:
-        """Payload in all replicas if the load does not end early and has no errors [B]."""
+        """Payload of the load, summed over all replicas, if the load does not end early and has no
+        errors [B].
+        """
         return self.written_bytes(self.planned_records)

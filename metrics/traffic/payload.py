@@ -22,7 +22,7 @@ MESSAGE_BYTES_MAX = 10_000_000
 """Maximum size of a message [B]."""
 
 QUANTILE_MAX = 0.9999
-"""Quantile at which distributions are cut off, so that there is a largest message."""
+"""Quantile at which distributions are cut off, so that messages have a largest size."""
 
 _NORMAL = NormalDist()
 _GRID = 1_024
@@ -31,7 +31,7 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """The distribution of message sizes around a mean, which is an argument of the methods.
+    """The distribution of message sizes around a mean. The mean is an argument of the methods.
 
     Attributes:
         kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of the
@@ -54,7 +54,8 @@ class Sizes:
         """The quantile of message sizes at `share` [B].
 
         Args:
-            mean_bytes: mean of the distribution [B]; approximate because of cutting and rounding.
+            mean_bytes: mean of the distribution [B]. The mean is approximate, because sizes are cut
+                off and rounded.
             share: share of the messages, from 0 to 1 [ratio].
         """
         if self.kind in ("fixed", "messages"):
@@ -62,7 +63,10 @@ class Sizes:
         return _rounded(_scale(self, mean_bytes) * self._relative(share))
 
     def largest(self, mean_bytes: int) -> int:
-        """Size of the largest message [B]; not valid for "messages", whose sizes are in a file."""
+        """Size of the largest message [B].
+
+        It is not valid for the kind "messages", because these sizes are in a file.
+        """
         return self.quantile(mean_bytes, 1.0)
 
     def _relative(self, share: float) -> float:
@@ -81,7 +85,7 @@ def _rounded(size: float) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _scale(sizes: Sizes, mean_bytes: int) -> float:
-    """The factor for relative sizes with which the rounded sizes have the given mean."""
+    """The factor for relative sizes such that the rounded sizes have the given mean."""
     relative = [sizes._relative((i + 0.5) / _GRID) for i in range(_GRID)]
     scale = mean_bytes * _GRID / sum(relative)
     for _ in range(_ROUNDS):
@@ -215,7 +219,7 @@ class Payload:
 
 @functools.lru_cache(maxsize=16)
 def read_histogram(path: Path) -> tuple[tuple[int, float], ...]:
-    """Read pairs of size [B] and weight, one pair per line.
+    """Read pairs of a size [B] and a weight. The file has one pair per line.
 
     Raises:
         ValueError: the file cannot be read, or a line does not have this form.
@@ -259,7 +263,7 @@ BATCH_HEADER_BYTES = 61
 
 
 def varint_bytes(value: int) -> int:
-    """Size of a value of 0 or more as Kafka's zig-zag varint [B]."""
+    """Size of a number of 0 or more in Kafka's zig-zag varint encoding [B]."""
     return max(1, math.ceil((value << 1).bit_length() / 7))
 
 
@@ -275,7 +279,7 @@ def record_bytes(
         index: position of the record in its batch, from 0.
         message_bytes: size of key and value [B].
         rate_records_per_s: rate of the producer, which determines the timestamp delta [1/s].
-        payload: options of key and headers; None for records without key and headers.
+        payload: options of keys and headers; None if records have no keys and no headers.
     """
     held = payload or Payload()
     deltas = varint_bytes(int(index * 1000.0 / rate_records_per_s)) + varint_bytes(index)

@@ -1,8 +1,8 @@
-"""The change of a load over time: a profile of the rate, or steps of a growing load.
+"""The change of a load over time. It is a profile of the rate, or the steps of a growing load.
 
 In a growing load, producers begin one after the other. A load is a number of producers, or the
 scale of a mix. In each step, the first producers of a part offer their whole rate, and the next
-producer offers the remaining rate, so that each part offers the scale of the step.
+producer offers the remaining rate. So each part offers the traffic of the step's scale.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _ROUNDING_S = 1e-9
 
 @dataclass(frozen=True)
 class RateProfile:
-    """The share of the full rate over time, such as steps, ramps, spikes or a day.
+    """The share of the full rate over time. Examples are steps, ramps, spikes and the course of a
+    day.
 
-    The share is linear between points. The profile repeats after its last point. Two points at one
-    time are a step.
+    The share is linear between points. The profile repeats after its last point. Two points at the
+    same time make a step.
 
     Attributes:
         name: name of the profile.
@@ -33,7 +34,7 @@ class RateProfile:
 
     @property
     def length_s(self) -> float:
-        """Length of the profile [s]; it repeats after this time."""
+        """Length of the profile [s]. The profile repeats after this time."""
         return self.points[-1][0]
 
     @property
@@ -43,7 +44,7 @@ class RateProfile:
 
     @property
     def mean(self) -> float:
-        """The mean share over its whole length [ratio]."""
+        """The mean share of the rate over the whole length of the profile [ratio]."""
         return self._passed[-1] / self.length_s
 
     @cached_property
@@ -52,7 +53,9 @@ class RateProfile:
 
     @cached_property
     def _passed(self) -> list[float]:
-        """Integral of the share from the start to each point [s of the full rate]."""
+        """For each point, the integral of the share from the start to the point [s of the full
+        rate].
+        """
         areas = (
             (later - earlier) * (first + second) / 2
             for (earlier, first), (later, second) in itertools.pairwise(self.points)
@@ -62,7 +65,7 @@ class RateProfile:
     def passed_s(self, time_s: float) -> float:
         """Integral of the share from 0 to `time_s` [s of the full rate].
 
-        Before the start, the share is the share of the first point.
+        Before the start, the share is constant and equal to the share of the first point.
         """
         if time_s <= 0:
             return time_s * self.points[0][1]
@@ -102,7 +105,7 @@ class Climb:
     Attributes:
         first: load of the first step.
         step_s: length of a step [s].
-        load_each: load of each producer; 1 if a load is a number of producers.
+        load_each: load that each producer adds; 1 if a load is a number of producers.
     """
 
     first: int
@@ -110,7 +113,7 @@ class Climb:
     load_each: float = 1.0
 
     def of_part(self, producers: int, most: int) -> Climb:
-        """These steps for the producers of one part of a mix.
+        """The same steps for the producers of one part of a mix.
 
         Args:
             producers: number of producers of the part at the heaviest load.
@@ -126,11 +129,11 @@ class Climb:
         return self.step_s * (1 + math.floor(math.log2(load_before / self.first) + _ROUNDING))
 
     def shares(self, producer: int, last_step: int | None = None) -> list[tuple[float, float]]:
-        """The share of a producer's rate in each step, until it offers its whole rate.
+        """The share of a producer's rate in each step until the producer offers its whole rate.
 
         Args:
             producer: number of the producer, from 0.
-            last_step: number of the last step, after which the load is constant; None if the load
+            last_step: number of the last step. The load is constant after it. None if the load
                 grows without an end.
 
         Returns:
