@@ -1,7 +1,8 @@
-"""The life cycle of a run, which is the same in every job: open, record, measure, conclude.
+"""The life cycle of a run: it is opened, recorded, measured and concluded in the same way by every
+job.
 
-Each job provides a `Body`, which measures and concludes. Every run is recorded and concluded, no
-matter whether it finishes, fails or is interrupted.
+Each job provides a `Body`, which measures and concludes. A run that fails or is interrupted is
+recorded and concluded, too.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class RunState:
 
     Attributes:
         order: the settings of the run.
-        contexts: name of a side → its open context. A run without sides has one context with an
-            empty name. Empty before the opening.
+        contexts: name of a side → the open context of the side; without sides, one context with an
+            empty name. No entry exists before the cluster is open.
         started_s: the start of the run [s since the epoch].
-        recorded: the outcome in the tables; None before the end of the run.
+        recorded: the outcome that the tables contain; None before the end of the run.
         ended_by: the error that ended the run early; None without an error.
         canaries_after: the canaries' readings of each broker after the last load.
     """
@@ -70,12 +71,12 @@ class RunState:
 
     @property
     def brokers(self) -> int:
-        """The number of brokers; 0 before the opening."""
+        """The number of brokers; 0 before the cluster is open."""
         return self.context.brokers if self.contexts else 0
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The facts for a comparison with another run; empty before the opening."""
+        """The facts for a comparison with another run; empty before the cluster is open."""
         return self.context.environment if self.contexts else {}
 
     @property
@@ -85,7 +86,7 @@ class RunState:
         return {topic: bounds.given for each in found for topic, bounds in each.items()}
 
     def caveat(self, config: Configuration) -> str:
-        """The caveat of the figures: limits of the cluster and of its metrics."""
+        """A sentence about what the cluster and its metrics cannot show."""
         return caveat_of(config, self.context.all_caveats if self.contexts else ())
 
     @property
@@ -102,7 +103,7 @@ class RunState:
 
 
 class Body(ABC):
-    """The part of a run that each job defines.
+    """The part of a run that differs between jobs.
 
     Attributes:
         measurement: the name of the question that the run answers; None if it answers several
@@ -135,7 +136,7 @@ class Body(ABC):
         return False
 
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
-        """The reporter of one side, derived from the run's reporter."""
+        """The reporter of one side, which passes events to the run's reporter."""
         return reporter
 
     def has_results(self, folder: Path) -> bool:
@@ -151,16 +152,18 @@ class Body(ABC):
         """Measure; after an error or an interrupt, the body still has all earlier results."""
 
     def fail(self, run: RunState, error: BaseException) -> None:
-        """Evaluate the partial results after an error; called before `conclude`."""
+        """Evaluate the partial results of a run that ended with an error; `conclude` is called
+        after it.
+        """
         return
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of a run, given its error; None for a run without an error."""
+        """The outcome of a run that ended with this error; None if the run had no error."""
         return outcome_of(error)
 
     @abstractmethod
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Write the run's files and report its results; after an error, its partial results.
+        """Write the run's files and report its results, which are partial after an error.
 
         Raises:
             ConfigError: a file could not be written; all other steps are done.
@@ -182,8 +185,8 @@ def execute(
     Raises:
         TryLaterError: another process executes this run, or another run has the cluster's lock.
         ConfigError: the run succeeded, but one of its files could not be written.
-        NoConclusionError, RegressionError: the run ended with this outcome, and the outcome has a
-            message.
+        NoConclusionError, RegressionError: the run ended without a conclusion, or found a
+            regression.
         RedlineError: the cluster, the session or the tables cannot be opened.
         KeyboardInterrupt: the run was interrupted.
     """
@@ -231,8 +234,9 @@ def _execute(
 def _closing_meanwhile(run: RunState, opened: ExitStack) -> Iterator[None]:
     """Compact the tables and close the run's resources while the block writes the run's files.
 
-    The outcome is recorded already, so a failure here does not change it. An interrupt cancels the
-    compaction; a second interrupt ends the wait.
+    The outcome of the run is recorded before, so a failed cleanup does not change the outcome. An
+    interrupt cancels the compaction of the tables; a second interrupt ends the wait for the
+    cleanup.
     """
     spark, tables = run.context.session.spark, run.context.tables
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-close")
@@ -289,7 +293,8 @@ def _open(
 
 @contextmanager
 def _recorded(body: Body, run: RunState) -> Iterator[None]:
-    """Append a row at the start of the run, and a row with the outcome at every kind of end.
+    """Append a row to the table `runs` at the start of the run, and a row with the outcome at its
+    end.
 
     The recorded outcome is final: the run's files contain the same outcome.
     """
@@ -313,8 +318,8 @@ def _recorded(body: Body, run: RunState) -> Iterator[None]:
 
 
 def _watch_others_after(run: RunState) -> None:
-    """Keep the canaries' readings of some seconds after the last load; an interrupt ends
-    the wait.
+    """Wait some seconds after the last load, and keep the canaries' readings; an interrupt ends the
+    wait.
     """
     with suppress(KeyboardInterrupt):
         for context in run.contexts.values():
@@ -324,7 +329,7 @@ def _watch_others_after(run: RunState) -> None:
 
 
 def _uninterrupted(action: Callable[[], None]) -> None:
-    """Complete an action despite an interrupt; a second interrupt ends the wait for the action."""
+    """Complete an action even after an interrupt; a second interrupt ends the wait for it."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-end")
     done = pool.submit(action)
     pool.shutdown(wait=False)
@@ -364,7 +369,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
 
 
 class _RunLog(logging.FileHandler):
-    """The log file of a run, on any file system, also one that only stores whole files."""
+    """The log file of a run; the file system may be one that cannot append to files."""
 
     def _open(self) -> TextIOWrapper:
         return TextIOWrapper(open_to_append(Path(self.baseFilename)), self.encoding)

@@ -52,11 +52,11 @@ class LimitRun(Body):
         config: the configuration to search.
         holds: whether a long trial proves the largest limit on disk if `search.steady_s` is not
             set.
-        climbs: whether a growing load shows where the search begins, also on warm brokers.
-        checks: whether the search checks for a change of the limit if the goal asks for it.
+        climbs: whether warm brokers, too, get a growing load that shows where the search begins.
+        checks: whether the search may check for a change of the limit (`search.check_for_change`).
 
     Attributes:
-        boundaries: the boundaries of all goals until now, also after an error or an interrupt.
+        boundaries: the boundaries found until now, for all goals; they remain after an error.
     """
 
     measurement = "limit"
@@ -89,8 +89,8 @@ class LimitRun(Body):
         return with_planned_hold(plan, self.config) if self._holds else plan
 
     def begin(self, context: RunContext) -> None:
-        """Begin the search without boundary points; earlier trials of the context belong to other
-        searches.
+        """Begin the search without boundary points, and ignore earlier trials, which belong to
+        other searches.
         """
         lines = {
             goal.name: line_of(context.workload, goal, context.brokers, context.guards)
@@ -128,7 +128,7 @@ class LimitRun(Body):
     # --- searching ----------------------------------------------------------
 
     def measure(self, run: RunState) -> None:
-        """Search size by size; the same trials serve all goals."""
+        """Search one message size after another, with the same trials for all goals."""
         context = run.context
         for goal, points in self._points.items():  # the points of a resumed run
             for point in points:
@@ -244,7 +244,7 @@ class LimitRun(Body):
             self._append(context, boundary)
 
     def _keep_stopped(self, context: RunContext, why: str) -> None:
-        """Keep the present brackets of a search that a guard stopped; the search can be resumed."""
+        """Keep the present brackets of a search that a guard stopped, so that it can be resumed."""
         message_bytes = next_size(self._lines, self._points)
         trials = self._trials(context)
         own = [trial for trial in trials if trial.point_message_bytes == message_bytes]
@@ -290,7 +290,9 @@ class LimitRun(Body):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the run from its error, or from the points without an answer."""
+        """The outcome of the run, which follows from its error or from the points without an
+        answer.
+        """
         if error is not None:
             return outcome_of(error)
         missing = [(b, why) for b in self.boundaries if (why := self._missing(b))]
@@ -306,8 +308,8 @@ class LimitRun(Body):
         return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
 
     def _missing(self, boundary: Boundary) -> str:
-        """The reason why a point is not an answer; empty for an answer. A lower bound is an answer
-        if the goal accepts it.
+        """The reason why a boundary is not an answer; empty if it is an answer. A lower bound is an
+        answer if the goal accepts lower bounds.
         """
         goal = self.config.goal_named(boundary.goal)
         is_bound = boundary.answer_kind == AnswerKind.LOWER_BOUND.value
@@ -332,7 +334,7 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 
 
 def _answer(boundary: Boundary) -> tuple[object, ...]:
-    """The part of a boundary that is reported again if it changes."""
+    """The values of a boundary; if one of them changes, the boundary is reported again."""
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes
 
 

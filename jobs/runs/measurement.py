@@ -1,6 +1,6 @@
-"""The protocol of a measurement: the question that a sweep asks of a case, its run and its figure.
+"""The protocol of a measurement, which a sweep makes for each case to get one figure.
 
-docs/extending.md lists the parts that stay stable for measurements of packages.
+docs/extending.md lists the parts of this protocol that do not change for packages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from search.model import Verdict
 
 @dataclass(frozen=True)
 class Case:
-    """A case of an experiment, with the keys of the experiment that a measurement may use.
+    """A case of an experiment, with the keys of the experiment that its measurement can use.
 
     Attributes:
         config: the complete configuration.
@@ -52,7 +52,7 @@ class Case:
 
 
 class Measurement(ABC):
-    """The question that a sweep asks of a case.
+    """A measurement that a sweep makes for each case.
 
     Attributes:
         api: the version of the protocol that a package implements; the project's own measurements
@@ -60,10 +60,10 @@ class Measurement(ABC):
         name: the name in experiments (`asks`) and in the table `runs`.
         figure: the name of the figure, and how figures are compared.
         unit: the unit of the figure.
-        takes: the keys of an experiment that the measurement uses: `load`, `trials` and `cold`. If
-            it contains `load`, a load is required.
-        moves_volume: whether the measurement requires `workload.trial.volume_bytes`; if not, a
-            volume is refused.
+        takes: the keys of an experiment that the measurement uses, of `load`, `trials` and `cold`;
+            with `load`, the experiment must state a load.
+        moves_volume: whether the measurement requires `workload.trial.volume_bytes`; False refuses
+            a volume.
         package: the installed package that adds the measurement, with its version; empty for the
             project's own measurements.
     """
@@ -77,12 +77,12 @@ class Measurement(ABC):
     package: str = ""
 
     def unit_on(self, axis: str) -> str:
-        """The unit of the figure, given the goal's axis."""
+        """The unit of the figure on this axis of the goal."""
         return self.unit
 
     def require(self, case: Case) -> None:
-        """Refuse a case that cannot be measured; called after the checks that follow from the
-        attributes.
+        """Refuse a case that cannot be measured; the attributes of the measurement are checked
+        before.
 
         Raises:
             ConfigError: the case cannot be measured; the message has the given value, the expected
@@ -96,8 +96,8 @@ class Measurement(ABC):
 
     @abstractmethod
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The figure of a finished run at each message size; the settings of the case are added by
-        the caller.
+        """The figure of a finished run at each message size; the caller adds the settings of the
+        case.
         """
 
 
@@ -122,11 +122,10 @@ class Loads:
     """Offers the loads of a measurement, one trial after another, on one topic.
 
     Attributes:
-        case: the case as the experiment states it.
+        case: the case, as the experiment states it.
         config: the configuration of the trials; see `HeldMeasurement.configured`.
         run: the run; not a part of the protocol.
-        failure: the error of a trial, which is not an error of the measurement; None without an
-            error.
+        failure: the error of a trial, which the measurement did not cause; None without an error.
     """
 
     def __init__(self, run: RunState, body: HeldRun, rig: Rig, case: Case) -> None:
@@ -146,13 +145,13 @@ class Loads:
         config: Configuration | None = None,
         stop: UncleanStop | None = None,
     ) -> Trial:
-        """Make one trial, which is stored in the tables and the summary.
+        """Make one trial, and store it in the tables and the summary.
 
         Args:
             why: the purpose of the trial, shown as progress.
             load: the load on the goal's axis; the load of the case by default.
             left: number of remaining trials, this one included.
-            config: the configuration of this trial; `config` of the run by default.
+            config: the configuration of this trial; by default, the attribute `config`.
             stop: kills a broker in the window; not a part of the protocol.
 
         Raises:
@@ -198,16 +197,14 @@ class HeldMeasurement(Measurement):
 
     @abstractmethod
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
-        """The figure of one or more trials, which have the form of summary.json; see
-        `result_at`.
-        """
+        """The figure of one or more trials in the form of summary.json; see `result_at`."""
 
     def body(self, case: Case) -> Body:
         """The body of a run that offers the loads."""
         return HeldRun(self, case)
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The figure of a run; empty if no trial was made."""
+        """The figure of a run as a list, which is empty if no trial was made."""
         if summary.trials:
             yield self.result(summary.trials)
 
@@ -257,8 +254,8 @@ def require_measurable(of: Measurement, case: Case) -> None:
     """Refuse a case that a measurement cannot measure.
 
     Raises:
-        ConfigError: the case has several message sizes at a fixed load, lacks a volume or has an
-            unwanted one, or the measurement itself refuses the case.
+        ConfigError: the number of message sizes or the volume does not fit the measurement, or the
+            measurement itself refuses the case.
     """
     sizes = case.config.workload.message_bytes
     if "load" in of.takes and len(sizes) > 1:

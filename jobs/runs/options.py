@@ -1,4 +1,4 @@
-"""The options of a run that are the same in every job."""
+"""The command-line options of a run that all jobs have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options that every job that loads a cluster has on its command line.
+    """The command-line options of every job that loads a cluster.
 
     Attributes:
         out: the folder that contains the run's own folder.
@@ -19,7 +19,7 @@ class RunOptions:
         locks: whether the run takes the clusters' locks.
         metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
         notify_from: the places of the addresses for messages, each `env:NAME` or `file:PATH`.
-        json_file: a second file for the answer; None without a second file.
+        json_file: the file of `--json` for a copy of the answer; None without this option.
         until_s: the time by which each load ends [s since the epoch]; None for no such time.
     """
 

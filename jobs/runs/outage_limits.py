@@ -1,5 +1,5 @@
-"""The search for limits during a broker outage and while brokers catch up after it, and the
-progress of a search.
+"""The search for limits while brokers are offline and while they catch up, and the progress of a
+search.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def progress_updater(
     lines: Mapping[str, Line],
     finished: Mapping[str, Sequence[FinishedPoint]],
 ) -> Callable[[Decision, Histories], None]:
-    """A callback that updates `progress`, for the parameter `on_step` of `run_lines` and
-    `run_goals`.
+    """A callback for the parameter `on_step` of `run_lines` and `run_goals`, which updates
+    `progress`.
 
     Args:
         progress: the progress that the next trial reports.
         lines: goal → its searched line.
-        finished: goal → its finished points; the caller may append points.
+        finished: goal → its finished points; the caller may append points during the search.
     """
 
     def update(decision: Decision, histories: Histories) -> None:
@@ -60,8 +60,7 @@ WINDOWS_MAX = 60
 def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
     """Take a number of brokers out of service while the block lasts.
 
-    Replicas stay assigned to all brokers, so that the returning brokers have records to catch up
-    with.
+    Replicas stay assigned to the offline brokers, which have to catch up when they return.
 
     Args:
         context: the context of the run, with all brokers.
@@ -101,8 +100,8 @@ def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool
         load: load on the goal's axis.
 
     Returns:
-        The windows in which brokers were returning or out of sync, and whether all replicas were in
-        sync after the last window.
+        The windows until all replicas were in sync, and whether they were in sync after the last
+        window.
     """
     rest = rig.context
     assert rest.broker_outage is not None
@@ -125,10 +124,10 @@ def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool
 def find_outage_limits(
     context: RunContext, lines: Mapping[str, Line], found: Finished, whole: Sequence[Boundary]
 ) -> Iterator[Boundary]:
-    """Find the limits of the remaining brokers, for each message size during an outage and after
-    it.
+    """Find the limits at each message size, first while brokers are offline, then while they catch
+    up.
 
-    Each message size has its own outage, so that the brokers have records to catch up with.
+    Brokers go offline once for each message size, so that they have records to catch up with.
 
     Args:
         context: the context of the run, with all brokers.
@@ -171,8 +170,8 @@ def find_outage_limits(
 def _comparison_note(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
-    """A comparison of the limit with the limit that `redline plan` calculates from all brokers'
-    limit.
+    """A sentence that compares the limit with the one that `redline plan` calculates from all
+    brokers' limit.
     """
     all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:
@@ -194,8 +193,8 @@ def caught_up(
 ) -> Boundary:
     """The boundary while the brokers catch up, measured at the limit of the outage.
 
-    It is a lower bound, or there is no result. The brokers catch up once in a run, so no lighter
-    load can be tried.
+    The result is only a lower bound, or there is no result: the brokers catch up once in a run, so
+    no lighter load can be tried.
     """
     config, message_bytes = rest.config, windows[0].point_message_bytes
     observations = tuple(trial.observation(goal) for trial in windows)
@@ -212,7 +211,7 @@ def caught_up(
     elif hold.broke_at is not None:
         gave_up = (
             f"{amount} were too much: {note}; no lighter load was tried, because brokers catch up "
-            "once"
+            "only once in a run"
         )
     elif not is_in_sync:
         gave_up = f"replicas were not in sync after {len(windows)} windows of {window_s:g} s"

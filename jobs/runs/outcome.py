@@ -1,4 +1,4 @@
-"""The outcome of a run: its status and its exit code, as in summary.json and the tables."""
+"""The outcome of a run: its status and its exit code, which summary.json and the tables contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunOutcome:
         status: `done`, `regression`, `overloaded`, `no conclusion`, `stopped by a guard`,
             `interrupted`, `terminated` or `failed`.
         exit_code: the exit code of the command.
-        error: the message to the user, or None.
+        error: the message to the user; None without a message.
     """
 
     status: str = "done"
@@ -35,7 +35,7 @@ class RunOutcome:
     error: str | None = None
 
     def checked_exit_code(self) -> int:
-        """The exit code of an outcome whose message need not be raised.
+        """The exit code of an outcome that is not raised as an error.
 
         Raises:
             NoConclusionError, RegressionError: the outcome is of this kind and has a message.
@@ -50,8 +50,7 @@ class RunOutcome:
 def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], object]) -> int:
     """Write the files of a run, and return the exit code of its outcome.
 
-    If a file cannot be written, a successful run fails; for any other outcome there is only a
-    warning.
+    If a file cannot be written, a successful run fails; a run with another outcome gets a warning.
 
     Raises:
         ConfigError: the outcome is successful, but a file could not be written.
@@ -67,7 +66,7 @@ def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], ob
 
 
 def outcome_of(error: BaseException | None) -> RunOutcome:
-    """The outcome of a run, given its error; None for a run without an error."""
+    """The outcome of a run that ended with this error; None stands for a run without an error."""
     if error is None:
         return RunOutcome()
     interrupt = _interrupt_in(error)
@@ -83,9 +82,7 @@ def outcome_of(error: BaseException | None) -> RunOutcome:
 
 
 def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
-    """The interrupt that caused an error, or the error itself if it is an interrupt; otherwise
-    None.
-    """
+    """The interrupt among an error and its causes; None if there is no interrupt."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, KeyboardInterrupt):

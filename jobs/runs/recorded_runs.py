@@ -1,4 +1,4 @@
-"""The records of earlier runs in the tables, for the resumption of a run and for its report."""
+"""The records of earlier runs in the tables, which a resumed run and a report need."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def open_recorded_run(
     """Open a session for a resumed run, and read the recorded configuration of the run.
 
     Raises:
-        ConfigError: the run does not exist. If its folder is missing, Spark is not started.
+        ConfigError: the run does not exist. If the folder of the run is missing, Spark is not
+            started.
     """
     folder = options.out.absolute() / run_id
     if options.tables is None and not folder.is_dir():
@@ -85,8 +86,8 @@ def unknown_run_error(store: TableStore, run_id: str) -> ConfigError:
 
 
 def _why(error: AnalysisException) -> str:
-    """What is wrong with a table, as the end of a sentence; Spark's message is left out for a
-    missing table.
+    """The problem with a table, as the end of a sentence; a missing table is named without Spark's
+    message.
     """
     text = str(error).partition("\n")[0].rstrip(".")
     is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text
@@ -103,7 +104,7 @@ Rows = list[dict[str, Any]]
 
 
 def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
-    """Write the report of a run again, and its summary if the summary is missing.
+    """Write the report of a run again, and also its summary if that file is missing.
 
     Args:
         run_id: the id of the run.

@@ -1,6 +1,4 @@
-"""The results of a run: boundaries, summary.json, charts and the report, with the command that
-repeats the run.
-"""
+"""The results of a run: its boundaries, its files, and the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -55,8 +53,8 @@ from search.model import LEVEL, Bracket, Change, Done, GaveUp, Interval, Verdict
 
 
 class ArtifactWriter:
-    """Writes the files of a run, and collects failures, so that a failure does not stop the other
-    files.
+    """Writes the files of a run, and collects failures, so that a failed file does not stop the
+    others.
 
     Attributes:
         written: the written files in order, as (kind, path).
@@ -84,7 +82,9 @@ class ArtifactWriter:
     def write_answer_file(
         self, what: str, path: Path, copy: Path | None, write: Callable[[Path], object]
     ) -> None:
-        """Write the answer for programs to its path and, if it is given, to the file of --json."""
+        """Write the answer for programs to its path, and also to the file of `--json` if one is
+        given.
+        """
         for each in (path, *([copy] if copy is not None else [])):
             self.write(what, each, partial(write, each))
 
@@ -92,23 +92,23 @@ class ArtifactWriter:
         """Raise an error if a file could not be written; must be called after all other steps.
 
         Args:
-            remedy: what the user can do to get the missing files.
+            remedy: how the user can get the missing files.
 
         Raises:
             ConfigError: a file could not be written.
         """
         if self._failures:
             raise ConfigError(
-                f"not written: {', '.join(self._failures)}; expected free space and permission "
-                f"there; all results are in the tables; {remedy}"
+                f"not written: {', '.join(self._failures)}; expected free space and write "
+                f"permission in the folder; all results are in the tables; {remedy}"
             )
 
 
 def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials of a boundary point that count for its present limit.
+    """The trials of a boundary point that are evidence for its present limit.
 
-    Trials before a change of the limit do not count. Trials that prove a limit on disk always
-    count.
+    Trials before a change of the limit are not evidence. Trials that prove a limit on disk always
+    are.
 
     Args:
         point: the boundary point.
@@ -123,8 +123,7 @@ def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]
 def change_words(
     point: FinishedPoint, trials: Sequence[Trial], config: Configuration
 ) -> tuple[str, ...]:
-    """A sentence about each change of a point's limit: its size, its time, and the trials that no
-    longer count.
+    """A sentence about each change of a point's limit: the size and the time of the change.
 
     Args:
         point: the boundary point.
@@ -174,11 +173,11 @@ _NAMING = ("name", "description")  # keys that describe the file and change no m
 
 
 def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Command | None:
-    """The command that repeats a run; None if no configuration is recorded, or if one command is
-    not enough.
+    """The command that repeats a run; None if one command is not enough, or no configuration is
+    recorded.
 
-    Differences from the files of conf/ become options `--set`. A file outside the project becomes
-    NAME.yaml with a note; its keys are in the report. Secrets stay references.
+    Differences from the files of conf/ become options `--set`. A configuration file outside the
+    project appears as NAME.yaml with a note; the report lists its keys. Secrets stay references.
 
     Args:
         settings: kind → key → value, as `jobs.runs.resumption.config_text` records them.
@@ -207,9 +206,7 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
 
 
 def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The content of the file of conf/ with a name, in recorded form; None if the run used another
-    file.
-    """
+    """The content of a file of conf/, in recorded form; None if the run used another file."""
     if name not in available(kind):
         return None
     try:
@@ -248,7 +245,7 @@ def boundary_of(
     brokers: int,
     state: str = ALL_BROKERS,
 ) -> Boundary:
-    """The boundary of one search, with the reasons of the last trial at its overloaded side.
+    """The boundary of one search, with the reasons of the last trial at the overloaded load.
 
     All overloads near the limit vote for the limiting resource.
 
@@ -289,7 +286,7 @@ def boundary_of(
     lasted = True if done.confirmed_s else None
     if any(each.load == bracket.sustained for each in holds.failed):
         lasted = False
-    unchecked = "not checked for a change of the limit, because search.check_for_change is false"
+    unchecked = "the limit was not checked for a change, because search.check_for_change is false"
     notes = (
         *done.notes,
         _nothing_sustained(result, config),
@@ -321,7 +318,7 @@ def boundary_of(
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
-    """The reason why a boundary does not answer its goal; empty if it does."""
+    """The reason why a boundary is no answer to its goal; empty if it is an answer."""
     if boundary.gave_up is not None:
         return open_words(boundary)
     return doubt_words(boundary) if goal.search.interval_required else ""
@@ -342,8 +339,8 @@ def _known(time_ms: float) -> float | None:
 def _votes_near_limit(
     trials: Iterable[Trial], bracket: Bracket, config: Configuration, goal: str
 ) -> tuple[AttributionVote, ...]:
-    """The votes for the limiting resource by overloads at or above the bracket; near overloads
-    weigh more.
+    """The votes of overloaded trials for the limiting resource; trials near the limit have more
+    weight.
     """
     lowest = bracket.overloaded
     if lowest is None:
@@ -357,7 +354,7 @@ def _votes_near_limit(
 
 
 def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> str:
-    """A note about a limit of 0, whose cause is the cluster or the goal and not the load."""
+    """A note about a limit of 0, which the cluster or the goal causes, not the load."""
     over = result.bracket.overloaded
     if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
         return ""
@@ -374,8 +371,8 @@ def _held(
     config: Configuration,
     goal: str,
 ) -> Iterator[str]:
-    """Notes about limits of a point that a held load confirmed, and about limits that it did not
-    confirm.
+    """Notes about the limits of a point that a held load confirmed, and about its unconfirmed
+    limits.
     """
     for hold in holds.failed:
         over = [
@@ -397,9 +394,7 @@ def _held(
 
 
 def _other_traffic(trials: Sequence[Trial]) -> str | None:
-    """A note about the traffic of other clients during the valid trials; None if they had no
-    traffic.
-    """
+    """A note about other clients' traffic during the valid trials; None without such traffic."""
     valid = [
         (trial.evidence.others, 1e6 * (trial.evidence.client.achieved_mb_per_s or 0.0))
         for trial in trials
@@ -445,7 +440,7 @@ def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> N
     """Write the files of a run, and report its end.
 
     Raises:
-        ConfigError: a file could not be written; everything else is done.
+        ConfigError: a file could not be written; all other steps are done.
     """
     order = run.order
     made, series = None, None
@@ -485,8 +480,8 @@ def write_results(
         summary: the summary of the run.
         folder: the folder of the run.
         tables: path or catalog name of the Delta tables.
-        trials, settings, series: see `write_report`. If the run ended before its tables were open,
-            `trials` is None and no report is written.
+        trials, settings, series: see `write_report`; `trials` is None if the tables were never
+            open, so that no report is written.
         json_file: a second file for the summary; None without a second file.
     """
     files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT

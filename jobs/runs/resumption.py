@@ -45,12 +45,12 @@ def resumed_trials(
         tables: the tables that contain the run.
         run_id: the id of the run.
         config_text: the present configuration, which must equal the recorded configuration.
-        environment: the present environment. Its cluster must be the recorded cluster; if each run
-            starts its own brokers, they must have the same versions.
+        environment: the present environment, which must name the recorded cluster or, if each run
+            starts its own brokers, the same versions.
 
     Raises:
-        ConfigError: the run does not exist or is done, or its configuration, its cluster or its
-            exporters' series differ.
+        ConfigError: the run does not exist, is done, or differs in its configuration, its cluster
+            or its exporters' series.
     """
     runs = tables.run_rows(run_id)
     if not runs:
@@ -85,14 +85,14 @@ def resumed_trials(
 def other_cluster(
     then: Mapping[str, str], now: Mapping[str, str], is_new: bool = False
 ) -> list[str]:
-    """The facts that differ between two clusters, such as `cluster.id was A and is B`.
+    """The facts in which two clusters differ, such as `cluster.id was A and is B`.
 
     A fact that is missing in one environment is ignored.
 
     Args:
         then: the environment at the start of the run.
         now: the present environment.
-        is_new: whether each run starts new brokers, which have a new cluster id.
+        is_new: whether each run starts new brokers, so that the cluster ids differ.
     """
     names = sorted(name for name in then.keys() & now.keys() if _OF_CLUSTER.fullmatch(name))
     return [
@@ -103,7 +103,7 @@ def other_cluster(
 
 
 def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that the metrics are read from the same exporter series as at the start of a run.
+    """Check that the run still reads its metrics from the exporter series of its start.
 
     Args:
         run: name of the run for the message.
@@ -111,7 +111,7 @@ def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str
         now: the present environment.
 
     Raises:
-        ConfigError: a reading has another series, or no series any more.
+        ConfigError: the series of a reading changed or disappeared.
     """
     moved = other_series(then, now)
     if moved:
@@ -125,8 +125,8 @@ def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str
 def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The readings whose exporter series changed or disappeared.
 
-    A reading that only the present environment has is ignored, because some series appear with
-    their first use. If one environment has no series, as with JMX, the result is empty.
+    A new reading is ignored, because an exporter shows some series only after their first use. If
+    one environment has no series, as with JMX, the result is empty.
     """
     before, after = _series_of(then), _series_of(now)
     if not after:
@@ -140,7 +140,7 @@ def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _series_of(environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """Reading → its series on all brokers, without duplicates."""
+    """Reading → the names of its series on all brokers, without duplicates."""
     found: dict[str, list[str]] = {}
     for name, series in sorted(environment.items()):
         named = _OF_SERIES.fullmatch(name)
@@ -153,8 +153,9 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences between two configurations, such as `goal.search.resolution was 0.1 and is
     0.2`.
 
-    Budgets and guards may differ, so that a run that a budget or a guard stopped can be resumed. A
-    key that an older version did not have differs only if it does not have its default.
+    Budgets and guards may differ, so that a run can be resumed after a budget or a guard stopped
+    it. A key that is missing in the recorded configuration differs only if its value is not the
+    default.
     """
     return [
         f"{kind}.{key} was {then.get(kind, {}).get(key)} and is {now.get(kind, {}).get(key)}"
@@ -186,7 +187,7 @@ def replay(
         trials: the recorded trials, oldest first.
 
     Raises:
-        ConfigError: a search of these lines would have measured other trials.
+        ConfigError: a search of these lines would have made other trials than the recorded trials.
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
     begun: dict[str, tuple[Observation, ...]] = dict.fromkeys(lines, ())
@@ -217,7 +218,7 @@ def replay(
 
 
 def _before_checks(lines: Mapping[str, Line], trials: Sequence[Trial]) -> Sequence[Trial]:
-    """The trials before the first trial that checks a finished size for a change of its limit."""
+    """The trials before the first check of a finished size for a change of its limit."""
     if any(line.checks_at_once for line in lines.values()):
         return trials
     first = next((number for number, each in enumerate(trials) if each.checks), len(trials))

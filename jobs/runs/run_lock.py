@@ -1,4 +1,4 @@
-"""The lock of a run, which admits one driver, because two drivers would mix their files and
+"""The lock of a run: only one driver may execute a run, because two drivers would mix files and
 rows.
 """
 
@@ -24,9 +24,9 @@ the process ends.
 def run_lock(folder: Path, holder: str) -> Iterator[bool]:
     """Lock the run in a folder while the block lasts.
 
-    The cluster's lock excludes a second driver on every machine. This lock does not need the
-    cluster: it excludes a second driver before the cluster is opened, and also with --no-lock, on
-    all machines that share the folder.
+    The cluster's lock excludes a second driver on every machine. This lock needs only the run's
+    folder: it excludes a second driver before the cluster is open, and also with --no-lock, on each
+    machine that has the folder.
 
     Args:
         folder: the folder of the run.
@@ -58,7 +58,7 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
 def is_locked(folder: Path) -> bool:
     """Whether a process has the lock of a run.
 
-    The result is True for a lock file on a file system without locks, because the run may be
+    On a file system without locks, the result is True if a lock file exists, because the run may be
     active.
     """
     path = folder / FILE

@@ -1,10 +1,9 @@
-"""The steady limit of a run: a long trial (a hold) tests the largest burst limit, and loads below
-it if necessary.
+"""The steady limit of a run, which long trials (holds) at or below the largest burst limit prove.
 
 Short trials sustain a burst limit. The steady limit is proven on disk (see
-`metrics.judging.disk_proof`), either by a trial that was long enough, or by a hold. A hold is made
-once in a run, at the limit with the largest byte rate; it also proves the limits of sizes with
-lower byte rates. It shows whether disks write the data of a load, or only memory takes the data.
+`metrics.judging.disk_proof`), either by a trial that was long enough, or by a hold. Holds are made
+only for the limit with the largest byte rate; they also prove limits with lower byte rates. A hold
+shows whether the disks write the data of a load, or only memory stores the data.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def steady_measurer(
     hold_s: float,
     failing_load: int | None = None,
 ) -> TrialMeasurer:
-    """A measurer whose trials have one window of at most `hold_s`.
+    """A measurer whose trials are holds, each with one window of at most `hold_s`.
 
     The window ends once it is proven that disks write the load, or before the memory of a host is
     full, so that the load does not fail. A window with `failing_load` ends once too few records are
@@ -76,7 +75,7 @@ def steady_measurer(
         message_bytes: message size [B].
         progress: the purpose of the next trial.
         hold_s: longest window [s].
-        failing_load: the load that is offered until it fails, on a testbed; None for no such load.
+        failing_load: the load of a testbed that is offered until it fails; None for no such load.
     """
     context = rig.context
     phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
@@ -100,7 +99,8 @@ def steady_measurer(
 def is_over(
     windows: Sequence[WriteBackWindow], brokers: Collection[int], lasted_s: float, deleted_s: float
 ) -> bool:
-    """Whether a hold has its answer, or has to end before the memory of a host is full.
+    """Whether a hold can end: disks are proven to write the load, or the memory of a host is almost
+    full.
 
     Args:
         windows: write-back of the brokers' hosts until now.
@@ -114,7 +114,7 @@ def is_over(
 
 
 def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
-    """Whether too little of a load was acknowledged in the last `FAILED_S`.
+    """Whether too few of the offered records were acknowledged in the last `FAILED_S`.
 
     Args:
         acked: (time since the window's start [s], records acknowledged until then), oldest first.
@@ -133,7 +133,8 @@ def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
 def failed_after_s(trial: Trial) -> float | None:
     """Time from the start of a trial's load until its acknowledged rate fell and stayed low [s].
 
-    None if the rate was not low at the end of the window. The time includes the warm-up.
+    The result is None if the rate was not low at the end of the window. The time includes the
+    warm-up.
     """
     client, offered = trial.evidence.client, trial.pattern.records_per_s
     if not client.latency_over_time:
@@ -149,7 +150,7 @@ def failed_after_s(trial: Trial) -> float | None:
 
 
 def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Boundary:
-    """Add to a boundary the duration and the bytes for which its sustained load is proven.
+    """Add to a boundary how long its sustained load was offered, and how many bytes it wrote.
 
     Args:
         boundary: the boundary.
@@ -182,7 +183,7 @@ def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Bounda
 
 
 def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = "") -> Boundary:
-    """Add the steady limit to a boundary, proven by a trial of the same message size."""
+    """Add the steady limit to a boundary if a trial of the same message size proves it."""
     return replace(
         boundary,
         steady_load=float(trial.load),
@@ -194,8 +195,8 @@ def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = 
 
 
 EXPIRIES = 3.5
-"""Longest window of a hold, as a multiple of the age at which the kernel writes pages: one until
-the first pages are written, two for the proof, and a half for uneven writes.
+"""Longest window of a hold, as a multiple of the age at which the kernel writes pages. The multiple
+is the sum of 1 until the first pages are written, 2 for the proof, and 0.5 for uneven writes.
 """
 EXPECTED_EXPIRIES = 2.25
 """Expected window of a hold in a forecast, as a multiple of the age at which the kernel writes
@@ -205,11 +206,11 @@ pages. Measured: 68 s.
 
 @dataclass(frozen=True)
 class SteadyPlan:
-    """The decision whether a hold tests the largest burst limit, and for how long.
+    """The decision about a hold at the largest burst limit: its length, or the reason for no hold.
 
     Attributes:
         hold_s: longest window of a hold [s]; 0 for no hold.
-        why: the reason why there is no hold; empty if it needs no explanation.
+        why: the reason why there is no hold; empty if the reason needs no explanation.
     """
 
     hold_s: float
@@ -233,9 +234,9 @@ def require_failure_allowed(config: Configuration) -> None:
 def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     """The plan of a search, including the hold that may follow the search.
 
-    Unless `search.steady_s` is set, a hold is only made if memory could take the data of the found
-    load, and ends once the load is proven. The plan's duration contains the expected length of the
-    hold.
+    Unless `search.steady_s` is set, a hold is made only if memory could store the data of the found
+    load. The hold ends once the load is proven. The plan's duration contains the expected length of
+    the hold.
     """
     search = config.goal.search
     if search.steady_s == 0.0:
@@ -284,7 +285,7 @@ def steady_plan(
         return SteadyPlan(0.0, "the brokers' hosts do not show the bytes that their disks write")
     if not fills and search.steady_s is None and not search.to_failure:
         length = format_duration(hold_s)
-        why = f"in {length} the load fills less than a tenth of the room for dirty pages"
+        why = f"in {length} the load fills less than a tenth of the memory for dirty pages"
         return SteadyPlan(0.0, why)
     plan = SteadyPlan(hold_s)
     why = budget_problem(search.budget, spent, last.pattern, plan)
@@ -292,7 +293,7 @@ def steady_plan(
 
 
 def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: SteadyPlan) -> str:
-    """The reason why the budget does not allow a hold; empty if it does.
+    """The reason why the budget does not allow a hold; empty if the budget allows it.
 
     Args:
         budget: the budget of the search.
@@ -341,13 +342,14 @@ def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
 def hold_steadily(
     boundary: Boundary, done: Sequence[Trial], hold: Callable[[int], Trial | None]
 ) -> tuple[Trial, ...]:
-    """Make holds until a load is proven: first at the burst limit, then at the loads that disks can
-    write.
+    """Make holds until a load is proven: the first at the burst limit, others at loads that disks
+    can write.
 
     Args:
         boundary: the limit of the first hold.
         done: holds of an earlier part of a resumed run.
-        hold: makes a hold at a load, and returns its trial; None if the budget does not allow it.
+        hold: makes a hold at a load, and returns its trial, or None if the budget does not allow
+            the hold.
     """
     trials = list(done)
     while True:
@@ -360,7 +362,7 @@ def hold_steadily(
 
 
 def as_hold(trial: Trial, goal: str) -> SteadyHold:
-    """The result of a hold: whether disks wrote the load, and which share they wrote."""
+    """The result of a hold: whether the disks wrote the load, and the share that they wrote."""
     verdict, proof = trial.judgements[goal].verdict, proof_of(trial)
     if verdict is Verdict.INVALID:
         return SteadyHold(trial.load, is_valid=False)
@@ -370,7 +372,9 @@ def as_hold(trial: Trial, goal: str) -> SteadyHold:
 
 
 def did_not_last(trial: Trial, goal: str) -> bool:
-    """Whether a hold shows an overload, or disks that did not write the load."""
+    """Whether a hold shows that the load is not steady: an overload, or disks that did not write
+    it.
+    """
     if trial.judgements[goal].verdict is Verdict.INVALID:
         return False
     is_overloaded = trial.judgements[goal].verdict is Verdict.OVERLOADED
@@ -378,11 +382,11 @@ def did_not_last(trial: Trial, goal: str) -> bool:
 
 
 def _written_share(proof: DiskProof) -> float | None:
-    """The share of a load that disks can write, if it explains why the load is not steady;
-    otherwise None.
+    """The share of a load that disks can write; None if disks are not the reason for an unsteady
+    load.
 
     A hold that ends because memory is full may be too short to measure the disks' long-term rate.
-    Then the disks' highest rate is used, which a disk at its limit does not exceed.
+    For such a hold, the disks' highest rate is used, which a disk at its limit does not exceed.
     """
     share = proof.fastest_share if proof.written_share is None else proof.written_share
     return share if share is not None and share < WRITTEN_MIN else None
@@ -393,7 +397,7 @@ def _written_share(proof: DiskProof) -> float | None:
 
 @dataclass(frozen=True)
 class SteadyAnswer:
-    """The holds of a run, and what they prove about the limits of the run.
+    """The holds of a run, and the steady limits that the holds prove.
 
     Attributes:
         largest: the limit of the first hold; None without a limit.
@@ -406,7 +410,7 @@ class SteadyAnswer:
     why: str = ""
 
     def complete(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary:
-        """Add the steady limit to a boundary, or the reason why it has no steady limit.
+        """Add the steady limit to a boundary, or the reason why the boundary has no steady limit.
 
         Args:
             boundary: the boundary.
@@ -460,15 +464,15 @@ class SteadyAnswer:
         share = _written_share(proof_of(first))
         if share is None:
             return f"{payload} did not last"
-        return f"of {payload} the disks wrote {format_mb_per_s(share * first.pattern.mb_per_s)}"
+        return f"the disks wrote {format_mb_per_s(share * first.pattern.mb_per_s)} of {payload}"
 
     def _implied(
         self, boundary: Boundary, pattern: TrafficPattern, proven: Trial
     ) -> Boundary | None:
-        """The steady limit of a point that follows from a hold at another point, by the bytes of
-        their batches.
+        """The steady limit of a point, computed from a hold at another point by the bytes of the
+        batches.
 
-        None if the load does not change these bytes, or if no load is light enough.
+        The result is None if the load does not change these bytes, or if no load is light enough.
         """
         rate, held = _written_per_s(pattern), _written_per_s(proven.pattern)
         share = min(1.0, held / rate) if rate else 1.0
@@ -491,7 +495,7 @@ def _written_per_s(pattern: TrafficPattern) -> float:
 
 
 def announce(context: RunContext, plan: SteadyPlan, boundary: Boundary) -> None:
-    """Report the planned hold, or the reason why there is none."""
+    """Report the planned hold, or the reason why no hold is planned."""
     size, payload = format_size(boundary.message_bytes), format_mb_per_s(boundary.mb_per_s)
     if plan.hold_s:
         text = (

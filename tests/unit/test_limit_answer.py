@@ -190,7 +190,7 @@ def test_a_change_is_a_sentence_with_its_size_and_time(snapshot: SnapshotAsserti
 def test_an_answer_without_a_look_for_a_change_states_it() -> None:
     off = "goal.search.check_for_change=false"
     done = Done(Bracket(41, 43))
-    note = "not checked for a change of the limit, because search.check_for_change is false"
+    note = "the limit was not checked for a change, because search.check_for_change is false"
     assert note in boundary(done, off).notes
     assert note not in boundary(done).notes
     assert note not in boundary(GaveUp(Bracket(41, 43), "used up"), off).notes

@@ -50,7 +50,7 @@ def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
     wide = replace(window, dirty_limit_bytes=70e9)
     small = plan(trials=(at(64, write_back=(wide,)),))
     assert small.hold_s == 0.0
-    why = "in 1 min 45 s the load fills less than a tenth of the room for dirty pages"
+    why = "in 1 min 45 s the load fills less than a tenth of the memory for dirty pages"
     assert small.why == why
     assert plan("goal.search.steady_s=70", trials=(at(64, write_back=(wide,)),)).hold_s == 70.0
     young = replace(window, dirty_expire_s=10.0)
