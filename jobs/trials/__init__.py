@@ -1,3 +1,3 @@
-"""The trials of a run: the gates before a trial, its load, its metrics, its verdict and its
-storage.
+"""The trials of a run: each trial waits for its gates, offers a load, reads metrics, is judged and
+stored.
 """

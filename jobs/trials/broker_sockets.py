@@ -1,6 +1,4 @@
-"""The brokers' sockets to clients, if the brokers run on this machine; `ss` of iproute2
-lists them.
-"""
+"""The brokers' sockets to clients; `ss` of iproute2 lists them if brokers run on this machine."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ class SocketEntry(NamedTuple):
 
 
 def parse_ss(text: str) -> list[SocketEntry]:
-    """Parse the output of `ss -tinmpHO state established`, one connection from each line."""
+    """Parse the output of `ss -tinmpHO state established`, which has a line per connection."""
     found = []
     for line in text.splitlines():
         fields = line.split(maxsplit=4)
@@ -65,7 +63,7 @@ def parse_ss(text: str) -> list[SocketEntry]:
 
 
 def _address(text: str) -> str:
-    """The address without the prefix of IPv4 addresses on dual-stack sockets."""
+    """The address without `::ffff:`, the prefix of IPv4 addresses on dual-stack sockets."""
     return re.sub(r"^\[::ffff:([0-9.]+)\]", r"\1", text)
 
 
@@ -77,7 +75,7 @@ def _info(details: str) -> TcpInfo:
         return int(named.get(name, "0"))
 
     def us(name: str) -> int:
-        """A time such as `1200ms(75.0%)` [µs]."""
+        """The time in a text of `ss` such as `1200ms(75.0%)` [µs]."""
         read = re.match(r"([\d.]+)ms", named.get(name, "0ms"))
         return round(float(read[1]) * 1000) if read else 0
 
@@ -111,7 +109,7 @@ def _memory(details: str) -> SocketMemory | None:
 def client_ends(
     sockets: Iterable[SocketEntry], nodes: Mapping[int, int], brokers: Mapping[int, str]
 ) -> list[tuple[int, SocketEntry]]:
-    """List (broker id, the broker's socket) for each connection from outside the cluster.
+    """List (broker id, socket of the broker) for each connection from outside the cluster.
 
     Args:
         nodes: node id → process id, controllers included.
@@ -131,7 +129,8 @@ def client_ends(
 def ss_commands(pids: Iterable[int]) -> list[tuple[str, ...]]:
     """The commands that list the sockets of processes, one command for each network namespace.
 
-    The list is empty without iproute2. A namespace that this user may not enter has no command.
+    The list is empty without iproute2. No command exists for a namespace that this user may not
+    enter.
     """
     if shutil.which(_SS[0]) is None:
         return []
@@ -175,7 +174,7 @@ def _list_sockets(commands: Iterable[tuple[str, ...]]) -> list[SocketEntry]:
 
 
 class BrokerSockets:
-    """Counts the traffic at the brokers' sockets to clients, in one or more consecutive windows.
+    """Counts the traffic at the brokers' sockets to clients, separately for each window of a load.
 
     Args:
         nodes: node id → process id, of all nodes on this machine.
@@ -208,7 +207,7 @@ class BrokerSockets:
         self._last_s = 0.0
 
     def watch(self, load: RunningLoad) -> AbstractContextManager[None]:
-        """Count in the windows of a load while the block lasts."""
+        """Count the traffic in the windows of a load while the block lasts."""
         if not self._is_possible:
             return nullcontext()
 
@@ -219,7 +218,7 @@ class BrokerSockets:
         return load.looked_at("broker-sockets", look, 0.0)
 
     def count_if_due(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
-        """Count once if the time is within a window.
+        """Read the counters of the sockets once, if a window is open now.
 
         Args:
             start_s: start of the load [s since the epoch]; None until the tasks agree on a start.

@@ -1,5 +1,5 @@
-"""The planted limit of a testbed: it is measured once in a run, and compared with the limits that
-the search found.
+"""The planted limit of a testbed, which is measured once in a run and compared with the found
+limits.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ IDLE_LEAST = 0.9
 class Calibration:
     """The handler times of a testbed's brokers, and the limit that follows from these times.
 
-    Nothing is measured if the brokers have no stated handler times, or if the searched axis is
-    neither producers nor the scale of a mix. Planted disks and links need no measurement.
+    Nothing is measured if the brokers have no stated handler times, or if the search varies neither
+    producers nor the scale of a mix. Planted rates of disks and links need no measurement.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Calibration:
     def measure(self, context: RunContext, topics: PointTopics, message_bytes: int) -> None:
         """Measure the handler times once in a run, on warm brokers.
 
-        The limits for this message size are known already, so a failure becomes a warning. If a
+        The limits for this message size are known before, so a failure is only a warning. If a
         guard tripped, the run ends before its next load.
         """
         stated = stated_handler_times(context.environment, context.addresses)
@@ -64,7 +64,7 @@ class Calibration:
             warn(context.reporter, f"the planted limit could not be measured: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
-        """Add the planted limit to a boundary, if the planted limit is known."""
+        """Add the planted limit to a boundary, unless the planted limit is unknown."""
         if context.config.axis not in (NP, SCALE):
             return boundary
         unit, rates = _unit(context, boundary.message_bytes), planted_rates(context.environment)
@@ -98,8 +98,8 @@ def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
 def _light(
     context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
 ) -> TrafficPattern:
-    """The heaviest load that leaves the request handlers idle for at least `IDLE_LEAST`, according
-    to their stated times.
+    """The heaviest load with an idle fraction of at least `IDLE_LEAST`, by the handlers' stated
+    times.
     """
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
     size, scale = topics.message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1

@@ -1,7 +1,7 @@
-"""Canaries: a small producer and consumer on a topic with a partition on each broker.
+"""The canaries: a small producer and a small consumer on a topic with one partition on each broker.
 
-Canaries behave like other clients, so their latencies show how a load affects other clients, from
-before the run to its end. They send few records, so that they do not load the brokers.
+Canaries run from before the first load to the end of the run. Their latencies show how a load
+affects other clients. They send few records, so that they do not load the brokers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KEPT_S = 900.0
 
 
 class Canaries:
-    """The canaries of a run; they run on their own thread until the context manager closes.
+    """The canaries of a run, which work on their own thread until the context manager closes.
 
     Args:
         options: connection options of kafka-python, with addresses, client id and secrets.
@@ -97,15 +97,15 @@ class Canaries:
         return self._clock() - self._sent_s
 
     def take_rest(self, since_s: float) -> str | None:
-        """Keep the records from `since_s` to now as the readings without the run's load.
+        """Keep the canaries' records from `since_s` to now as the readings without the run's load.
 
         Args:
-            since_s: records that were sent earlier are left out [s since the epoch]. Clients of the
-                driver are slower while the driver starts Spark.
+            since_s: records that were sent earlier are left out [s since the epoch], because the
+                canaries are slower while the driver starts Spark.
 
         Returns:
-            A sentence about the brokers with too few acknowledged records for a guard; None if
-            there are no such brokers.
+            A sentence about the brokers with too few acknowledged records for a guard; None without
+            such brokers.
         """
         self._rest = tuple(each for each in self.times() if each.sent_s >= since_s)
         acked = Counter(each.broker_id for each in self._rest if not each.has_failed)
@@ -118,7 +118,7 @@ class Canaries:
         )
 
     def times(self) -> list[CanaryTime]:
-        """All kept records; a record without an acknowledgement has the time from its send until
+        """All kept records; the time of an unacknowledged record is the time from its send until
         now.
         """
         with self._lock:
@@ -134,8 +134,8 @@ class Canaries:
     def windows_after(
         self, loaded_until_s: float, pause: Callable[[float], object] = time.sleep
     ) -> tuple[CanaryWindow, ...]:
-        """Wait until the last load ended `AFTER_S` ago, and return the canaries' readings of this
-        time.
+        """Wait until `AFTER_S` after the last load, and return the canaries' readings since that
+        load.
 
         Args:
             loaded_until_s: end of the last load [s since the epoch].
@@ -146,9 +146,7 @@ class Canaries:
         return self.windows(now_s - AFTER_S, now_s)
 
     def worst(self) -> CanaryReading | None:
-        """The reading of the broker whose clients now wait longest; None if no broker has enough
-        records.
-        """
+        """The reading of the broker whose clients wait longest now; None without enough records."""
         return worst_of(self.times(), self._rest, self._clock() - RECENT_S)
 
     def sent(self, partition: int) -> int:
@@ -169,8 +167,8 @@ class Canaries:
                 self._records[number] = self._ended(self._records[number])
 
     def failed(self, error: object, number: int | None = None) -> None:
-        """Register that a record failed now; without a number, all unacknowledged records
-        failed.
+        """Register that a record failed now; None as the number stands for all unacknowledged
+        records.
         """
         self.trouble = f"{type(error).__name__}: {error}"
         with self._lock:
@@ -248,7 +246,7 @@ def open_canaries(
     """Create the canaries' topic and start the canaries; the stack stops them and deletes the
     topic.
 
-    Returns None, with a warning, if the cluster refuses the topic.
+    If the cluster refuses the topic, the result is None, and the user gets a warning.
 
     Args:
         admin: the client for requests to the cluster.
@@ -310,7 +308,7 @@ def _make(
 
 
 def _least_in_sync(admin: KafkaAdmin, broker: int) -> int:
-    """The broker's default of `min.insync.replicas` for topics; 1 if it cannot be read."""
+    """The brokers' default of `min.insync.replicas`; 1 if the default cannot be read."""
     try:
         return int(admin.broker_config(broker, [MIN_IN_SYNC]).get(MIN_IN_SYNC) or 1)
     except (AdminError, ValueError):

@@ -1,5 +1,5 @@
-"""The open resources of a run (Spark, the cluster, its metrics and the tables), and the finished
-trials of a run.
+"""The open resources of a run (Spark, the cluster, the metrics, the tables), and its finished
+trials.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ class TrialHistory:
     """The finished trials of one run. All copies of a `RunContext` share one history.
 
     Attributes:
-        numbers: yields the number of the next trial, from 1. The two sides of a comparison share
-            one iterator; a resumed run continues after the last number in the tables.
+        numbers: yields the number of the next trial, from 1 or, in a resumed run, after the last
+            number in the tables; both sides of a comparison share this iterator.
         trials: the finished trials, oldest first.
         series: the readings of the finished trials over time.
-        warm_up: the reading of the last warm-up of cold brokers; empty before the first warm-up.
-            The rows of later trials contain it.
-        series_doubt: why the exporters' series are not proven; empty if they are proven, None
-            before the first load.
-        idle_unproven: broker id → idle fraction [ratio]. Contains the brokers whose series of the
-            idle time did not fall under a load yet; a trial with a lower fraction proves the
-            series.
+        warm_up: the reading of the last warm-up, which the rows of later trials contain; empty
+            before the first warm-up.
+        series_doubt: the reason why the exporters' series are not proven; empty if they are proven,
+            None before the first load.
+        idle_unproven: broker id → idle fraction that a trial must go below to prove the broker's
+            series of the idle time [ratio]; only brokers whose series is unproven.
     """
 
     numbers: Iterator[int] = field(default_factory=partial(count, 1))
@@ -62,7 +61,7 @@ class TrialHistory:
 
     @property
     def series_caveats(self) -> tuple[str, ...]:
-        """Sentences about the exporters' series that no load has proven."""
+        """Sentences about each series of the exporters that no load has proven."""
         shown = {
             window.broker_id
             for trial in self.trials
@@ -87,7 +86,7 @@ class TrialHistory:
         self.series.add(trial, samples, hosts)
 
     def resume(self, trials: Sequence[Trial], series: RunSeries, next_number: int) -> None:
-        """Replace the history by the trials of the run that is resumed.
+        """Replace the history with the trials of the resumed run.
 
         Args:
             trials: the finished trials of the resumed run, oldest first.
@@ -99,7 +98,7 @@ class TrialHistory:
 
 @dataclass(frozen=True)
 class Session:
-    """A Spark session, and the control server to which its tasks connect.
+    """A Spark session, with the control server to which the session's tasks connect.
 
     Attributes:
         spark: the Spark session.
@@ -116,7 +115,7 @@ class Session:
         background.
 
         Raises:
-            ConfigError: commits could be lost at this location if two runs write at the same time.
+            ConfigError: two runs that write at this location at the same time could lose commits.
         """
         if location not in self.stores:
             require_safe_commits(self.spark, location)
@@ -145,17 +144,16 @@ class RunContext:
         tables: the Delta tables of the run.
         environment: facts for a comparison with other runs: versions, properties, cores, memory.
         hosts: the metrics of the brokers' machines.
-        facts: properties of the cluster that the judgement of a trial needs, in addition to the
-            thresholds.
+        facts: properties of the cluster that the judgement of a trial needs.
         caveats: sentences about what the metrics cannot show.
         state: the state of the cluster for the rows of trials, such as `1 broker offline`.
         broker_outage: takes brokers out of service; None if the cluster does not support it.
         sweep_case: the case of a sweep that the run measures.
-        history: the finished trials; the only part that changes during the run.
-        canaries: clients that measure how the loads affect other clients; None on a cluster without
-            other clients.
+        history: the finished trials; no other attribute changes during the run.
+        canaries: small clients that measure how the loads affect other clients; None on a cluster
+            without other clients.
         sample_interval_min_s: shortest supported time between two samples of a broker's metrics
-            [s]. Every `config` of the run has at least this interval.
+            [s], which every `config` of the run respects.
     """
 
     run_id: str
@@ -203,7 +201,7 @@ class RunContext:
 
     @property
     def thresholds(self) -> Mapping[str, Thresholds]:
-        """Goal → its thresholds, the first goal first; a trial is judged by all goals."""
+        """Goal → its thresholds, in the order of the goals; each trial is judged by all goals."""
         return {goal.name: goal.thresholds for goal in self.config.goals}
 
     def pattern(self, message_bytes: int, load: int) -> TrafficPattern:

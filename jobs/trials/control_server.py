@@ -1,14 +1,13 @@
 """The driver's end of the control channels to the tasks of a trial.
 
 Tasks connect with `jobs.engine.task.control_channel` over TLS; the driver creates its own
-certificate. A task reports when it is ready, and receives the start signal when all tasks are
+certificate. Each task reports that it is ready, and receives the start signal once all tasks are
 ready. Tasks report the number of acknowledged records, and may request the driver's time. The
 driver may end the measured window early, and sends new tokens for the brokers. Both sides send a
 message at least every second of the load, so that each side notices the loss of the other side. If
 a task fails, disconnects before it is done, or is silent under load, the load of all tasks ends.
 
-`AckedProgress` adds the tasks' reports to the number of records that all tasks have acknowledged
-over time.
+`AckedProgress` sums the tasks' reports to the number of acknowledged records over time.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ if TYPE_CHECKING:
 
 
 class AckedProgress:
-    """The sum of all tasks' acknowledged records over time, with a value for each moment that all
-    tasks have reported.
+    """The number of acknowledged records of all tasks over time, at each moment that all tasks have
+    reported.
 
-    Reports are added as soon as all tasks have reported, so that the memory and the time of a query
-    do not grow with the number of tasks. Each window begins at 0 records.
+    Reports are summed as soon as all tasks have reported, so that a query takes the same memory and
+    time for any number of tasks. The sum begins at 0 in each window.
 
     Args:
         tasks: number of tasks with producers, numbered from 0; reports of other tasks are ignored.
@@ -91,8 +90,8 @@ class AckedProgress:
     def of_current_window(self) -> list[tuple[float, int]]:
         """List (seconds since the window's start, records acknowledged since then), oldest first.
 
-        The window is the latest window on which all tasks have reported. Any thread may call this
-        method.
+        The list is about the latest window on which all tasks have reported. Any thread may call
+        this method.
         """
         known = {number: each for number, each in list(self._windows.items()) if each.sums}
         return list(known[max(known)].sums) if known else []
@@ -117,7 +116,9 @@ class _Window:
         self._missing = tasks
 
     def add(self, task: int, at_s: float, records: int) -> None:
-        """Add a report; if every task has an unused report, sum the oldest report of each task."""
+        """Add a report; once every task has an unused report, sum the oldest unused report of each
+        task.
+        """
         own = self._pending[task]
         self._missing -= not own
         own.append((at_s, records))
@@ -144,8 +145,8 @@ number of expected tasks. Each connection takes a file descriptor of the driver;
 further connections at once.
 """
 _BACKLOG = 1_024
-"""Number of connections that the kernel accepts before the server accepts them; all tasks of a
-stage connect at once.
+"""Number of connections that may wait in the kernel until the server accepts them, because all
+tasks of a stage connect at once.
 """
 _NAMED_MAX = 5
 PIECES_MAX = 10_000
@@ -158,7 +159,7 @@ _MALFORMED = (
 
 
 class TaskEndedError(RedlineError):
-    """A task failed, was lost or stopped sending, so the load of all tasks was ended."""
+    """A task failed, was lost or was silent, so the driver ended the load of all tasks."""
 
 
 class TaskChannel:
@@ -173,9 +174,9 @@ class TaskChannel:
 
     Attributes:
         address: the address to which tasks connect.
-        begin_after_s: length of the warm-up if the driver shortened it [s]; None for the planned
+        begin_after_s: length to which the driver shortened the warm-up [s]; None for the planned
             length.
-        open_timeout_s: longest time between the first and the last task that becomes ready [s].
+        open_timeout_s: longest accepted time from the first ready task to the last ready task [s].
         failure: the error of a task or a watcher that ended the load early; None without an error.
         windows: window → task → the task's packed report, for windows that have ended.
         token_line: the line with the last token for the brokers; empty without a token.
@@ -216,7 +217,7 @@ class TaskChannel:
 
     @property
     def expected_tasks(self) -> int:
-        """Number of tasks that connect to the driver, with producers or consumers."""
+        """Number of tasks that connect to the driver: all tasks with producers or consumers."""
         return self._tasks + self._consumer_tasks
 
     @property
@@ -244,7 +245,7 @@ class TaskChannel:
         return sum(list(self._refused.values()))
 
     def take_window(self, number: int) -> list[TaskReport] | None:
-        """Remove and return all tasks' reports on an ended window; None while a report is
+        """Remove and return all tasks' reports on an ended window, or return None while a report is
         missing.
         """
         if len(self.windows.get(number, {})) < self.expected_tasks:
@@ -253,7 +254,7 @@ class TaskChannel:
         return [parse_window(each) for each in self.windows.pop(number).values()]
 
     def end_after(self, window_s: float) -> None:
-        """End the measured window after this length, which the window must not have reached yet.
+        """End the measured window once it has this length, which it must not have yet.
 
         Args:
             window_s: length of the window [s].
@@ -261,7 +262,7 @@ class TaskChannel:
         self._send_soon(end_after_s=window_s)
 
     def end_climb_after(self, load_s: float) -> None:
-        """Start no further producers after this time of the load.
+        """Start no further producers once the load has lasted for this time.
 
         Args:
             load_s: time since the start of the load [s].
@@ -269,7 +270,8 @@ class TaskChannel:
         self._send_soon(climb_end_s=load_s)
 
     def begin_after(self, warmup_s: float) -> None:
-        """Begin the measured window after this time of the load, which must be in the future.
+        """Begin the measured window once the load has lasted for this time, which must be in the
+        future.
 
         Args:
             warmup_s: time from the start of the load to the start of the window [s].
@@ -286,7 +288,8 @@ class TaskChannel:
         )
 
     def renew_token(self, token: str, good_until_s: float | None) -> None:
-        """Send a token to all tasks if it is a new one; tasks that connect later receive it, too.
+        """Send a new token to all tasks, also to tasks that connect later; a known token is not
+        sent again.
 
         Args:
             token: the token for the brokers.
@@ -380,8 +383,8 @@ class TaskChannel:
             pieces.clear()
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
-        """Admit a task that sent the right token; False after the load, or if it was admitted
-        before.
+        """Admit a task that sent the right token; return False after the load, and for an admitted
+        task.
         """
         if self._has_ended or task in self._admitted or not 0 <= task < self.expected_tasks:
             return False
@@ -390,9 +393,7 @@ class TaskChannel:
         return True
 
     def remove(self, writer: asyncio.StreamWriter) -> None:
-        """Remove a task that has disconnected; if its load has not ended, end the load of all
-        tasks.
-        """
+        """Remove a disconnected task; if its load has not ended, end the load of all tasks."""
         task = self._writers.pop(writer, None)
         if task is not None and task not in self._done and not self._has_ended:
             why = "was lost during the load: its executor or its Python process ended"
@@ -406,7 +407,8 @@ class TaskChannel:
     def beat(self) -> None:
         """Send a heartbeat to all tasks, and end the load if a task is silent during the load.
 
-        The load also ends if some task is not ready `open_timeout_s` after the first ready task.
+        The load also ends if a task is not ready within `open_timeout_s` after the first ready
+        task.
         """
         self.send(b"\n")
         if 0 < len(self._ready) < self.expected_tasks:
@@ -441,7 +443,7 @@ def _host_of(writer: asyncio.StreamWriter) -> str:
 
 
 def control_of(spark: SparkSession) -> ControlServer:
-    """Start a control server at the address at which executors also reach Spark's driver.
+    """Start a control server at the address under which executors reach Spark's driver.
 
     Spark's settings determine the address: `spark.driver.host`, `spark.driver.bindAddress` and, if
     a firewall requires a fixed port, `spark.redline.control.port`.
@@ -484,7 +486,7 @@ class ControlServer:
             self._loop.close()
             raise ConfigError(
                 f"the driver cannot listen on {bind}:{port} for its executors ({error}); "
-                "free the port or set spark.redline.control.port to another"
+                "free the port, or set spark.redline.control.port to another port"
             ) from error
         self._listener.setblocking(False)
         self._port: int = self._listener.getsockname()[1]

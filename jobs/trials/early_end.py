@@ -1,13 +1,13 @@
-"""The early end of a trial's window, once its verdict is very unlikely to change.
+"""The early end of a trial's window, once the verdict of the trial is very unlikely to change.
 
 An overload harms other clients of the brokers, so its window ends as soon as the verdict is
-certain. Only a load that seems sustained needs a window that is long enough for a lagging follower
-to leave the ISR. If brokers acknowledge far less than the offered load, or if their handlers have
-no idle time, the load is far above the limit: its window begins during the warm-up already, and
-needs the fewest slices from which a standard deviation can be computed.
+certain. A load that seems sustained needs a longer window, in which a lagging follower would leave
+the ISR. If brokers acknowledge far less than the offered load, or if their handlers have no idle
+time, the load is far above the limit. The window of such a load begins during the warm-up, and has
+only as many slices as a standard deviation needs.
 
-A held load has its full length. On brokers with other clients, however, an overload of
-`search.overload_max_s` ends the held load; see `overload_lasts`.
+A held load usually lasts for its full length. On brokers with other clients, an overload that lasts
+for `search.overload_max_s` ends the held load; see `overload_lasts`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from search.signals import SATURATED_IDLE
 HELD_RULE = StopRule()
 """The stop rule for a held load, which ends early only if it is an overload."""
 OTHERS_ERROR_RATE = 0.3
-"""Minimum `StopRule.error_rate` of trials on brokers with other clients. With this rate overloads
-end after about two thirds of the slices. In simulation it caused no more wrong verdicts than a rate
-of 0.01, because the rate is divided among many checks whose results are correlated.
+"""Minimum `StopRule.error_rate` of trials on brokers with other clients. With this rate, an
+overload ends after about two thirds of the slices. In simulations, this rate caused no more wrong
+verdicts than a rate of 0.01, because the rate is divided among many checks with correlated results.
 """
 SAMPLES_OVER = 2.5
 """Number of sampling intervals over which the handlers' idle time is measured if samples
 are rare.
 """
 UNSEEN_SHARE = 0.25
-"""Largest share of `search.overload_max_s` without samples in a judgement of a held load
+"""Largest share of `search.overload_max_s` that may lack samples when a held load is judged
 [ratio].
 """
 
 
 def overload_lasts(load: RunningLoad, now_s: float) -> bool:
-    """Whether a load has kept brokers with other clients overloaded for too long, by every goal.
+    """Whether a load has kept brokers with other clients overloaded for too long, judged by every
+    goal.
 
     The last `search.overload_max_s` seconds are judged like a trial of this length. A testbed has
-    no other clients, so its brokers may be overloaded for longer. The missing records of a load
-    that grows or is uneven are not judged.
+    no other clients, so its brokers may be overloaded for longer. Missing records are not judged if
+    the load grows or is uneven.
 
     Args:
         load: the running load.
@@ -96,12 +97,12 @@ class EarlyEnd:
 
     Args:
         load: the running load.
-        may_begin_early: whether the trial of a load far above the limit may be shortened: its
-            window may begin during the warm-up, and needs fewer slices.
+        may_begin_early: whether the window of a load far above the limit may begin during the
+            warm-up, with fewer slices.
 
     Attributes:
-        kept_overloaded_s: time for which the brokers were overloaded when a held load was ended
-            because of the overload [s]; otherwise 0.
+        kept_overloaded_s: time for which the brokers were overloaded until a held load was ended
+            because of the overload [s]; 0 without such an end.
     """
 
     load: RunningLoad
@@ -132,7 +133,7 @@ class EarlyEnd:
         return self.load.looked_at("early-end", self.look, self._phases.sample_interval_s / 2)
 
     def look(self, now_s: float) -> float | None:
-        """Check once, and begin or end the window if it is due.
+        """Check the load once, and begin or end the window if its begin or its end is due.
 
         Args:
             now_s: the driver's time [s since the epoch].
@@ -163,7 +164,7 @@ class EarlyEnd:
         return self._phases.sample_interval_s / 2
 
     def _is_overload_by_far(self, now_s: float, load_s: float) -> bool:
-        """Whether the last seconds show that the load is far above the limit."""
+        """Whether the samples of the last seconds show that the load is far above the limit."""
         full_s = load_s - self._phases.ramp_up_s
         self._written.append((full_s, self.load.channel.written))
         if full_s < SETTLED_S + SHORTFALL_S:

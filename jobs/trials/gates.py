@@ -1,4 +1,4 @@
-"""Gates before each trial: they wait until brokers are warm and at rest and the topics are
+"""The gates before each trial, which wait until the brokers are warm and at rest and the topics are
 ready.
 """
 
@@ -42,12 +42,12 @@ from metrics.trial.trial import WarmUp
 from metrics.windows.broker import BrokerWindow
 
 SETTLE_S = 10.0
-"""Longest wait for brokers that are not at rest before the run [s]. The readings after this wait
-are the baseline.
+"""Longest wait before the run until the brokers are at rest [s]. The readings after this wait are
+the baseline.
 """
 
 FRESH_S = 3.0
-"""Time after a successful check in which brokers are not checked again [s]."""
+"""Time after a successful check for which the brokers are not checked again [s]."""
 
 FIRST_LOOK_S, LOOK_MAX_S = 12.0, 60.0
 """Time for which the load of other clients is measured before the run [s]: `FIRST_LOOK_S` if they
@@ -55,26 +55,27 @@ have no load, otherwise `LOOK_MAX_S`."""
 RENEWAL_S = 10.0
 """Time for which the load of other clients is measured after a trial in which it changed [s]."""
 OTHERS_PATIENCE_S = 15.0
-"""Time after which the load of other clients is measured again, if brokers are busier than before
-the run and other clients load them more [s]. After this time the load is not left over from our
-own.
+"""If brokers are busier than before the run and other clients load them more, the load of other
+clients is measured again after this time [s]. After this time, no part of the load is left over
+from the run.
 """
 BEHIND_IDLE = 0.05
-"""Request handlers with a lower idle fraction still process waiting requests [ratio]."""
+"""If the idle fraction of request handlers is lower, they still process waiting requests [ratio].
+"""
 LEVEL_S = 600.0
-"""Age up to which a reading counts for the usual load of other clients [s]."""
+"""Largest age of a reading that counts for the usual load of other clients [s]."""
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
-"""A broker that has run for a shorter time, or has answered fewer produce requests, is cold until
-the run has loaded it, because the JVM compiles a method after some thousand calls.
+"""A broker is cold before the run's first load if it has run for a shorter time or has answered
+fewer produce requests. The JVM compiles a method after some thousand calls.
 """
 
 
 def cold_brokers(
     samples: Iterable[BrokerSample], brokers: frozenset[int], loaded_s: float | None
 ) -> tuple[int, ...]:
-    """The brokers whose JVM has had no load since its start, according to their metrics.
+    """The brokers whose metrics show that their JVM has had no load since its start.
 
     Args:
         samples: one sample of each node.
@@ -100,13 +101,15 @@ class Gates:
 
     Args:
         context: the open resources of the run.
-        first: the loads before the first trial; None for a run without such loads.
+        first: offers the loads before the first trial; None for a run without such loads.
         clock, pause: wall-clock time [s], replaced in tests.
 
     Attributes:
         write_back: checks which pages the brokers' hosts still have to write to disk.
-        reassigns: returns whether a reassignment copies replicas now; called if followers lag.
-        is_shared: whether other clients may use the brokers, so that their load is measured.
+        reassigns: returns whether a reassignment copies replicas now; it is called if followers
+            lag.
+        is_shared: whether other clients may use the brokers, so that the gates measure the clients'
+            load.
         polls_at_rest: the first and the last poll of the brokers in the measurement before the run.
     """
 
@@ -156,8 +159,8 @@ class Gates:
     def renew_level(self) -> None:
         """Measure the load of other clients and the idle time of the brokers again, after a change.
 
-        Earlier readings are kept for the length of the new measurement, so that both loads count as
-        usual.
+        Earlier readings are kept for the length of the new measurement, so that the usual load
+        includes the load before and after the change.
         """
         self._forget_looks()
         self.reporter.report(PhaseStarted("the load of other clients changed: measuring it again"))
@@ -170,16 +173,14 @@ class Gates:
                 self._baselines[each.broker_id] = replace(before, handler_idle=idle)
 
     def _is_behind(self, window: BrokerWindow) -> bool:
-        """Whether a broker still processes waiting requests, which may be left from the
-        last load.
-        """
+        """Whether a broker still processes waiting requests, which may come from the last load."""
         waiting = self._baselines.get(window.broker_id, Baseline()).waiting_requests
         idle = 1.0 if window.handler_idle is None else window.handler_idle
         return (window.request_queue_max or 0.0) > waiting or idle < BEHIND_IDLE
 
     def _forget_looks(self) -> None:
-        """Keep only the last readings: as many seconds as a new measurement takes, and at least one
-        reading.
+        """Keep only the readings of the last seconds, for the length of a new measurement, but at
+        least one reading.
         """
         kept: list[tuple[float, ClientTraffic]] = []
         for at_s, seen in reversed(self.last_load.looks):
@@ -198,9 +199,7 @@ class Gates:
         return [seen for at_s, seen in self.last_load.looks if at_s >= since_s]
 
     def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
-        """Poll the brokers each second without our load, for this time [s]; return the last
-        poll.
-        """
+        """Poll the brokers every second for this time [s], without our load; return the last."""
         until_s, before = self.clock() + seconds, self._polled
         while self.clock() < until_s:
             self.pause(LOOK_S)
@@ -210,7 +209,9 @@ class Gates:
         return self._polled
 
     def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> bool:
-        """Keep the traffic between two polls without our load; return False if it is unknown."""
+        """Keep the traffic between two polls without our load; return False if the traffic is
+        unknown.
+        """
         seen = ClientTraffic.between(earlier, later, brokers_of(self.source))
         if seen is not None:
             self.last_load.looks.append((self.clock(), seen))
@@ -218,8 +219,8 @@ class Gates:
 
     @property
     def level(self) -> Level | None:
-        """The usual load of other clients, measured without our load in the last minutes; None if
-        the metrics do not show it.
+        """The usual load of other clients, measured without our load; None if the metrics do not
+        show it.
         """
         looks = self._recent_looks() or [seen for _, seen in self.last_load.looks[-1:]]
         if not self.is_shared:
@@ -229,7 +230,7 @@ class Gates:
 
     @property
     def at_rest(self) -> AtRest:
-        """The readings of the brokers without our load."""
+        """The brokers' readings, measured without our load."""
         level = self.level
         written_per_s = 0.0 if level is None else level.written.mean
         return AtRest(written_per_s, self.idle_at_rest, self.polls_at_rest)
@@ -239,8 +240,8 @@ class Gates:
         """Lowest idle fraction of any broker's request handlers without our load [ratio].
 
         The fraction was measured before the run, or later after a change in the load of other
-        clients. It is 1 if it is unknown. It is also 1 on brokers without other clients, because
-        their measurement takes only a second.
+        clients. The result is 1 if the fraction is unknown, and on brokers without other clients,
+        because their measurement takes only a second.
         """
         if not self.is_shared:
             return 1.0
@@ -248,16 +249,15 @@ class Gates:
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:
-        """Broker id → under-replicated partitions before the run, without partitions that are in
-        sync since then.
-        """
+        """Broker id → number of partitions that have been under-replicated since before the run."""
         return {broker: each.under_replicated for broker, each in self._baselines.items()}
 
     def record_load_end(self) -> ClientTraffic | None:
-        """Register that a load has just ended, and poll the brokers to shorten the next wait.
+        """Register the end of a load, and poll the brokers at once to shorten the next wait.
 
         Returns:
-            The traffic since the brokers were at rest; None if it is unknown.
+            The traffic since the brokers were at rest before the load; None if the traffic is
+            unknown.
         """
         before = self._polled
         self._polled = poll_after_ticks(self.source, self.clock, self.pause)
@@ -266,8 +266,8 @@ class Gates:
         return ClientTraffic.between(before, self._polled, brokers_of(self.source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Wait until a trial may begin; return the reasons that remain at the deadline and make the
-        trial INVALID.
+        """Wait until a trial may begin; return the reasons at the deadline that make the trial
+        INVALID.
         """
         found = (*self._warm_reasons(topics), *self._topic_reasons(topics))
         if not found:
@@ -294,7 +294,7 @@ class Gates:
     def _lower_baselines(self) -> None:
         """Lower the baselines by the partitions that are in sync again.
 
-        If partitions become under-replicated later, they then count against the run's load.
+        If such a partition becomes under-replicated again, it counts against the run's load.
         """
         now = {
             sample.broker_id: sample.values["under_replicated_partitions"]
@@ -309,7 +309,7 @@ class Gates:
         }
 
     def pass_between_windows(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Check the topics between two windows of a held load; brokers need not be at rest."""
+        """Check the topics between two windows of a held load; brokers may be under load."""
         self._polled = self.source.sample_all()
         return self._topic_reasons(topics)
 
@@ -371,7 +371,7 @@ class Gates:
     ) -> bool:
         """Whether other clients loaded the brokers between two polls more than usual.
 
-        False while brokers still process waiting requests, because these requests may be ours.
+        The result is False while brokers still process waiting requests, because these may be ours.
         """
         earlier, later = look
         if any(self._is_behind(each) for each in windows_between(self.source, earlier, later)):
@@ -449,8 +449,8 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
 
 
 def _report_unguarded(context: RunContext, level: Level | None) -> None:
-    """Report which harm to other clients no guard watches, and why; with `fail_closed`, refuse the
-    run.
+    """Report each harm to other clients that no guard watches, and the reason; with `fail_closed`,
+    refuse the run.
     """
     limits, report = context.guards.limits, context.reporter.report
     if limits.others_fall_max and level and level.is_notable and not level.is_guarded:
